@@ -1,0 +1,53 @@
+# The few commands a developer needs. `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install test lint types imports unit demo bench crds lock clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: $(STAMP) ## make .venv and install maniple into it
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "maniple needs Python >= 3.11; $(PYTHON) is older: make install PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+test: ## install, lint, type-check, check the import rule, run the tests; says how long each part took
+	@tools/timed.sh install "$(MAKE) --no-print-directory install" lint "$(MAKE) --no-print-directory lint" \
+	  types "$(MAKE) --no-print-directory types" imports "$(MAKE) --no-print-directory imports" \
+	  tests "$(MAKE) --no-print-directory unit"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports --no-cache
+
+unit: $(STAMP)
+	$(BIN)/pytest -n 2 --dist worksteal
+
+demo: $(STAMP) ## plan the examples and print them as tables
+	@$(BIN)/python tools/demo.py
+
+bench: $(STAMP) ## run the benchmarks behind docs/performance.md
+	$(BIN)/python -m benchmarks
+
+crds: $(STAMP) ## write deploy/crds/ from the types
+	$(BIN)/maniple crds --write deploy/crds
+
+lock: ## renew requirements.lock from pyproject.toml
+	$(PYTHON) tools/lock.py
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

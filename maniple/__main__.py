@@ -1,0 +1,5 @@
+"""`python -m maniple`."""
+
+from maniple.cli.main import main
+
+main()

@@ -1,0 +1,244 @@
+"""Kubernetes' own objects, the parts that scheduling reads. What is not declared here is skipped while decoding."""
+
+from datetime import datetime
+
+from msgspec import field
+
+from maniple.api.meta import Count, LabelRequirement, Labels, LabelSelector, ObjectMeta, ResourceList, Struct
+
+
+class Taint(Struct, frozen=True):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class Condition(Struct, frozen=True):
+    type: str
+    status: str
+
+
+class ContainerImage(Struct, frozen=True):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Struct, frozen=True):
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: tuple[Condition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+
+
+class Node(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class NodeSelectorTerm(Struct, frozen=True):
+    match_expressions: tuple[LabelRequirement, ...] = ()
+    match_fields: tuple[LabelRequirement, ...] = ()
+
+
+class NodeSelector(Struct, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...]
+
+
+class PreferredSchedulingTerm(Struct, frozen=True):
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(Struct, frozen=True):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(Struct, frozen=True):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Struct, frozen=True):
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(Struct, frozen=True):
+    """Both `podAffinity` and `podAntiAffinity` have this form."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(Struct, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Struct, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class TopologySpreadConstraint(Struct, frozen=True):
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class ResourceRequirements(Struct, frozen=True):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+
+
+class ContainerPort(Struct, frozen=True):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
+class Container(Struct, frozen=True):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class ClaimSource(Struct, frozen=True):
+    claim_name: str
+
+
+class GCEPersistentDisk(Struct, frozen=True):
+    pd_name: str
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(Struct, frozen=True):
+    volume_id: str = field(name="volumeID")
+    read_only: bool = False
+
+
+class RBD(Struct, frozen=True):
+    monitors: tuple[str, ...] = ()
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class ISCSI(Struct, frozen=True):
+    iqn: str = ""
+    read_only: bool = False
+
+
+class Volume(Struct, frozen=True):
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    rbd: RBD | None = None
+    iscsi: ISCSI | None = None
+
+
+class SchedulingGate(Struct, frozen=True):
+    name: str
+
+
+class PodSpec(Struct, frozen=True):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    overhead: ResourceList = {}
+    scheduler_name: str = ""
+    node_name: str = ""
+    node_selector: Labels = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    host_network: bool = False
+    volumes: tuple[Volume, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    active_deadline_seconds: int | None = None
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = "Pending"
+    start_time: datetime | None = None
+
+
+class Pod(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class PriorityClass(Struct, frozen=True):
+    metadata: ObjectMeta
+    value: int
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class PodDisruptionBudgetSpec(Struct, frozen=True):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class PodDisruptionBudgetStatus(Struct, frozen=True):
+    disruptions_allowed: Count | None = None
+
+
+class PodDisruptionBudget(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class VolumeNodeAffinity(Struct, frozen=True):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Struct, frozen=True):
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class PersistentVolumeClaimSpec(Struct, frozen=True):
+    volume_name: str = ""
+
+
+class PersistentVolumeClaim(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class Namespace(Struct, frozen=True):
+    metadata: ObjectMeta

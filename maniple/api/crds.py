@@ -1,0 +1,346 @@
+"""The CustomResourceDefinitions of our kinds, made from the types in types.py: a field, bound, default or
+description is written once.
+
+What the types cannot say stands here: names, printer columns, which lists are keyed, and the rules between
+fields in CEL, which validate.py repeats for objects that have not passed an API server.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from maniple.api import types
+from maniple.api.core import PodSpec
+from maniple.api.meta import ObjectMeta
+
+Schema = dict[str, Any]
+
+# quantity.py's grammar without the minus sign: none of ours may be negative.
+QUANTITY_PATTERN = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
+# The API server reckons what a CEL rule may cost at worst, so what rules read must be bounded.
+MAX_RESOURCES = 64
+MAX_QUANTITY_LENGTH = 64
+# Before Kubernetes 1.34 it takes every quantity for a text of 3 MB; 15 of them are what then still passes.
+MAX_GUARANTEED = 15
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A CEL rule on one struct; `field` is where its error is shown."""
+
+    rule: str
+    message: str
+    field: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    path: str
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    type: type[msgspec.Struct]
+    plural: str
+    short_name: str
+    scope: str
+    columns: tuple[Column, ...]
+
+
+AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+KINDS = (
+    Kind(
+        types.Queue,
+        "queues",
+        "mq",
+        "Cluster",
+        (
+            Column("Parent", "string", ".spec.parent"),
+            Column("Weight", "integer", ".spec.weight"),
+            Column("Running", "integer", ".status.runningJobs"),
+            Column("Pending", "integer", ".status.pendingJobs"),
+            Column("Priority", "integer", ".spec.priority", wide=True),
+            Column("Reclaimable", "boolean", ".spec.reclaimable", wide=True),
+            AGE,
+        ),
+    ),
+    Kind(
+        types.PodGroup,
+        "podgroups",
+        "mpg",
+        "Namespaced",
+        (
+            Column("Queue", "string", ".spec.queue"),
+            Column("Phase", "string", ".status.phase"),
+            Column("Min", "integer", ".spec.minMember"),
+            Column("Running", "integer", ".status.running"),
+            Column("Pending", "integer", ".status.pending"),
+            Column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
+            Column("Preemptable", "boolean", ".spec.preemptable", wide=True),
+            AGE,
+        ),
+    ),
+    Kind(
+        types.ElasticJob,
+        "elasticjobs",
+        "ej",
+        "Namespaced",
+        (
+            Column("Queue", "string", ".spec.queue"),
+            Column("Phase", "string", ".status.phase"),
+            Column("Running", "integer", ".status.replicas.running"),
+            Column("Pending", "integer", ".status.replicas.pending"),
+            Column("Suspend", "boolean", ".spec.suspend", wide=True),
+            Column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
+            Column("Framework", "string", ".spec.framework", wide=True),
+            Column("Resizes", "integer", ".status.resizes", wide=True),
+            Column("Restarts", "integer", ".status.restarts", wide=True),
+            AGE,
+        ),
+    ),
+    Kind(
+        types.Topology,
+        "topologies",
+        "mtopo",
+        "Cluster",
+        (
+            # kubectl shows only the first match of a path, so [*] would not list them.
+            Column("Widest", "string", ".spec.levels[0].name"),
+            Column("Narrowest", "string", ".spec.levels[-1:].name"),
+            AGE,
+        ),
+    ),
+)
+
+# Lists whose items have an identity: the API server then refuses doubles, and merges two writers' items by
+# it. The levels of a Topology are not among them, because their order has a meaning.
+LIST_KEYS: dict[type, str] = {
+    types.ElasticRole: "name",
+    types.PodGroupRole: "name",
+    types.RoleTarget: "role",
+    types.SpeedupPoint: "replicas",
+    types.StatusCondition: "type",
+}
+
+
+def _as_quantity(value: str) -> str:
+    # Cheaper than quantity(string(value)), which the API server reckons as reading the text twice.
+    return f"(type({value}) == string ? quantity({value}) : quantity('0').add({value}))"
+
+
+# Queues, priorities and sizes may change while a job runs: the next cycle decides anew. What the pods that
+# are already there were made from may not.
+RULES: dict[type, tuple[Rule, ...]] = {
+    types.Queue: (
+        Rule(
+            "self.spec.?parent.orValue('') != self.metadata.name",
+            "a queue must not be its own parent",
+            ".spec.parent",
+        ),
+    ),
+    types.QueueSpec: (
+        Rule(
+            "!has(self.guaranteed) || !has(self.limit) || self.guaranteed.all(r, !(r in self.limit) || "
+            f"{_as_quantity('self.guaranteed[r]')}.compareTo({_as_quantity('self.limit[r]')}) <= 0)",
+            "guaranteed must be at most limit, resource by resource",
+            ".guaranteed",
+        ),
+    ),
+    types.PodGroupSpec: (
+        Rule(
+            "!has(self.roles) || self.roles.map(r, r.minMember).sum() <= self.minMember",
+            "minMember must be at least the sum of its roles' minMember",
+            ".minMember",
+        ),
+    ),
+    types.ElasticJob: (
+        # The name is the value of the pods' label maniple.dev/job, and labels are shorter than names.
+        Rule("self.metadata.name.size() <= 63", "the name of an ElasticJob must have at most 63 characters"),
+    ),
+    types.ElasticJobSpec: (
+        Rule("self.roles.exists(r, r.max >= 1)", "at least one role must have a max of 1 or more", ".roles"),
+        Rule(
+            "self.roles.map(r, r.max).sum() <= 100000",
+            "the max of all roles together must be at most 100000",
+            ".roles",
+        ),
+        Rule(
+            "self.roles.size() == oldSelf.roles.size() && self.roles.all(r, oldSelf.roles.exists(o, o.name == r.name))",
+            "roles must not be added, removed or renamed",
+            ".roles",
+        ),
+        Rule("self.framework == oldSelf.framework", "framework must not change", ".framework"),
+    ),
+    # No rule says that steps lead from min to max exactly: a max that they jump over is still a limit, and
+    # who lowers it by hand should not have to calculate.
+    types.ElasticRole: (Rule("self.min <= self.max", "max must be at least min", ".max"),),
+    # Pods that stay through a resize are not made anew: a changed template would give a job two kinds of
+    # pods. One field of the pod spec swapped for another slips through: of fields outside the schema
+    # the API server compares the number, and those that both versions have.
+    types.PodTemplate: (Rule("self == oldSelf", "the template of a role must not change"),),
+    types.TopologySpec: (
+        Rule(
+            "self.levels.all(a, self.levels.exists_one(b, b.name == a.name))",
+            "the names of the levels must differ",
+            ".levels",
+        ),
+        Rule(
+            "self.levels.all(a, self.levels.exists_one(b, b.nodeLabel == a.nodeLabel))",
+            "the node labels of the levels must differ",
+            ".levels",
+        ),
+    ),
+}
+
+
+def crds() -> list[Schema]:
+    """The CustomResourceDefinition of each kind, as plain dictionaries."""
+    return [_crd(kind) for kind in KINDS]
+
+
+def _crd(kind: Kind) -> Schema:
+    name = kind.type.__name__
+    version: Schema = {
+        "name": types.VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+        "schema": {"openAPIV3Schema": _schema(inspect.type_info(kind.type), defaults=True)},
+    }
+    if "status" in kind.type.__struct_fields__:
+        version["subresources"] = {"status": {}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{types.GROUP}"},
+        "spec": {
+            "group": types.GROUP,
+            "scope": kind.scope,
+            "names": {
+                "kind": name,
+                "listKind": f"{name}List",
+                "plural": kind.plural,
+                "singular": name.lower(),
+                "shortNames": [kind.short_name],
+                "categories": ["maniple"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def _column(column: Column) -> Schema:
+    shown: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return {**shown, "priority": 1} if column.wide else shown
+
+
+def _schema(info: inspect.Type, *, defaults: bool) -> Schema:
+    match info:
+        case inspect.Metadata(type=inner, extra_json_schema=extra):
+            said = extra or {}
+            return {**said, **_schema(inner, defaults=defaults), **said}  # said first, and it wins
+        case inspect.StructType():
+            return _object(info, defaults=defaults)
+        case inspect.UnionType(types=(inner, inspect.NoneType())):
+            return {**_schema(inner, defaults=defaults), "nullable": True}
+        case inspect.DictType(value_type=inspect.UnionType()):
+            return _resource_list()
+        case inspect.DictType(value_type=value):
+            return {"type": "object", "additionalProperties": _schema(value, defaults=defaults)}
+        case inspect.VarTupleType(item_type=item):
+            return _list(info, _schema(item, defaults=defaults))
+        case inspect.LiteralType(values=values):
+            return {"type": "string", "enum": list(values)}
+        case inspect.BoolType():
+            return {"type": "boolean"}
+        case inspect.IntType():
+            small = info.le is not None and info.le < 2**31
+            return {"type": "integer", "format": "int32" if small else "int64", **_bounds(info)}
+        case inspect.FloatType():
+            return {"type": "number", **_bounds(info)}
+        case inspect.StrType():
+            return _given(type="string", minLength=info.min_length, maxLength=info.max_length, pattern=info.pattern)
+    raise TypeError(f"crds.py knows no schema for {info}")
+
+
+def _object(info: inspect.StructType, *, defaults: bool) -> Schema:
+    if info.cls is ObjectMeta:
+        return {"type": "object"}  # the API server's own affair
+    if info.cls is PodSpec:
+        # Kubernetes checks it when the pods are made; a copy of its schema here would be large, and age.
+        return {
+            "description": "The pods' spec, as in Kubernetes.",
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+    # Nothing is defaulted in a status: it holds what somebody has seen, and its absence says that nobody has.
+    properties = {
+        field.encode_name: _property(field, defaults=defaults and field.name != "status") for field in info.fields
+    }
+    if info.cls is types.QueueSpec:
+        properties["guaranteed"]["maxProperties"] = MAX_GUARANTEED
+    if "metadata" in properties and info.cls is not types.PodTemplate:
+        properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, **properties}
+    return _given(
+        # Its own docstring, not that of the base; on one line, as Python 3.13 indents differently.
+        description=" ".join((info.cls.__dict__.get("__doc__") or "").split()) or None,
+        type="object",
+        required=[f.encode_name for f in info.fields if f.required and f.name != "metadata"] or None,
+        properties=properties,
+        **{"x-kubernetes-validations": [_rule(rule) for rule in RULES.get(info.cls, ())] or None},
+    )
+
+
+def _property(field: inspect.Field, *, defaults: bool) -> Schema:
+    schema = _schema(field.type, defaults=defaults)
+    if not defaults or field.required or field.default_factory is not msgspec.NODEFAULT:
+        return schema  # the only factory in use is dict, and nothing is said by an empty one
+    value = field.default
+    if isinstance(value, msgspec.Struct):
+        if value != type(value)():
+            raise TypeError(f"{field.name}: only a struct without arguments can be a default in a CRD")
+        # The API server fills the empty object from the defaults inside; without any, it would say nothing.
+        return {**schema, "default": {}} if any("default" in p for p in schema["properties"].values()) else schema
+    return schema if value in (None, "", ()) else {**schema, "default": value}
+
+
+def _list(info: inspect.VarTupleType, items: Schema) -> Schema:
+    item = info.item_type.cls if isinstance(info.item_type, inspect.StructType) else None
+    kept: Schema = {"x-kubernetes-list-type": "atomic"}
+    if item in LIST_KEYS:
+        kept = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [LIST_KEYS[item]]}
+    return {**_given(type="array", minItems=info.min_length, maxItems=info.max_length, items=items), **kept}
+
+
+def _resource_list() -> Schema:
+    quantity: Schema = {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "minimum": 0,
+        "maxLength": MAX_QUANTITY_LENGTH,
+        "pattern": QUANTITY_PATTERN,
+        "x-kubernetes-int-or-string": True,
+    }
+    return {"type": "object", "maxProperties": MAX_RESOURCES, "additionalProperties": quantity}
+
+
+def _bounds(info: inspect.IntType | inspect.FloatType) -> Schema:
+    return _given(
+        minimum=info.gt if info.ge is None else info.ge,
+        exclusiveMinimum=None if info.gt is None else True,
+        maximum=info.lt if info.le is None else info.le,
+        exclusiveMaximum=None if info.lt is None else True,
+    )
+
+
+def _rule(rule: Rule) -> Schema:
+    return _given(rule=rule.rule, message=rule.message, fieldPath=rule.field or None)
+
+
+def _given(**entries: Any) -> Schema:
+    return {key: value for key, value in entries.items() if value is not None}

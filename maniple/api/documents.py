@@ -1,0 +1,201 @@
+"""Bytes to documents: YAML or JSON, one object, a `List` or a stream, each cut out as JSON with a name for its place.
+
+YAML is turned into JSON here, so that one typed decoder (decode.py) sees every object. The YAML dialect is the one
+kubectl reads: no timestamps, no sexagesimal numbers, no duplicate keys.
+"""
+
+import json
+import math
+import re
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from maniple.api.errors import InputError
+
+# More than any object the API server would store; an alias bomb passes it within milliseconds.
+_LARGEST_DOCUMENT = 5_000_000
+_DEEPEST = 100
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
+    """The safe loader with kubectl's ideas of scalars and keys."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":int", ":float", ":merge"))]
+        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r} stands twice in one map", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        made: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return made
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"[-+]?(0|[1-9]\d*|0o[0-7]+|0x[0-9a-fA-F]+)$", re.ASCII),
+    list("-+0123456789"),
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"([-+]?\d+\.\d*|[-+]?\.\d+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$", re.ASCII),
+    list("-+.0123456789"),
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<$"), ["<"])
+
+
+def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    text = loader.construct_scalar(node)
+    if len(text) > 25:
+        raise yaml.MarkedYAMLError(problem="a number of more than 25 digits", problem_mark=node.start_mark)
+    return int(text, 0) if text[:1] == "0" or text[1:2] == "0" else int(text)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+
+
+class List(msgspec.Struct):
+    """What is needed to open a `List` (or a `PodList`, …) without decoding its items."""
+
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_list_decoder = msgspec.json.Decoder(List)
+
+
+class Document(msgspec.Struct):
+    """One object as JSON. `of` is the (apiVersion, kind) a typed list implies for items that do not say it."""
+
+    where: str
+    raw: bytes | msgspec.Raw
+    of: tuple[str, str] | None = None
+
+
+def split(data: bytes, source: str) -> Iterator[Document]:
+    """Every object in `data`, in order. InputError where `data` is neither YAML nor JSON."""
+    stripped = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if stripped[:1] in (b"{", b"["):
+        try:
+            yield from _open(stripped, source)
+            return
+        except msgspec.DecodeError:
+            pass  # a stream of JSON objects, or YAML in flow style
+        documents = _json_stream(stripped)
+        if documents is not None:
+            for number, raw in enumerate(documents, start=1):
+                yield from _open(raw, f"{source}, document {number}")
+            return
+    for number, value in enumerate(_yaml_documents(data, source), start=1):
+        if value is not None:
+            where = f"{source}, document {number}"
+            yield from _open(msgspec.json.encode(_plain(value, where)), where)
+
+
+def load_one(data: bytes, source: str) -> object:
+    """The single YAML or JSON value in `data`, as plain Python. For configuration files."""
+    found = [_plain(value, source) for value in _yaml_documents(data, source) if value is not None]
+    if len(found) != 1:
+        raise InputError([f"{source}: expected one YAML document, found {len(found)}"])
+    return found[0]
+
+
+def without_nulls(raw: bytes) -> bytes:
+    """The same JSON without the map entries whose value is null, which Kubernetes reads as absent."""
+
+    def strip(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: strip(inner) for key, inner in value.items() if inner is not None}
+        return [strip(inner) for inner in value] if isinstance(value, list) else value
+
+    return msgspec.json.encode(strip(msgspec.json.decode(raw)))
+
+
+def _open(raw: bytes | msgspec.Raw, where: str, of: tuple[str, str] | None = None) -> Iterator[Document]:
+    """`raw` itself, or the items of a list, at any depth."""
+    try:
+        listed = _list_decoder.decode(raw)
+    except msgspec.ValidationError:
+        yield Document(where, raw, of)  # the typed decoder knows the better message
+        return
+    if listed.items is None or not listed.kind.endswith("List"):
+        yield Document(where, raw, of)
+        return
+    implied = (listed.api_version, listed.kind[:-4]) if listed.kind != "List" else None
+    for number, item in enumerate(listed.items):
+        place = f"{where}, items[{number}]"
+        if implied is None and b"List" in bytes(memoryview(item)[:4096]):
+            yield from _open(item, place, implied)
+        else:
+            yield Document(place, item, implied)
+
+
+def _json_stream(data: bytes) -> list[bytes] | None:
+    """JSON objects one after another (`kubectl … -o json` twice into one file), or None if it is not that."""
+    try:
+        text = data.decode()
+        decoder, at, found = json.JSONDecoder(), 0, []
+        while at < len(text):
+            _, end = decoder.raw_decode(text, at)
+            found.append(text[at:end].encode())
+            at = end
+            while at < len(text) and text[at].isspace():
+                at += 1
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _yaml_documents(data: bytes, source: str) -> Iterator[object]:
+    try:
+        yield from yaml.load_all(data, Loader=_Loader)  # _Loader is a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
+        raise InputError([f"{source}:{place} not valid YAML: {error.problem or error.context}"]) from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError([f"{source}: not valid YAML: {first}"]) from None
+    except RecursionError:
+        raise InputError([f"{source}: not valid YAML: nested too deeply"]) from None
+
+
+def _plain(value: object, where: str) -> object:
+    """`value` as JSON can hold it: string keys, no null entries, no NaN, bounded in size and depth."""
+    budget = _LARGEST_DOCUMENT
+
+    def walk(value: object, depth: int) -> object:
+        nonlocal budget
+        budget -= 1
+        if budget < 0 or depth > _DEEPEST:
+            raise InputError([f"{where}: the document is too large or nested too deeply (an alias loop?)"])
+        if isinstance(value, dict):
+            made: dict[str, object] = {}
+            for key, inner in value.items():
+                if isinstance(key, bool) or not isinstance(key, str | int | float):
+                    raise InputError([f"{where}: the map key {key!r} is not a string; put it in quotes"])
+                if inner is not None:
+                    made[str(key)] = walk(inner, depth + 1)
+            return made
+        if isinstance(value, list):
+            return [walk(inner, depth + 1) for inner in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError([f"{where}: {value} is not a number Kubernetes knows"])
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+            raise InputError([f"{where}: the number {value} does not fit into 64 bits"])
+        if value is None or isinstance(value, str | int | float):
+            return value
+        raise InputError([f"{where}: a value of type {type(value).__name__} has no JSON form; put it in quotes"])
+
+    return walk(value, 0)

@@ -1,0 +1,102 @@
+"""The fields that Kubernetes defines and we do not read, by struct.
+
+With them a strict decoder can tell a typing error (`nodeSelctor`) from a field that scheduling does not need.
+
+Generated from the models of kubernetes==37.0.2 by tools/known_fields.py; do not edit.
+"""
+
+
+def _fields(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+OTHER_FIELDS: dict[str, frozenset[str]] = {
+    "AWSElasticBlockStore": _fields("fsType partition"),
+    "Affinity": _fields(""),
+    "ClaimSource": _fields("readOnly"),
+    "Condition": _fields("lastHeartbeatTime lastTransitionTime message reason"),
+    "Container": _fields(
+        "args command env envFrom imagePullPolicy lifecycle livenessProbe readinessProbe resizePolicy "
+        "restartPolicyRules securityContext startupProbe stdin stdinOnce targetContainerName "
+        "terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
+    ),
+    "ContainerImage": _fields(""),
+    "ContainerPort": _fields("name"),
+    "ElasticJob": _fields("apiVersion kind"),
+    "GCEPersistentDisk": _fields("fsType partition"),
+    "ISCSI": _fields(
+        "chapAuthDiscovery chapAuthSession fsType initiatorName iscsiInterface lun portals secretRef targetPortal"
+    ),
+    "LabelRequirement": _fields(""),
+    "LabelSelector": _fields(""),
+    "Namespace": _fields("apiVersion kind spec status"),
+    "Node": _fields("apiVersion kind"),
+    "NodeAffinity": _fields(""),
+    "NodeSelector": _fields(""),
+    "NodeSelectorTerm": _fields(""),
+    "NodeSpec": _fields("configSource externalID podCIDR podCIDRs podPreemptionPolicy providerID"),
+    "NodeStatus": _fields(
+        "addresses config daemonEndpoints declaredFeatures features nodeInfo phase runtimeHandlers "
+        "volumesAttached volumesInUse"
+    ),
+    "ObjectMeta": _fields(
+        "clusterName deletionGracePeriodSeconds finalizers generateName generation initializers "
+        "managedFields resourceVersion selfLink"
+    ),
+    "OwnerReference": _fields("apiVersion blockOwnerDeletion"),
+    "PersistentVolume": _fields("apiVersion kind status"),
+    "PersistentVolumeClaim": _fields("apiVersion kind status"),
+    "PersistentVolumeClaimSpec": _fields(
+        "accessModes dataSource dataSourceRef resources selector storageClassName volumeAttributesClassName volumeMode"
+    ),
+    "PersistentVolumeSpec": _fields(
+        "accessModes awsElasticBlockStore azureDisk azureFile capacity cephfs cinder claimRef csi fc "
+        "flexVolume flocker gcePersistentDisk glusterfs hostPath iscsi local mountOptions nfs "
+        "persistentVolumeReclaimPolicy photonPersistentDisk portworxVolume quobyte rbd scaleIO "
+        "storageClassName storageos volumeAttributesClassName volumeMode vsphereVolume"
+    ),
+    "Pod": _fields("apiVersion kind"),
+    "PodAffinity": _fields(""),
+    "PodAffinityTerm": _fields(""),
+    "PodDisruptionBudget": _fields("apiVersion kind"),
+    "PodDisruptionBudgetSpec": _fields("unhealthyPodEvictionPolicy"),
+    "PodDisruptionBudgetStatus": _fields(
+        "conditions currentHealthy desiredHealthy disruptedPods expectedPods observedGeneration"
+    ),
+    "PodGroup": _fields("apiVersion kind"),
+    "PodSpec": _fields(
+        "automountServiceAccountToken deprecatedServiceAccount dnsConfig dnsPolicy enableServiceLinks "
+        "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostUsers hostname "
+        "hostnameOverride imagePullSecrets os readinessGates resourceClaims restartPolicy runtimeClassName "
+        "schedulingGroup securityContext serviceAccount serviceAccountName setHostnameAsFQDN "
+        "shareProcessNamespace subdomain terminationGracePeriodSeconds workloadRef"
+    ),
+    "PodStatus": _fields(
+        "allocatedResources conditions containerStatuses ephemeralContainerStatuses "
+        "extendedResourceClaimStatus hostIP hostIPs initContainerStatuses message "
+        "nodeAllocatableResourceClaimStatuses nominatedNodeName observedGeneration podIP podIPs qosClass "
+        "reason resize resourceClaimStatuses resources volumeHealth"
+    ),
+    "PodTemplate": _fields(""),
+    "PreferredSchedulingTerm": _fields(""),
+    "PriorityClass": _fields("apiVersion description kind"),
+    "Queue": _fields("apiVersion kind"),
+    "RBD": _fields("fsType keyring secretRef user"),
+    "ResourceRequirements": _fields("claims"),
+    "SchedulingGate": _fields(""),
+    "Taint": _fields("timeAdded"),
+    "TemplateMeta": _fields(
+        "clusterName creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName "
+        "generation initializers managedFields namespace ownerReferences resourceVersion selfLink uid"
+    ),
+    "Toleration": _fields("tolerationSeconds"),
+    "Topology": _fields("apiVersion kind"),
+    "TopologySpreadConstraint": _fields(""),
+    "Volume": _fields(
+        "azureDisk azureFile cephfs cinder configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo "
+        "glusterfs hostPath image nfs photonPersistentDisk portworxVolume projected quobyte scaleIO secret "
+        "storageos vsphereVolume"
+    ),
+    "VolumeNodeAffinity": _fields(""),
+    "WeightedPodAffinityTerm": _fields(""),
+}

@@ -1,0 +1,84 @@
+"""Kubernetes quantities ("500m", "16Gi", "1e3"), parsed exactly and never through a float.
+
+The grammar is Kubernetes' own: a signed decimal number and one suffix, which is binary (Ki … Ei), decimal (n u m k M G
+T P E) or an exponent (e3, E-2). `1E` is one exa, `1E3` is a thousand.
+"""
+
+import math
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+# What the API server can hold; larger numbers are typing errors, not machines.
+LARGEST = 2**63 - 1
+
+_SUFFIX = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    **{prefix + "i": Fraction(1024**power) for power, prefix in enumerate("KMGTPE", start=1)},
+}
+_FORM = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,4})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_EXPECTED = "expected a quantity such as 2, 500m, 1.5, 16Gi or 1e3"
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity; the message says what is expected."""
+
+
+@lru_cache(maxsize=65536)
+def parse_quantity(text: str) -> Fraction:
+    """The exact value of `text`; QuantityError if it is no quantity or larger than the API server can hold."""
+    match = _FORM.fullmatch(text) if len(text) <= 64 else None
+    if match is None:
+        raise QuantityError(f"{_shown(text)} is not a quantity; {_EXPECTED}")
+    sign, digits, exponent, suffix = match.groups()
+    if exponent is not None and abs(int(exponent)) > 100:
+        # Decided before 10**exponent is built: "1e9999" must not cost a second of arithmetic.
+        if int(exponent) < 0 or not digits.strip("0."):
+            scale = Fraction(1, 10**100)
+        else:
+            raise QuantityError(_too_large(text))
+    elif exponent is not None:
+        scale = Fraction(10) ** int(exponent)
+    else:
+        scale = _SUFFIX[suffix or ""]
+    value = Fraction(digits) * scale
+    if value > LARGEST:
+        raise QuantityError(_too_large(text))
+    return -value if sign == "-" else value
+
+
+def to_units(value: Fraction, *, per_unit: int) -> int:
+    """`value` in whole `1/per_unit` parts, rounded up as the API server does (0.1m of CPU counts as 1m)."""
+    return math.ceil(value * per_unit)
+
+
+def format_quantity(units: float, *, per_unit: int, binary: bool = False) -> str:
+    """The shortest usual text for `units / per_unit`: "7", "500m", "16Gi"."""
+    value = Fraction(units).limit_denominator(10**6) / per_unit
+    if binary and value.denominator == 1:
+        for power, prefix in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+            if value and value % 1024**power == 0:
+                return f"{value // 1024**power}{prefix}"
+    if value.denominator == 1:
+        return str(value.numerator)
+    milli = value * 1000
+    if milli.denominator == 1:
+        return f"{milli.numerator}m"
+    return f"{float(value):.6g}"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 64 else text[:61] + "...")
+
+
+def _too_large(text: str) -> str:
+    return f"{_shown(text)} is larger than 2^63-1, the largest quantity there is"

@@ -1,0 +1,250 @@
+"""Our own objects, `maniple.dev/v1alpha1`: Queue, PodGroup, ElasticJob and Topology.
+
+The CRDs in deploy/crds are generated from these types (`make crds`): descriptions, bounds, enumerations and defaults
+are written here once.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from maniple.api.core import PodSpec
+from maniple.api.meta import Count, Labels, ObjectMeta, ResourceList, Struct, Text
+
+GROUP = "maniple.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+DEFAULT_QUEUE = "default"
+
+POD_GROUP_LABEL = "maniple.dev/pod-group"
+JOB_LABEL = "maniple.dev/job"
+ROLE_LABEL = "maniple.dev/role"
+INDEX_LABEL = "maniple.dev/index"
+GPUS_ANNOTATION = "maniple.dev/gpus"
+
+Replicas = Annotated[int, Meta(ge=0, le=100_000)]
+Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+RoleName = Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
+
+
+class StatusCondition(Struct, frozen=True):
+    """A condition in Kubernetes' usual form."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+class QueueSpec(Struct, frozen=True):
+    parent: Annotated[
+        str, Meta(max_length=253, description="The queue above this one; empty at the top of the tree.")
+    ] = ""
+    weight: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Share of what is left after the guarantees, relative to its siblings.",
+        ),
+    ] = 1
+    guaranteed: Annotated[
+        ResourceList, Meta(description="What the queue gets before weights count, as far as it asks for it.")
+    ] = {}
+    limit: Annotated[
+        ResourceList,
+        Meta(description="The most the queue and the queues below it may hold; what is not named is not limited."),
+    ] = {}
+    reclaimable: Annotated[
+        bool,
+        Meta(description="Whether other queues may take back what this one holds above its deserved share."),
+    ] = True
+    priority: Annotated[
+        int, Meta(ge=-(2**31), le=2**31 - 1, description="Queues with a higher priority are served first.")
+    ] = 0
+
+
+class QueueStatus(Struct, frozen=True):
+    deserved: ResourceList = {}
+    allocated: ResourceList = {}
+    pending_jobs: Count = 0
+    running_jobs: Count = 0
+
+
+class Queue(Struct, frozen=True):
+    """A tenant's line of jobs, in a tree of queues that share the cluster."""
+
+    metadata: ObjectMeta
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+class TopologyRequest(Struct, frozen=True):
+    required: Annotated[
+        str,
+        Meta(
+            max_length=63,
+            description="Level of the Topology that must hold the whole gang: all in one such domain, or wait.",
+        ),
+    ] = ""
+    preferred: Annotated[
+        str, Meta(max_length=63, description="Level of the Topology that should hold the whole gang.")
+    ] = ""
+
+
+class PodGroupRole(Struct, frozen=True):
+    name: Annotated[RoleName, Meta(description="Value of the pods' label maniple.dev/role.")]
+    min_member: Annotated[Replicas, Meta(description="Pods of this role that must start together with the rest.")]
+
+
+class PodGroupSpec(Struct, frozen=True):
+    min_member: Annotated[int, Meta(ge=1, le=100_000, description="Pods that start together or not at all.")] = 1
+    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it.")] = ""
+    priority_class_name: Annotated[
+        str,
+        Meta(
+            max_length=253,
+            description="PriorityClass of the gang; empty: the highest priority among its pods.",
+        ),
+    ] = ""
+    preemptable: Annotated[bool, Meta(description="Whether the gang may be evicted for others.")] = True
+    min_runtime_seconds: Annotated[
+        Seconds, Meta(description="For so long after its start the gang is not evicted for others.")
+    ] = 0
+    topology: TopologyRequest = TopologyRequest()
+    roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64)] = ()
+
+
+class PodGroupStatus(Struct, frozen=True):
+    phase: Literal["", "Pending", "Running", "Unknown", "Finished"] = ""
+    conditions: tuple[StatusCondition, ...] = ()
+    pending: Count = 0
+    running: Count = 0
+    succeeded: Count = 0
+    failed: Count = 0
+
+
+class PodGroup(Struct, frozen=True):
+    """A gang of pods: at least `minMember` of them start together, or none."""
+
+    metadata: ObjectMeta
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class TemplateMeta(Struct, frozen=True):
+    name: str = ""
+    labels: Labels = {}
+    annotations: Labels = {}
+
+
+class PodTemplate(Struct, frozen=True):
+    spec: PodSpec
+    metadata: TemplateMeta = TemplateMeta()
+
+
+class ElasticRole(Struct, frozen=True):
+    name: RoleName
+    min: Annotated[Replicas, Meta(description="Replicas that start together or not at all.")]
+    max: Annotated[Replicas, Meta(description="Replicas beyond which the role does not grow.")]
+    template: PodTemplate
+    step: Annotated[int, Meta(ge=1, le=100_000, description="The role grows and shrinks by this many replicas.")] = 1
+
+
+class SpeedupPoint(Struct, frozen=True):
+    replicas: Annotated[int, Meta(ge=1, le=100_000)]
+    speedup: Annotated[float, Meta(gt=0, description="Progress per second relative to one replica.")]
+
+
+class Elasticity(Struct, frozen=True):
+    speedup: Annotated[
+        tuple[SpeedupPoint, ...],
+        Meta(max_length=64, description="Measured or declared speed by size; between points it is linear."),
+    ] = ()
+    cooldown_seconds: Annotated[Seconds, Meta(description="For so long after a resize there is no other.")] = 60
+    grace_seconds: Annotated[Seconds, Meta(description="How long a replica may take to checkpoint before it goes.")] = (
+        30
+    )
+    restart_seconds: Annotated[Seconds, Meta(description="How long the job stands still at each resize.")] = 30
+
+
+class ElasticJobSpec(Struct, frozen=True):
+    roles: Annotated[tuple[ElasticRole, ...], Meta(min_length=1, max_length=16)]
+    queue: Annotated[str, Meta(max_length=253)] = ""
+    priority_class_name: Annotated[str, Meta(max_length=253)] = ""
+    framework: Literal["torch", "torchrun", "horovod", "none"] = "torch"
+    elastic: Elasticity = Elasticity()
+    preemptable: bool = True
+    min_runtime_seconds: Seconds = 0
+    topology: TopologyRequest = TopologyRequest()
+    suspend: Annotated[bool, Meta(description="While true the job holds no resources.")] = False
+    restart_policy: Literal["Always", "OnFailure", "Never", "ExitCode"] = "OnFailure"
+    backoff_limit: Annotated[Count, Meta(description="Restarts after failures before the job has failed.")] = 6
+    active_deadline_seconds: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    ttl_seconds_after_finished: Seconds | None = None
+
+
+class ReplicaCounts(Struct, frozen=True):
+    pending: Count = 0
+    starting: Count = 0
+    running: Count = 0
+    succeeded: Count = 0
+    failed: Count = 0
+
+
+class RoleTarget(Struct, frozen=True):
+    role: RoleName
+    replicas: Replicas
+
+
+class ElasticJobStatus(Struct, frozen=True):
+    phase: Literal[
+        "",
+        "Pending",
+        "Starting",
+        "Running",
+        "Growing",
+        "Shrinking",
+        "Restarting",
+        "Suspended",
+        "Succeeded",
+        "Failed",
+    ] = ""
+    conditions: tuple[StatusCondition, ...] = ()
+    target: Annotated[tuple[RoleTarget, ...], Meta(description="The size the scheduler decided, by role.")] = ()
+    replicas: ReplicaCounts = ReplicaCounts()
+    restarts: Count = 0
+    resizes: Count = 0
+
+
+class ElasticJob(Struct, frozen=True):
+    """A job whose roles run at any size between min and max."""
+
+    metadata: ObjectMeta
+    spec: ElasticJobSpec
+    status: ElasticJobStatus = ElasticJobStatus()
+
+
+class TopologyLevel(Struct, frozen=True):
+    name: Annotated[RoleName, Meta(description="What gangs call this level, for example rack.")]
+    node_label: Annotated[
+        Text,
+        Meta(description="Node label whose value is the domain, for example topology.kubernetes.io/rack."),
+    ]
+
+
+class TopologySpec(Struct, frozen=True):
+    levels: Annotated[
+        tuple[TopologyLevel, ...],
+        Meta(min_length=1, max_length=16, description="From the widest to the narrowest."),
+    ]
+
+
+class Topology(Struct, frozen=True):
+    """Which node labels say how close nodes are, from the widest level to the narrowest."""
+
+    metadata: ObjectMeta
+    spec: TopologySpec

@@ -1,0 +1,97 @@
+"""What is wrong with an object beyond its types: `problems(obj)`.
+
+For our own kinds, which stand here, these are the rules that the CRDs state in CEL (see crds.py); those for
+Kubernetes' kinds are in validate_core.py.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from maniple.api import core, types
+from maniple.api import validate_core as kube
+from maniple.api.errors import Problem
+from maniple.api.validate_core import A_LABEL, Found, add, check_metadata, check_pair, is_label, shown
+
+MAX_REPLICAS = 100_000
+
+
+def problems(obj: object) -> list[Problem]:
+    """Everything that is wrong with `obj`; nothing, if it is right or of a kind that has no rules."""
+    found: Found = []
+    if check := _CHECKS.get(type(obj)):
+        check(obj, found)
+    return found
+
+
+def _queue(queue: types.Queue, found: Found) -> None:
+    check_metadata(queue.metadata, found)
+    spec = queue.spec
+    if spec.parent and spec.parent == queue.metadata.name:
+        add(found, "spec.parent", "another queue", f"{shown(spec.parent)}, the queue itself")
+    check_pair(("guaranteed", "limit"), spec.guaranteed, spec.limit, "spec", found)
+
+
+def _pod_group(group: types.PodGroup, found: Found) -> None:
+    check_metadata(group.metadata, found)
+    spec = group.spec
+    _role_names([role.name for role in spec.roles], found)
+    needed = sum(role.min_member for role in spec.roles)
+    if needed > spec.min_member:
+        add(found, "spec.minMember", f"at least {needed}, the sum of its roles' minMember", spec.min_member)
+
+
+def _elastic_job(job: types.ElasticJob, found: Found) -> None:
+    check_metadata(job.metadata, found)
+    if len(job.metadata.name) > 63:
+        # It is the value of the pods' label maniple.dev/job, and labels are shorter than names.
+        add(found, "metadata.name", "at most 63 characters", len(job.metadata.name))
+    roles = job.spec.roles
+    _role_names([role.name for role in roles], found)
+    for index, role in enumerate(roles):
+        at = f"spec.roles[{index}]"
+        if role.min > role.max:
+            add(found, f"{at}.max", f"at least min ({role.min})", role.max)
+        kube.check_pod_spec(role.template.spec, f"{at}.template.spec", found)
+    most = sum(role.max for role in roles)
+    if most < 1:
+        add(found, "spec.roles", "at least one role with a max of 1 or more", "none")
+    if most > MAX_REPLICAS:
+        add(found, "spec.roles", f"a max of at most {MAX_REPLICAS} for all roles together", most)
+    _distinct([point.replicas for point in job.spec.elastic.speedup], "spec.elastic.speedup", "replicas", found)
+
+
+def _topology(topology: types.Topology, found: Found) -> None:
+    check_metadata(topology.metadata, found)
+    levels = topology.spec.levels
+    _distinct([level.name for level in levels], "spec.levels", "name", found)
+    _distinct([level.node_label for level in levels], "spec.levels", "nodeLabel", found)
+
+
+def _role_names(names: list[str], found: Found) -> None:
+    for index, name in enumerate(names):
+        if not is_label(name):
+            add(found, f"spec.roles[{index}].name", A_LABEL, shown(name))
+    _distinct(names, "spec.roles", "name", found)
+
+
+def _distinct(values: Iterable[str | int], at: str, field: str, found: Found) -> None:
+    seen: set[str | int] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            add(found, f"{at}[{index}].{field}", "a value of its own", f"{shown(value)} a second time")
+        seen.add(value)
+
+
+_CHECKS: dict[type, Callable[[Any, Found], None]] = {
+    types.Queue: _queue,
+    types.PodGroup: _pod_group,
+    types.ElasticJob: _elastic_job,
+    types.Topology: _topology,
+    core.Pod: kube.check_pod,
+    core.Node: kube.check_node,
+    core.PriorityClass: kube.check_priority_class,
+    core.PodDisruptionBudget: kube.check_pod_disruption_budget,
+    core.PersistentVolume: kube.check_persistent_volume,
+    core.PersistentVolumeClaim: kube.check_persistent_volume_claim,
+    core.Namespace: kube.check_namespace,
+}

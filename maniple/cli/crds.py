@@ -1,0 +1,50 @@
+"""`maniple crds`: the CustomResourceDefinitions as YAML, made from the types."""
+
+from pathlib import Path
+
+import click
+import yaml
+
+from maniple.api.crds import Schema, crds
+
+HEADER = "# Written by `make crds` from maniple/api/types.py; do not edit.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without aliases (`&id001`): kubectl reads them, people do not."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+def files() -> dict[str, str]:
+    """File name to text, one for each CRD."""
+    return {f"{crd['spec']['group']}_{crd['spec']['names']['plural']}.yaml": _text(crd) for crd in crds()}
+
+
+def _text(crd: Schema) -> str:
+    return HEADER + yaml.dump(crd, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+@click.command("crds")
+@click.option(
+    "--write",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write one file for each CRD into DIR instead.",
+)
+def command(folder: Path | None) -> None:
+    """Print the CustomResourceDefinitions of Queue, PodGroup, ElasticJob and Topology.
+
+    \b
+    Example:
+      maniple crds | kubectl apply --server-side -f -
+    """
+    if folder is None:
+        click.echo("---\n".join(files().values()), nl=False)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files().items():
+        (folder / name).write_text(text, encoding="utf-8")
+        click.echo(folder / name)

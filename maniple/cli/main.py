@@ -1,0 +1,59 @@
+"""`maniple`: the group of commands. Each is imported when it is used, so that `--help` and completion are quick."""
+
+import importlib
+import sys
+
+import click
+
+from maniple import __version__
+from maniple.api.errors import InputError
+
+COMMANDS = {
+    "plan": "Plan a cluster given as YAML or JSON: who goes where, who waits and why.",
+    "crds": "Print or write the CustomResourceDefinitions.",
+    "completion": "Print the completion script of a shell.",
+}
+EPILOG = """\b
+Examples:
+  maniple plan -f cluster.yaml
+  kubectl get nodes,pods -A -o json | maniple plan -f - --all -o json
+  maniple crds | kubectl apply -f -
+"""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"maniple.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="maniple")
+def group() -> None:
+    """Maniple schedules GPU work on Kubernetes: gangs whole, close and elastic."""
+
+
+def main() -> None:
+    """Exit codes: 0 done, 2 wrong input or usage, 1 anything else."""
+    try:
+        group(prog_name="maniple")
+    except InputError as error:
+        for message in error.messages:
+            click.echo(f"error: {message}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Jobs (gangs), the groups of like pods they wait with, and queues: plain values that a snapshot is made of."""
+
+from dataclasses import dataclass, field
+
+from maniple.model.peers import Peers
+from maniple.model.resources import FloatArray
+from maniple.model.shape import Exclusive, Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskGroup:
+    """Pending pods of one job that are alike in all that scheduling looks at, and so stand for each other."""
+
+    number: int
+    role: str
+    priority: int
+    shape: Shape
+    peers: Peers | None
+    owner: str
+    pods: tuple[str, ...]  # ns/name, in the order in which they are placed
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether placing one of its pods can change where the next may go, other than by using up resources."""
+        return self.peers is not None and self.peers.has_terms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedPod:
+    """A pod that is on a node (-1: on a node nobody described) and is not leaving."""
+
+    pod: str
+    node: int
+    role: str
+    priority: int
+    requests: FloatArray
+    peers: Peers | None
+    exclusives: tuple[Exclusive, ...]
+    order: tuple[int, str]  # pods with a higher one are surplus first
+    started: float
+    is_critical: bool
+    labels: dict[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A gang: a PodGroup, an ElasticJob, or a pod on its own."""
+
+    key: tuple[str, str]  # ns/name, kind
+    queue: int
+    priority: int
+    created: float
+    min_member: int
+    role_min: dict[str, int]
+    preemptable: bool = True
+    min_runtime_s: float = 0.0
+    is_suspended: bool = False
+    exists: bool = True  # False: its pods name a group that nobody wrote
+    groups: list[TaskGroup] = field(default_factory=list)
+    placed: list[PlacedPod] = field(default_factory=list)
+    placed_by_role: dict[str, int] = field(default_factory=dict)
+    succeeded: int = 0
+    succeeded_by_role: dict[str, int] = field(default_factory=dict)
+    gated: int = 0
+    allocated: FloatArray | None = None  # what its placed pods hold; None: nothing
+    pending: FloatArray | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key[0]
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Whether none of its waiting pods asks for anything."""
+        return all(group.shape.is_best_effort for group in self.groups)
+
+    @property
+    def waiting_pods(self) -> int:
+        return sum(len(group.pods) for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queue:
+    """A queue of the tree. `parent` is an index, -1 at the top; `limit` is inf where there is none."""
+
+    name: str
+    index: int
+    parent: int
+    children: tuple[int, ...]
+    weight: float
+    guaranteed: FloatArray
+    limit: FloatArray
+    reclaimable: bool
+    priority: int

@@ -1,0 +1,142 @@
+"""Nodes as columns: allocatable resources, conditions, taints and labels, each an array over the nodes.
+
+Labels become integer codes the first time somebody asks for a key, so that a selector is a few vector operations over
+ten thousand nodes. A table is immutable; what pods use is in the Snapshot.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maniple.api.core import Node, NodeSelectorTerm, Taint
+from maniple.api.meta import LabelRequirement, Labels
+from maniple.model.resources import PODS, Axis, BoolArray, FloatArray, IntArray, amounts
+
+Codes = NDArray[np.int32]
+
+
+class NodeTable:
+    """The nodes in the order of their names: the index of a node is its rank, which is how ties are broken."""
+
+    def __init__(self, nodes: Sequence[Node], axis: Axis) -> None:
+        nodes = sorted(nodes, key=lambda node: node.metadata.name)
+        self.axis = axis
+        self.names = tuple(node.metadata.name for node in nodes)
+        self.index = {name: at for at, name in enumerate(self.names)}
+        self._labels: list[Labels] = [node.metadata.labels for node in nodes]
+        self._images = [node.status.images for node in nodes]
+        self._columns: dict[str, tuple[Codes, list[str]]] = {}
+        count = len(nodes)
+        self.allocatable: FloatArray = np.zeros((len(axis), count))
+        for at, node in enumerate(nodes):
+            units = amounts(node.status.allocatable or node.status.capacity)
+            column = axis.vector(units)
+            column[PODS] = units.get("pods", np.inf)
+            self.allocatable[:, at] = column
+        conditions = [{c.type: c.status for c in node.status.conditions} for node in nodes]
+        # A node without conditions was written by hand: it is taken to be ready. Unknown is not ready.
+        self.ready = np.array([c.get("Ready", "True") == "True" for c in conditions], dtype=bool)
+        self.pressure = {
+            kind: np.array([c.get(kind) == "True" for c in conditions], dtype=bool)
+            for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+        }
+        self.unschedulable = np.array([node.spec.unschedulable for node in nodes], dtype=bool)
+        sets: dict[tuple[Taint, ...], int] = {}
+        self.taint_class = np.array([sets.setdefault(n.spec.taints, len(sets)) for n in nodes], dtype=np.intp)
+        self.taint_sets = tuple(sets)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def everywhere(self) -> BoolArray:
+        mask = np.ones(len(self), dtype=bool)
+        mask.setflags(write=False)
+        return mask
+
+    def column(self, key: str) -> tuple[Codes, list[str]]:
+        """For a label key: a code for each node (-1 where the label is missing), and the value of each code."""
+        found = self._columns.get(key)
+        if found is None:
+            values: dict[str, int] = {}
+            codes = np.full(len(self), -1, dtype=np.int32)
+            for at, labels in enumerate(self._labels):
+                value = labels.get(key)
+                if value is not None:
+                    codes[at] = values.setdefault(value, len(values))
+            found = self._columns[key] = (codes, list(values))
+        return found
+
+    def matching(self, requirement: LabelRequirement) -> BoolArray:
+        """Nodes whose labels meet one requirement of a node selector."""
+        codes, values = self.column(requirement.key)
+        match requirement.operator:
+            case "Exists":
+                return codes >= 0
+            case "DoesNotExist":
+                return codes < 0
+            case "In" | "NotIn":
+                wanted = set(requirement.values)
+                hit = _by_code(codes, [value in wanted for value in values])
+                return hit if requirement.operator == "In" else ~hit
+            case "Gt" | "Lt":
+                bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+                if bound is None:
+                    return np.zeros(len(self), dtype=bool)
+                numbers = [_integer(value) for value in values]
+                above = requirement.operator == "Gt"
+                return _by_code(codes, [n is not None and (n > bound if above else n < bound) for n in numbers])
+        return np.zeros(len(self), dtype=bool)
+
+    def named(self, requirement: LabelRequirement) -> BoolArray:
+        """Nodes that meet one `matchFields` requirement; metadata.name is the only field there is."""
+        wanted = set(requirement.values)
+        hit = np.array([name in wanted for name in self.names], dtype=bool)
+        return ~hit if requirement.operator == "NotIn" else hit
+
+    def selected(self, terms: Sequence[NodeSelectorTerm]) -> BoolArray:
+        """Nodes that meet any of the terms; within a term all requirements hold. An empty term selects nothing."""
+        chosen = np.zeros(len(self), dtype=bool)
+        for term in terms:
+            if term.match_expressions or term.match_fields:
+                mask = self.everywhere
+                for requirement in term.match_expressions:
+                    mask = mask & self.matching(requirement)
+                for requirement in term.match_fields:
+                    mask = mask & self.named(requirement)
+                chosen |= mask
+        return chosen
+
+    def labelled(self, key: str, value: str) -> BoolArray:
+        codes, values = self.column(key)
+        return codes == values.index(value) if value in values else np.zeros(len(self), dtype=bool)
+
+    def by_taints(self, verdict: Sequence[float]) -> FloatArray:
+        """A value for each distinct set of taints, spread to the nodes."""
+        return np.asarray(verdict, dtype=np.float64)[self.taint_class]
+
+    @cached_property
+    def images(self) -> dict[str, tuple[IntArray, float]]:
+        """For each image name: the nodes that have it, and its size in bytes."""
+        at: dict[str, list[int]] = {}
+        size: dict[str, float] = {}
+        for node, images in enumerate(self._images):
+            for image in images:
+                for name in image.names:
+                    at.setdefault(name, []).append(node)
+                    size[name] = float(image.size_bytes)
+        return {name: (np.array(nodes, dtype=np.intp), size[name]) for name, nodes in at.items()}
+
+
+def _by_code(codes: Codes, verdict: Sequence[bool]) -> BoolArray:
+    # Code -1 (no such label) picks the last entry, which is the False put there for it.
+    return np.array([*verdict, False], dtype=bool)[codes]
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text) if len(text) <= 20 else None
+    except ValueError:
+        return None

@@ -1,0 +1,33 @@
+"""PriorityClasses as numbers."""
+
+from collections.abc import Iterable
+
+from maniple.api.core import Pod, PriorityClass
+from maniple.api.errors import nearest
+
+CRITICAL_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+class Priorities:
+    """Names to values. Kubernetes' two system classes always exist; a global default applies where none is named."""
+
+    def __init__(self, classes: Iterable[PriorityClass]) -> None:
+        self._values = dict(CRITICAL_CLASSES)
+        defaults = []
+        for priority_class in classes:
+            self._values[priority_class.metadata.name] = priority_class.value
+            if priority_class.global_default:
+                defaults.append(priority_class.value)
+        self.default = min(defaults, default=0)
+
+    def value(self, name: str) -> int | None:
+        return self._values.get(name) if name else self.default
+
+    def unknown(self, name: str) -> str:
+        return f"unknown PriorityClass {name!r}{nearest(name, self._values)}"
+
+    def of_pod(self, pod: Pod) -> int | None:
+        """A pod that went through an API server carries the number; None where the class it names is unknown."""
+        if pod.spec.priority is not None:
+            return pod.spec.priority
+        return self.value(pod.spec.priority_class_name)

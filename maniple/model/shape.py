@@ -1,0 +1,194 @@
+"""What a pod asks of a node, interned: pods with equal demands share one Shape, and all that is computed for it.
+
+A Shape is requests plus a Constraint (the demands on a node that have no amount). Masks over nodes are cached by
+Constraint, room and scores by Shape, so ten thousand pods of one kind cost what one costs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from maniple.api.core import (
+    NodeSelectorTerm,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    PreferredSchedulingTerm,
+    Toleration,
+)
+from maniple.model.resources import Axis, FloatArray, RequestTable
+
+ZONE_LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """Demands on a node apart from amounts. Compared by identity: equal demands are one object."""
+
+    number: int
+    node_name: str
+    node_selector: tuple[tuple[str, str], ...]
+    required: tuple[NodeSelectorTerm, ...] | None
+    preferred: tuple[PreferredSchedulingTerm, ...]
+    tolerations: tuple[Toleration, ...]
+    volumes: tuple[tuple[NodeSelectorTerm, ...], ...]
+    volume_zones: tuple[tuple[str, str], ...]
+    missing_volumes: tuple[str, ...]
+    images: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusive:
+    """Something only one pod on a node can have: a host port, or a disk that is mounted for writing."""
+
+    kind: str  # "port" or "disk"
+    name: str
+    address: str = ""  # ports: the host IP, empty for all
+    shareable: bool = False  # disks: mounted read-only
+
+    def clashes(self, other: "Exclusive") -> bool:
+        if (self.kind, self.name) != (other.kind, other.name) or (self.shareable and other.shareable):
+            return False
+        return not self.address or not other.address or self.address == other.address
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    number: int
+    requests: FloatArray
+    constraint: Constraint
+    exclusives: tuple[Exclusive, ...]
+    is_best_effort: bool
+
+
+class Shapes:
+    """Interns shapes and constraints, resolving volumes on the way."""
+
+    def __init__(
+        self,
+        axis: Axis,
+        requests: RequestTable,
+        claims: Mapping[tuple[str, str], PersistentVolumeClaim],
+        volumes: Mapping[str, PersistentVolume],
+    ) -> None:
+        self._axis = axis
+        self._requests = requests
+        self._claims = claims
+        self._volumes = volumes
+        self._vectors: dict[int, FloatArray] = {}
+        self._constraints: dict[Any, Constraint] = {}
+        self._shapes: dict[Any, Shape] = {}
+
+    def vector(self, request: int) -> FloatArray:
+        found = self._vectors.get(request)
+        if found is None:
+            found = self._axis.vector({**self._requests.amounts[request], "pods": 1})
+            found.setflags(write=False)
+            self._vectors[request] = found
+        return found
+
+    def of(self, pod: Pod) -> Shape:
+        spec = pod.spec
+        request = self._requests.number(spec)
+        constraint = self._constraint(pod)
+        exclusives = exclusives_of(spec)
+        key = (request, constraint.number, exclusives)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(
+                number=len(self._shapes),
+                requests=self.vector(request),
+                constraint=constraint,
+                exclusives=exclusives,
+                is_best_effort=not self._requests.amounts[request],
+            )
+        return shape
+
+    def _constraint(self, pod: Pod) -> Constraint:
+        spec = pod.spec
+        affinity = spec.affinity.node_affinity if spec.affinity else None
+        claims = tuple(v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim)
+        selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
+        key = (
+            selector,
+            msgspec.json.encode(affinity) if affinity else None,
+            spec.tolerations,
+            (pod.metadata.namespace, claims) if claims else None,
+            tuple(container.image for container in spec.containers),
+            spec.node_name,
+        )
+        found = self._constraints.get(key)
+        if found is None:
+            terms, zones, missing = self._resolve(pod.metadata.namespace, claims)
+            required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+            found = self._constraints[key] = Constraint(
+                number=len(self._constraints),
+                node_name=spec.node_name,
+                node_selector=selector,
+                required=required.node_selector_terms if required else None,
+                preferred=affinity.preferred_during_scheduling_ignored_during_execution if affinity else (),
+                tolerations=spec.tolerations,
+                volumes=terms,
+                volume_zones=zones,
+                missing_volumes=missing,
+                images=tuple(container.image for container in spec.containers),
+            )
+        return found
+
+    def _resolve(
+        self, namespace: str, claims: tuple[str, ...]
+    ) -> tuple[tuple[tuple[NodeSelectorTerm, ...], ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
+        """Where the volumes behind `claims` can be reached: selector terms, zone labels, and what is missing.
+
+        A claim that is not bound yet puts no demand on the node: its volume is made where the pod goes.
+        """
+        terms: list[tuple[NodeSelectorTerm, ...]] = []
+        zones: list[tuple[str, str]] = []
+        missing: list[str] = []
+        for name in claims:
+            claim = self._claims.get((namespace, name))
+            if claim is None:
+                missing.append(f"PersistentVolumeClaim {namespace}/{name} does not exist")
+                continue
+            if not claim.spec.volume_name:
+                continue
+            volume = self._volumes.get(claim.spec.volume_name)
+            if volume is None:
+                missing.append(f"PersistentVolume {claim.spec.volume_name} does not exist")
+                continue
+            affinity = volume.spec.node_affinity
+            if affinity and affinity.required:
+                terms.append(affinity.required.node_selector_terms)
+            labels = volume.metadata.labels
+            zones.extend((key, labels[key]) for key in ZONE_LABELS if key in labels)
+        return tuple(terms), tuple(zones), tuple(missing)
+
+
+def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
+    """The host ports a pod binds and the disks that it cannot share with others on its node."""
+    found: list[Exclusive] = []
+    for container in spec.containers:
+        for port in container.ports:
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                address = "" if port.host_ip in ("", "0.0.0.0", "::") else port.host_ip
+                found.append(Exclusive("port", f"{port.protocol}/{number}", address))
+    for volume in spec.volumes:
+        if gce := volume.gce_persistent_disk:
+            found.append(Exclusive("disk", f"gce/{gce.pd_name}", shareable=gce.read_only))
+        if aws := volume.aws_elastic_block_store:
+            found.append(Exclusive("disk", f"aws/{aws.volume_id}"))
+        if rbd := volume.rbd:
+            name = f"rbd/{','.join(sorted(rbd.monitors))}/{rbd.pool}/{rbd.image}"
+            found.append(Exclusive("disk", name, shareable=rbd.read_only))
+        if iscsi := volume.iscsi:
+            found.append(Exclusive("disk", f"iscsi/{iscsi.iqn}", shareable=iscsi.read_only))
+    return tuple(dict.fromkeys(found))

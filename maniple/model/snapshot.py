@@ -1,0 +1,35 @@
+"""The Snapshot: everything a decision may look at, as of one moment (`now`). Immutable for the cycle.
+
+Sums that a cycle needs (what nodes have free, what queues hold) are in it as arrays, so that opening a session costs a
+few copies of arrays and never a loop over pods.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from maniple.api.core import PodDisruptionBudget
+from maniple.model.job import Job, Queue
+from maniple.model.nodes import NodeTable
+from maniple.model.peers import Peers
+from maniple.model.resources import Axis, FloatArray
+from maniple.model.shape import Exclusive
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    now: float
+    axis: Axis
+    nodes: NodeTable
+    free: FloatArray  # [R, N] allocatable minus all pods that are there, also those that are leaving
+    releasing: FloatArray  # [R, N] what leaving pods will give back
+    total: FloatArray  # [R] what queues share: usable allocatable minus what other schedulers' pods hold
+    queues: Sequence[Queue]  # by name
+    queue_allocated: FloatArray  # [Q, R] held by jobs of that queue itself
+    queue_pending: FloatArray  # [Q, R] asked for by its waiting pods
+    jobs: Sequence[Job]
+    waiting: Sequence[Job]  # those of `jobs` with pods to place
+    gpus_taken: Mapping[tuple[int, int], int]  # (node, resource row) -> bit mask of device ids in use
+    peers: Sequence[tuple[Peers, int]] = ()  # placed pods with their node; empty where nobody has terms
+    exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
+    owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
+    budgets: Sequence[tuple[str, PodDisruptionBudget]] = ()  # (namespace, budget)

@@ -1,0 +1,21 @@
+"""The decision: `schedule(snapshot, policy) -> Plan`. Pure: no network, no clock, no random number.
+
+The same snapshot and policy give the same plan, byte for byte.
+"""
+
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler.plan import Plan
+from maniple.scheduler.policy import Policy, default_policy, load_policy
+from maniple.scheduler.report import make_plan
+from maniple.scheduler.session import Session
+
+__all__ = ["Plan", "Policy", "default_policy", "load_policy", "schedule"]
+
+
+def schedule(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
+    """One cycle: open a session, let the policy's actions run in their order, report."""
+    policy = policy or default_policy()
+    session = Session(snapshot, policy.openers)
+    for _, action in policy.actions:
+        action.execute(session)
+    return make_plan(session)

@@ -1,0 +1,23 @@
+"""The actions by the name they have in a policy file. A new action is one file here and one line below."""
+
+from typing import Protocol
+
+from maniple.scheduler.actions.allocate import Allocate
+from maniple.scheduler.actions.backfill import Backfill
+from maniple.scheduler.actions.preempt import Preempt
+from maniple.scheduler.actions.reclaim import Reclaim
+from maniple.scheduler.session import Session
+
+
+class Action(Protocol):
+    """Mechanism: one way of helping jobs that wait. Changes a session through statements only."""
+
+    def execute(self, session: Session) -> None: ...
+
+
+ACTIONS: dict[str, type[Action]] = {
+    "allocate": Allocate,
+    "backfill": Backfill,
+    "reclaim": Reclaim,
+    "preempt": Preempt,
+}

@@ -1,0 +1,88 @@
+"""allocate: free resources to those who are next in line.
+
+The queue with the lowest share, its first job, the pods that the job needs to start: placed whole, or not at all and
+the next job is tried. A gang that would fit if those who are leaving had left is promised its room. A job that has
+started goes back into line for one more pod a turn, behind all that have not.
+"""
+
+from maniple.model.job import Job, Queue
+from maniple.scheduler.actions.line import Line
+from maniple.scheduler.placement import place_gang, place_some
+from maniple.scheduler.session import Session
+from maniple.scheduler.statement import Statement
+
+
+class Allocate:
+    def execute(self, session: Session) -> None:
+        # Pods that ask for nothing are left to backfill.
+        line = Line(
+            session,
+            (job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)),
+        )
+        while (queue := line.next_queue()) is not None:
+            reason = session.overused(queue)
+            if reason is not None:
+                for job in line.drop(queue):
+                    session.blocked[job.key] = reason
+                continue
+            job = line.next_job(queue)
+            started = session.job_ready(job)
+            moved = place_one(session, queue, job) if started else start_gang(session, queue, job)
+            if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
+                line.put_back(job)
+
+
+def start_gang(session: Session, queue: Queue, job: Job) -> bool:
+    """Binds all that the job needs to start, or promises it; False if neither can be."""
+    need = session.job_need(job)
+    alike = job.groups[0] if len(job.groups) == 1 else None
+    if alike is not None:
+        # Known without searching: ten thousand jobs behind a full limit must cost nothing.
+        reason = session.admissible(queue, alike.shape.requests * need.total)
+        if reason is not None:
+            session.blocked[job.key] = reason
+            return False
+    for later in (False, True) if session.anything_leaving else (False,):
+        if alike is not None and session.known_not_to_fit(alike, need.total, later=later):
+            continue
+        with Statement(session) as statement:
+            before = session.state(job).allocated.copy()
+            if not place_gang(session, statement, job, later=later):
+                if alike is not None:
+                    session.remember_not_to_fit(alike, need.total, later=later)
+                continue
+            reason = session.admissible(queue, session.state(job).allocated - before, is_charged=True)
+            if reason is not None:
+                session.blocked[job.key] = reason
+                return False
+            if session.job_pipelined(job) if later else session.job_ready(job):
+                statement.commit()
+                return True
+    return False
+
+
+def place_one(session: Session, queue: Queue, job: Job) -> bool:
+    """One pod above the minimum, free resources only."""
+    for group in session.groups(job):
+        if not session.state(job).left(group) or session.known_not_to_fit(group, 1, later=False):
+            continue
+        reason = session.admissible(queue, group.shape.requests)
+        if reason is not None:
+            session.blocked[job.key] = reason
+            continue
+        with Statement(session) as statement:
+            if place_some(session, statement, job, group, 1, later=False):
+                statement.commit()
+                return True
+        session.remember_not_to_fit(group, 1, later=False)
+    return False
+
+
+def check_valid(session: Session, job: Job) -> bool:
+    """Whether the job may be planned at all; if not, it is told why."""
+    if not job.exists or job.is_suspended or session.is_promised(job):
+        return False
+    reason = session.job_valid(job)
+    if reason is not None:
+        session.blocked[job.key] = reason
+    return reason is None

@@ -1,0 +1,33 @@
+"""What reclaim and preempt share: blocked gangs in line, each trying to make room by eviction.
+
+Only gangs that have not started contend: pods above a minimum never evict anybody.
+"""
+
+from collections.abc import Callable
+
+from maniple.model.job import Job, Queue
+from maniple.scheduler.actions.allocate import check_valid
+from maniple.scheduler.actions.line import Line
+from maniple.scheduler.hooks import Victim
+from maniple.scheduler.session import Session
+from maniple.scheduler.victims import make_room
+
+Candidates = Callable[[Session, Queue, Job], list[Victim]]
+
+
+def contend(session: Session, reason: str, candidates: Candidates) -> None:
+    jobs = (
+        job
+        for job in session.snapshot.waiting
+        if not job.is_best_effort and check_valid(session, job) and not session.job_ready(job)
+    )
+    line = Line(session, jobs)
+    # Evictions made here are promised away at once, so what found no room keeps finding none.
+    in_vain: set[tuple[int, int, tuple[tuple[int, int], ...]]] = set()
+    while (queue := line.next_queue()) is not None:
+        job = line.next_job(queue)
+        alike = (queue.index, job.priority, tuple((group.shape.number, len(group.pods)) for group in job.groups))
+        if alike in in_vain:
+            continue
+        if not make_room(session, queue, job, candidates(session, queue, job), reason):
+            in_vain.add(alike)

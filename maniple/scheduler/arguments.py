@@ -1,0 +1,57 @@
+"""Plugin arguments: strings in the policy file, typed here. Reading is declaring: what no plugin read is an error."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from maniple.api.errors import InputError, nearest
+
+T = TypeVar("T")
+
+
+class Arguments:
+    def __init__(self, plugin: str, given: Mapping[str, str], source: str) -> None:
+        self._plugin = plugin
+        self._given = given
+        self._source = source
+        self._known: set[str] = set()
+
+    def number(self, name: str, default: float, *, at_least: float | None = 0.0) -> float:
+        def parse(text: str) -> float:
+            value = float(text)
+            if not abs(value) <= 1e9 or (at_least is not None and value < at_least):
+                raise ValueError
+            return value
+
+        return self._read(name, default, parse, f"a number{'' if at_least is None else f' >= {at_least:g}'}")
+
+    def boolean(self, name: str, default: bool) -> bool:
+        words = {"true": True, "false": False}
+        return self._read(name, default, lambda text: words[text.lower()], "true or false")
+
+    def words(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        def parse(text: str) -> tuple[str, ...]:
+            return tuple(word.strip() for word in text.split(",") if word.strip())
+
+        return self._read(name, default, parse, "names separated by commas")
+
+    def _read(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
+        self._known.add(name)
+        if name not in self._given:
+            return default
+        try:
+            return parse(self._given[name])
+        except (ValueError, KeyError):
+            raise self.error(name, f"expected {expected}, got {self._given[name]!r}") from None
+
+    def error(self, name: str, message: str) -> InputError:
+        return InputError([f"{self._source}: plugin {self._plugin}: argument {name}: {message}"])
+
+    def finish(self) -> None:
+        """Called when the plugin has read what it knows."""
+        unknown = sorted(set(self._given) - self._known)
+        if unknown:
+            none = "; it takes none" if not self._known else ""
+            raise InputError(
+                f"{self._source}: plugin {self._plugin}: unknown argument {name!r}{none or nearest(name, self._known)}"
+                for name in unknown
+            )

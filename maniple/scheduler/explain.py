@@ -1,0 +1,202 @@
+"""Why a gang waits: the reason, the nodes counted by what is wrong with each, and the one thing that would change it.
+
+Runs after the actions, over what is then free. Everything about nodes is computed once a shape, so that ten thousand
+waiting gangs of a few shapes are explained in the time of a few.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maniple.model.job import Job, TaskGroup
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.hooks import Need, Reason
+from maniple.scheduler.plan import NodeCount, Waiting
+from maniple.scheduler.room import capacity
+from maniple.scheduler.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """How the nodes look to one shape at the end of the cycle."""
+
+    counts: tuple[NodeCount, ...]
+    fits: int  # pods of it that would fit now
+    fits_empty: int  # … if nothing at all were running
+    nearest: str  # the node that lacks least, and what it lacks
+
+
+class Explainer:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._views: dict[object, _View] = {}
+
+    def explain(self, job: Job) -> Waiting | None:
+        """None if nothing of the job waits."""
+        session = self._session
+        state = session.state(job)
+        left = sum(state.left(group) for group in job.groups)
+        if not left and not job.gated and not state.promised_count:
+            return None
+        need = session.job_need(job) if job.exists and not job.is_suspended else Need({}, 0)
+        reason, counts = self._reason(job, need, left)
+        return Waiting(
+            group=job.name,
+            queue=session.queue_of(job).name,
+            reason=reason.code,
+            message=reason.message,
+            needs=self._needs(job, need),
+            nodes=counts,
+            would_start_if=reason.would_start_if,
+        )
+
+    def _reason(self, job: Job, need: Need, left: int) -> tuple[Reason, tuple[NodeCount, ...]]:
+        session = self._session
+        state = session.state(job)
+        if not job.exists:
+            name = job.name.split("/", 1)[1]
+            return Reason(
+                "GroupNotFound",
+                f"its pods name the group {name!r}, and there is no such PodGroup in their namespace",
+                f"PodGroup {job.name} is created",
+            ), ()
+        if job.is_suspended:
+            return Reason("Suspended", "spec.suspend is true", "spec.suspend is set to false"), ()
+        if state.promised_count:
+            return Reason(
+                "Promised",
+                f"room for {state.promised_count} pods is promised and still held by pods that are leaving",
+                "the pods that are leaving have left",
+            ), ()
+        blocked = session.blocked.get(job.key)
+        if not need.total:
+            return self._surplus(job, left, blocked)
+        if blocked is not None:
+            return blocked, ()
+        return self._no_room(job, need)
+
+    def _surplus(self, job: Job, left: int, blocked: Reason | None) -> tuple[Reason, tuple[NodeCount, ...]]:
+        """The gang runs; pods above its minimum wait."""
+        if not left:
+            gated = Reason("SchedulingGated", f"{job.gated} pods are held by scheduling gates", "the gates are removed")
+            return gated, ()
+        counts: tuple[NodeCount, ...] = ()
+        if blocked is not None:
+            why, would = blocked.message, blocked.would_start_if
+        else:
+            group = next(group for group in self._session.groups(job) if self._session.state(job).left(group))
+            view = self._view(group)
+            counts = view.counts
+            why, would = "no node has room for one of them", view.nearest
+            if view.fits:
+                why, would = "no action of the policy places them", "the policy had an action for them"
+        return Reason("SurplusWaiting", f"the gang runs; {left} pods above its minimum wait: {why}", would), counts
+
+    def _no_room(self, job: Job, need: Need) -> tuple[Reason, tuple[NodeCount, ...]]:
+        """The group that is hardest to place speaks for the gang."""
+        session = self._session
+        groups = session.groups(job)
+        wanted = {group: min(need.by_role.get(group.role, need.total), len(group.pods)) for group in groups}
+        views = {group: self._view(group) for group in groups}
+        group = min(groups, key=lambda group: views[group].fits - wanted[group])
+        view, count = views[group], wanted[group]
+        if len(groups) == 1:
+            count = need.total
+        what = f"{count} {'pod' if count == 1 else 'pods'} of {self._describe(group.shape.requests)}"
+        if job.is_best_effort and view.fits >= count:
+            return Reason(
+                "NotTried",
+                "its pods ask for nothing, and no action of the policy places such pods",
+                "the policy's actions included backfill",
+            ), view.counts
+        if view.fits_empty < count:
+            code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
+            message = f"needs {what}; even an empty cluster has room for {view.fits_empty}"
+            missing = count - view.fits_empty
+            would = view.nearest if not view.fits_empty else f"the cluster had room for {missing} more"
+            return Reason(code, message, would), view.counts
+        if view.fits >= count:
+            message = f"needs {what} together with its other pods; each part fits alone, but not all at once"
+            return Reason("InsufficientResources", message, "more room came free"), view.counts
+        missing = count - view.fits
+        message = f"needs {what} at once; there is room for {view.fits} now"
+        would = f"room for {missing} more came free" + (f": {view.nearest}" if view.nearest else "")
+        return Reason("InsufficientResources", message, would), view.counts
+
+    def _view(self, group: TaskGroup) -> _View:
+        key = (group.shape.number, group.peers)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = self._look(group)
+        return view
+
+    def _look(self, group: TaskGroup) -> _View:
+        session, requests = self._session, group.shape.requests
+        nodes = session.snapshot.nodes
+        open_ = np.ones(len(nodes), dtype=bool)
+        counts: dict[str, int] = {}
+        would = "a node that meets the pod's demands were added"
+
+        def refuse(reason: str, passes: BoolArray) -> None:
+            nonlocal open_
+            number = int((open_ & ~passes).sum())
+            if number:
+                counts[reason] = counts.get(reason, 0) + number
+            open_ = open_ & passes
+
+        for check in session.rooms.checks(group):
+            refuse(check.reason, check.passes)
+        statically = open_.copy()
+        if group.peers is not None or group.shape.exclusives:
+            for check in session.pod_checks(group):
+                refuse(check.reason, check.passes)
+        usable = np.minimum(session.free, session.future)
+        fits = np.where(open_, capacity(requests, usable), 0.0)
+        if group.shape.exclusives:
+            fits = np.minimum(fits, 1.0)
+        empty = np.where(statically, capacity(requests, nodes.allocatable), 0.0)
+        nearest = self._nearest_miss(group, np.flatnonzero(open_ & (fits == 0)), usable)
+        if nearest is None and counts and not open_.any():
+            worst = max(counts, key=lambda reason: counts[reason])
+            would = f"some node passed this check: {worst}"
+        for row in self._rows_by_interest(requests):
+            refuse(f"insufficient {session.snapshot.axis.names[row]}", usable[row] >= requests[row])
+        left = int(open_.sum())
+        if left:
+            counts["has room, but not for all pods"] = left
+        return _View(
+            counts=tuple(NodeCount(r, n) for r, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+            fits=int(min(fits.sum(), 1e9)),
+            fits_empty=int(min(empty.sum(), 1e9)),
+            nearest=nearest or ("" if left else would),
+        )
+
+    def _rows_by_interest(self, requests: FloatArray) -> list[int]:
+        """Requested resources, extended ones first: of a node without GPUs one wants to hear that it has no GPUs."""
+        return sorted(np.flatnonzero(requests).tolist(), key=lambda row: (row < 3, row))
+
+    def _nearest_miss(self, group: TaskGroup, nodes: IntArray, usable: FloatArray) -> str | None:
+        """Of nodes that only lack resources, the one that lacks the smallest part of what a pod asks for."""
+        if not len(nodes):
+            return None
+        axis, requests = self._session.snapshot.axis, group.shape.requests
+        rows = np.flatnonzero(requests)
+        lacking = np.maximum(requests[rows, None] - usable[np.ix_(rows, nodes)], 0.0)
+        best = int(np.argmin((lacking / requests[rows, None]).sum(axis=0)))
+        parts = [
+            f"{axis.text(int(row), amount)} {axis.names[row]}"
+            for row, amount in zip(rows, lacking[:, best], strict=True)
+            if amount > 0
+        ]
+        return f"node {self._session.snapshot.nodes.names[nodes[best]]} lacks {' and '.join(parts)} for one"
+
+    def _needs(self, job: Job, need: Need) -> dict[str, str]:
+        """The pods still needed to start, and what they ask for together."""
+        if not need.total:
+            return {}
+        total = self._session.needed_resources(job)
+        return {"pods": str(need.total), **self._session.snapshot.axis.describe(total)}
+
+    def _describe(self, requests: FloatArray) -> str:
+        named = self._session.snapshot.axis.describe(requests)
+        return ", ".join(f"{value} {name}" for name, value in named.items()) or "no requests"

@@ -1,0 +1,83 @@
+"""What a plugin can say. Policy lives in plugins, mechanism in actions; these callbacks are all that joins them.
+
+The kinds are kube-batch's eleven (job_order, queue_order, task_order, predicate, node_order, preemptable, reclaimable,
+overused, job_ready, job_pipelined, job_valid) and a few that vectors, limits and explanations need. Orders return a
+sort key (lower first): comparing key after key is kube-batch's "first plugin that is not indifferent wins".
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+
+Key = float | tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a gang waits: a code for programs, a sentence for people, and what would change it."""
+
+    code: str
+    message: str
+    would_start_if: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One predicate over all nodes: who passes, and what to say of those that do not."""
+
+    reason: str
+    passes: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Places to judge: a node and what it has free before the pod comes. A node can stand in several rows."""
+
+    nodes: IntArray
+    free: FloatArray  # [R, rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Pods a gang still needs before it may start: so many of each role, and so many in all."""
+
+    by_role: dict[str, int]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Victim:
+    """A placed pod that somebody wants to evict."""
+
+    job: Job
+    pod: PlacedPod
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The callbacks of one plugin for one session; what it has no opinion about stays None."""
+
+    job_order: Callable[[Job], Key] | None = None
+    queue_order: Callable[[Queue], Key] | None = None
+    task_order: Callable[[TaskGroup], Key] | None = None
+    # Looks at nodes' own attributes only, so that the answer is cached by the group's Constraint.
+    predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
+    # Looks at the pods that are there, so that it is asked anew for every placement.
+    pod_predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
+    # Looks at the row alone (its node and free resources) and the group's Shape, so that it is cached by Shape.
+    node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None
+    # Looks at all candidates together (to normalise) or at pods elsewhere; asked anew for every placement.
+    batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
+    preemptable: Callable[[Job, Sequence[Victim]], Sequence[Victim]] | None = None
+    reclaimable: Callable[[Job, Sequence[Victim]], Sequence[Victim]] | None = None
+    overused: Callable[[Queue], Reason | None] | None = None
+    # Whether a queue may take on so much more (True: and it is charged for it already). Never exceeded, unlike
+    # overused.
+    admissible: Callable[[Queue, FloatArray, bool], Reason | None] | None = None
+    job_valid: Callable[[Job], Reason | None] | None = None
+    job_ready: Callable[[Job], bool] | None = None
+    job_pipelined: Callable[[Job], bool] | None = None
+    job_need: Callable[[Job], Need] | None = None
+    deserved: Callable[[Queue], FloatArray] | None = None

@@ -1,0 +1,152 @@
+"""kube-scheduler's older `kind: Policy` files: predicates by name, priorities by name and weight.
+
+Each name selects the same check or score of ours; the final score is the sum of weight x score, as there. A name, an
+argument or an extender without a counterpart is an error that says so. Gangs, queues and priorities work as in the
+default policy: a Policy file only ever said where a pod may go and which node is best.
+"""
+
+from collections.abc import Mapping
+
+from maniple.api.errors import InputError, nearest
+
+PREDICATES: dict[str, tuple[str, ...]] = {
+    "GeneralPredicates": ("nodename", "hostports", "nodeselector"),
+    "PodFitsResources": (),  # always checked here, named or not: a node is never over-committed
+    "PodFitsHost": ("nodename",),
+    "HostName": ("nodename",),
+    "PodFitsHostPorts": ("hostports",),
+    "PodFitsPorts": ("hostports",),
+    "MatchNodeSelector": ("nodeselector",),
+    "PodToleratesNodeTaints": ("taints",),
+    "PodToleratesNodeNoExecuteTaints": ("taints",),
+    "CheckNodeUnschedulable": ("unschedulable",),
+    "CheckNodeCondition": ("ready", "unschedulable"),
+    "CheckNodeMemoryPressure": ("memorypressure",),
+    "CheckNodeDiskPressure": ("diskpressure",),
+    "CheckNodePIDPressure": ("pidpressure",),
+    "NoDiskConflict": ("disks",),
+    "NoVolumeZoneConflict": ("volumezones",),
+    "NoVolumeNodeConflict": ("volumes",),
+    "CheckVolumeBinding": ("volumes",),
+    "MatchInterPodAffinity": ("podaffinity",),
+    "EvenPodsSpread": ("topologyspread",),
+}
+PRIORITIES: dict[str, str | None] = {
+    "LeastRequestedPriority": "leastrequested.weight",
+    "MostRequestedPriority": "mostrequested.weight",
+    "BalancedResourceAllocation": "balancedresource.weight",
+    "NodeAffinityPriority": "nodeaffinity.weight",
+    "InterPodAffinityPriority": "podaffinity.weight",
+    "TaintTolerationPriority": "tainttoleration.weight",
+    "ImageLocalityPriority": "imagelocality.weight",
+    "SelectorSpreadPriority": "selectorspread.weight",
+    "ServiceSpreadingPriority": "selectorspread.weight",
+    "EqualPriority": None,  # the same for every node: it changes nothing
+}
+_KNOWN = {
+    "kind",
+    "apiVersion",
+    "predicates",
+    "priorities",
+    "extenders",
+    "hardPodAffinitySymmetricWeight",
+    "alwaysCheckAllPredicates",
+}
+# What kube-scheduler used where a file had no such list at all.
+_DEFAULT_PRIORITIES = [
+    {"name": name, "weight": 1}
+    for name in (
+        "LeastRequestedPriority",
+        "BalancedResourceAllocation",
+        "SelectorSpreadPriority",
+        "InterPodAffinityPriority",
+        "NodeAffinityPriority",
+        "TaintTolerationPriority",
+        "ImageLocalityPriority",
+    )
+]
+
+
+def translate(given: Mapping[str, object], source: str) -> dict[str, object]:
+    """The Policy file as a policy in our own format."""
+    wrong = [f"{source}: unknown setting {name!r}{nearest(name, _KNOWN)}" for name in given if name not in _KNOWN]
+    if given.get("apiVersion", "v1") != "v1":
+        wrong.append(f"{source}: apiVersion: expected v1, got {given['apiVersion']!r}")
+    if given.get("extenders"):
+        wrong.append(f"{source}: extenders have no counterpart here; remove them")
+    checks = _checks(given.get("predicates"), source, wrong)
+    weights = _weights(given.get("priorities"), source, wrong)
+    symmetric = given.get("hardPodAffinitySymmetricWeight", 0)
+    if not isinstance(symmetric, int) or isinstance(symmetric, bool) or not 0 <= symmetric <= 100:
+        wrong.append(
+            f"{source}: hardPodAffinitySymmetricWeight: expected a whole number from 0 to 100, got {symmetric!r}"
+        )
+        symmetric = 0
+    if not isinstance(given.get("alwaysCheckAllPredicates", False), bool):
+        wrong.append(f"{source}: alwaysCheckAllPredicates: expected true or false")
+    if wrong:
+        raise InputError(wrong)
+    weights["podaffinity.symmetric"] = str(symmetric)
+    return {
+        "actions": "allocate, backfill",
+        "tiers": [
+            {"plugins": [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]},
+            {
+                "plugins": [
+                    {"name": "drf"},
+                    {"name": "predicates", "arguments": checks},
+                    {"name": "proportion", "arguments": {"borrow": "true"}},
+                    {"name": "nodeorder", "arguments": weights},
+                ]
+            },
+        ],
+    }
+
+
+def _checks(given: object, source: str, wrong: list[str]) -> dict[str, str]:
+    if given is None:
+        return {}  # all of them
+    chosen: set[str] = set()
+    for where, name, entry in _entries(given, f"{source}: predicates", wrong):
+        if "argument" in entry:
+            wrong.append(
+                f"{where}: predicate {name!r} with an argument has no counterpart here; use node affinity instead"
+            )
+        elif name in PREDICATES:
+            chosen.update(PREDICATES[name])
+        else:
+            wrong.append(f"{where}: predicate {name!r} has no counterpart here{nearest(name, PREDICATES)}")
+    return {"checks": ",".join(sorted(chosen))}
+
+
+def _weights(given: object, source: str, wrong: list[str]) -> dict[str, str]:
+    weights = dict.fromkeys((argument for argument in PRIORITIES.values() if argument), 0)
+    entries = _entries(_DEFAULT_PRIORITIES if given is None else given, f"{source}: priorities", wrong)
+    for where, name, entry in entries:
+        weight = entry.get("weight", 1)
+        if "argument" in entry:
+            wrong.append(f"{where}: priority {name!r} with an argument has no counterpart here")
+        elif name not in PRIORITIES:
+            wrong.append(f"{where}: priority {name!r} has no counterpart here{nearest(name, PRIORITIES)}")
+        elif not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 1_000_000:
+            wrong.append(f"{where}: weight: expected a whole number from 1 to 1000000, got {weight!r}")
+        elif argument := PRIORITIES[name]:
+            weights[argument] += weight
+    return {name: str(weight) for name, weight in weights.items()}
+
+
+def _entries(given: object, where: str, wrong: list[str]) -> list[tuple[str, str, dict[str, object]]]:
+    if not isinstance(given, list):
+        wrong.append(f"{where}: expected a list")
+        return []
+    found: list[tuple[str, str, dict[str, object]]] = []
+    for number, entry in enumerate(given):
+        at = f"{where}[{number}]"
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict) or not isinstance(name, str):
+            wrong.append(f"{at}: expected a map with a 'name'")
+            continue
+        unknown = set(entry) - {"name", "weight", "argument", "order"}
+        wrong.extend(f"{at}: unknown setting {key!r}" for key in sorted(unknown))
+        found.append((at, name, entry))
+    return found

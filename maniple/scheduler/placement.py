@@ -1,0 +1,178 @@
+"""The search for places: nodes for some pods of one group, and for a whole gang. Actions ask, this finds.
+
+Pods of a group are alike, so kube-batch's "best node for this pod, then for the next" needs no loop over pods and
+nodes: each node's scores for its first, second, … pod are computed at once, and the greedy choice is a merge of those
+lists. The outcome is the one the loop would give, ties going to the node whose name comes first.
+"""
+
+import heapq
+
+import numpy as np
+
+from maniple.model.job import Job, TaskGroup
+from maniple.model.resources import FloatArray, IntArray
+from maniple.scheduler.hooks import Need, Rows
+from maniple.scheduler.room import capacity
+from maniple.scheduler.session import Session
+from maniple.scheduler.statement import Spot, Statement
+
+
+def find_spot(session: Session, group: TaskGroup, wanted: int, *, later: bool) -> Spot | None:
+    """Places for as many of `wanted` pods as fit; None if none does."""
+    room = session.rooms.of(group)
+    fits = room.fits
+    if later:
+        fits = np.where(room.allowed, capacity(group.shape.requests, session.future), 0.0)
+    fits = _with_pods(session, group, fits)
+    candidates = np.flatnonzero(fits)
+    if not len(candidates):
+        return None
+    fits = fits[candidates]
+    batch = _batch_score(session, group, candidates)
+    score = room.score[candidates] if batch is None else room.score[candidates] + batch
+    best = _top(score, min(wanted, len(candidates)))
+    if wanted == 1 or fits[best].max() <= 1:
+        return Spot(candidates[best], np.ones(len(best)))
+    nodes = candidates[best]
+    extra = None if batch is None else batch[best]
+    chosen = _merge(session, group, nodes, np.minimum(fits[best], wanted), score[best], extra, wanted)
+    return Spot(nodes[list(chosen)], np.array(list(chosen.values()), dtype=np.float64))
+
+
+def place_some(session: Session, statement: Statement, job: Job, group: TaskGroup, wanted: int, *, later: bool) -> int:
+    """Places up to `wanted` pods of the group; returns how many."""
+    wanted = min(wanted, session.state(job).left(group))
+    done = 0
+    while done < wanted:
+        # Pods that mind each other go one by one, each seeing those before it.
+        spot = find_spot(session, group, 1 if group.is_coupled else wanted - done, later=later)
+        if spot is None:
+            break
+        statement.place(job, group, spot, later=later)
+        done += spot.total
+        if not group.is_coupled:
+            break
+    return done
+
+
+def place_gang(session: Session, statement: Statement, job: Job, *, later: bool) -> bool:
+    """Places what the job still needs to start, or (False) leaves the statement for the caller to roll back.
+
+    Groups are tried in task order; where that fails, those that are hardest to place go first: a small pod must not
+    take the last place of a large one.
+    """
+    need = session.job_need(job)
+    groups = session.groups(job)
+    if _fill(session, statement, job, groups, need, later=later):
+        return True
+    if len(groups) < 2:
+        return False
+    hardest = sorted(groups, key=lambda group: -_hardness(session, group))
+    if hardest == groups:
+        return False
+    statement.rollback()
+    return _fill(session, statement, job, hardest, need, later=later)
+
+
+def _fill(
+    session: Session, statement: Statement, job: Job, groups: list[TaskGroup], need: Need, *, later: bool
+) -> bool:
+    missing = need.total
+    for role, count in need.by_role.items():
+        left = count
+        for group in groups:
+            if left and group.role == role:
+                left -= place_some(session, statement, job, group, left, later=later)
+        if left:
+            return False
+        missing -= count
+    for group in groups:
+        if missing > 0:
+            missing -= place_some(session, statement, job, group, missing, later=later)
+    return missing <= 0
+
+
+def _hardness(session: Session, group: TaskGroup) -> float:
+    """The largest part of the cluster that one pod of the group takes, in any resource."""
+    total = session.snapshot.total
+    counted = session.snapshot.axis.shared & (total > 0)
+    share = group.shape.requests[counted] / total[counted]
+    return float(share.max()) if len(share) else 0.0
+
+
+def _with_pods(session: Session, group: TaskGroup, fits: FloatArray) -> FloatArray:
+    """`fits` less what the pods that are already there forbid."""
+    if not group.shape.exclusives and group.peers is None:
+        return fits
+    for check in session.pod_checks(group):
+        fits = np.where(check.passes, fits, 0.0)
+    clashes = any(one.clashes(one) for one in group.shape.exclusives)
+    return np.minimum(fits, 1.0) if clashes else fits
+
+
+def _batch_score(session: Session, group: TaskGroup, candidates: IntArray) -> FloatArray | None:
+    total: FloatArray | None = None
+    for hooks in session.hooks:
+        part = hooks.batch_node_order(group, candidates) if hooks.batch_node_order else None
+        if part is not None:
+            total = part if total is None else total + part
+    return total
+
+
+def _top(score: FloatArray, count: int) -> IntArray:
+    """Positions of the `count` highest scores, highest first, the lower position first among equals."""
+    if count == 1:
+        return np.array([np.argmax(score)], dtype=np.intp)
+    if count < len(score):
+        threshold = np.partition(score, len(score) - count)[len(score) - count]
+        above = np.flatnonzero(score > threshold)
+        level = np.flatnonzero(score == threshold)[: count - len(above)]
+        chosen = np.concatenate([above, level])
+        chosen.sort()
+    else:
+        chosen = np.arange(len(score), dtype=np.intp)
+    return np.asarray(chosen[np.argsort(-score[chosen], kind="stable")], dtype=np.intp)
+
+
+def _merge(
+    session: Session,
+    group: TaskGroup,
+    nodes: IntArray,
+    fits: FloatArray,
+    score: FloatArray,
+    batch: FloatArray | None,
+    wanted: int,
+) -> dict[int, int]:
+    """The greedy choice of `wanted` places: position among `nodes` -> pods, in the order of first choice.
+
+    Every pod goes where its score is highest at that moment. At most `wanted` nodes can be opened, always the best
+    one not opened yet, so the candidates are the `wanted` best; `depth[i]` lists what the node says to its second,
+    third, … pod.
+    """
+    extra = (fits - 1).astype(np.intp)
+    starts = np.concatenate([[0], np.cumsum(extra)])
+    at = np.repeat(np.arange(len(nodes)), extra)
+    nth = np.arange(len(at)) - starts[at] + 1
+    free = session.free[:, nodes[at]] - np.outer(group.shape.requests, nth)
+    deeper = session.rooms.score(group, Rows(nodes[at], free))
+    if batch is not None:
+        deeper = deeper + batch[at]
+    depth = deeper.tolist()
+    begin = starts.tolist()
+    # Ties: the node with the lower index. `nodes` is ordered by score, so the index itself is in the heap.
+    heap = [
+        (-value, node, place, 0) for place, (value, node) in enumerate(zip(score.tolist(), nodes.tolist(), strict=True))
+    ]
+    heapq.heapify(heap)
+    chosen: dict[int, int] = {}
+    for _ in range(wanted):
+        if not heap:
+            break
+        _, node, place, count = heap[0]
+        chosen[place] = count + 1
+        following = begin[place] + count
+        if following < begin[place + 1]:
+            heapq.heapreplace(heap, (-depth[following], node, place, count + 1))
+        else:
+            heapq.heappop(heap)
+    return chosen

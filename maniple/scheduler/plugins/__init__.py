@@ -1,0 +1,33 @@
+"""The plugins by the name they have in a policy file. A new plugin is one file here and one line below."""
+
+from typing import Protocol
+
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks
+from maniple.scheduler.plugins.conformance import Conformance
+from maniple.scheduler.plugins.drf import Drf
+from maniple.scheduler.plugins.gang import Gang
+from maniple.scheduler.plugins.nodeorder import NodeOrder
+from maniple.scheduler.plugins.predicates import Predicates
+from maniple.scheduler.plugins.priority import Priority
+from maniple.scheduler.plugins.proportion import Proportion
+from maniple.scheduler.session import Session
+
+
+class Plugin(Protocol):
+    """Policy. Reads its arguments once, and gives each session its callbacks."""
+
+    def __init__(self, arguments: Arguments) -> None: ...
+
+    def open(self, session: Session) -> Hooks: ...
+
+
+PLUGINS: dict[str, type[Plugin]] = {
+    "priority": Priority,
+    "gang": Gang,
+    "conformance": Conformance,
+    "drf": Drf,
+    "predicates": Predicates,
+    "proportion": Proportion,
+    "nodeorder": NodeOrder,
+}

@@ -1,0 +1,25 @@
+"""conformance: what keeps the cluster alive is never evicted.
+
+Pods in kube-system and pods of the classes system-cluster-critical and system-node-critical are no victims.
+"""
+
+from collections.abc import Sequence
+
+from maniple.model.job import Job
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks, Victim
+from maniple.scheduler.session import Session
+
+
+class Conformance:
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments  # it takes none
+
+    def open(self, session: Session) -> Hooks:
+        del session
+        return Hooks(preemptable=_ordinary, reclaimable=_ordinary)
+
+
+def _ordinary(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+    del claimant
+    return [victim for victim in candidates if not victim.pod.is_critical]

@@ -1,0 +1,49 @@
+"""drf: dominant resource fairness between jobs.
+
+A job's share is the largest part of the cluster that it holds in any one resource. Lower shares go first; in preemption
+a job may take from another only if afterwards it holds no larger share than the other still does.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from maniple.model.job import Job
+from maniple.model.resources import FloatArray
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks, Victim
+from maniple.scheduler.session import Session
+
+
+class Drf:
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments  # it takes none
+
+    def open(self, session: Session) -> Hooks:
+        total = session.snapshot.total
+        counted = np.flatnonzero(session.snapshot.axis.shared & (total > 0))
+        scale = total[counted]
+
+        def share_of(held: FloatArray) -> float:
+            return float((held[counted] / scale).max()) if len(counted) else 0.0
+
+        def share(job: Job) -> float:
+            # A job untouched this cycle has no state yet; most jobs in line hold nothing at all.
+            state = session.states.get(job.key)
+            held = job.allocated if state is None else state.allocated
+            return 0.0 if held is None else share_of(held)
+
+        def preemptable(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+            wanted = np.zeros(len(total)) if claimant.pending is None else claimant.pending
+            after = share_of(session.state(claimant).allocated + wanted)
+            left: dict[tuple[str, str], FloatArray] = {}
+            chosen = []
+            for victim in candidates:
+                held = left.get(victim.job.key)
+                held = (session.state(victim.job).allocated if held is None else held) - victim.pod.requests
+                if after <= share_of(held) + 1e-9:
+                    chosen.append(victim)
+                    left[victim.job.key] = held  # victims of one job count against each other
+            return chosen
+
+        return Hooks(job_order=share, preemptable=preemptable)

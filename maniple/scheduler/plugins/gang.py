@@ -1,0 +1,81 @@
+"""gang: a job starts with its minimum or not at all, and is never left below it.
+
+kube-batch's counting: ready = placed (running, bound, or allocated this cycle) + succeeded pods >= minMember; pipelined
+counts promised pods too; valid counts pending ones too. Roles have minimums of their own. Jobs that are not ready come
+before those that only want more. A pod is a victim only if its job keeps the minimum without it, or is a gang of one.
+"""
+
+from collections.abc import Sequence
+
+from maniple.model.job import Job
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks, Need, Reason, Victim
+from maniple.scheduler.session import Session
+
+
+class Gang:
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments  # it takes none
+
+    def open(self, session: Session) -> Hooks:
+        def need(job: Job, *, promised: bool = False) -> Need:
+            state = session.state(job)
+            have = state.placed_count + job.succeeded + (state.promised_count if promised else 0)
+            by_role = {}
+            for role, minimum in job.role_min.items():
+                there = state.placed.get(role, 0) + job.succeeded_by_role.get(role, 0)
+                there += state.promised.get(role, 0) if promised else 0
+                if minimum > there:
+                    by_role[role] = minimum - there
+            return Need(by_role, max(job.min_member - have, sum(by_role.values()), 0))
+
+        def is_ready(job: Job) -> bool:
+            return not need(job).total
+
+        def valid(job: Job) -> Reason | None:
+            wanted = need(job)
+            pending: dict[str, int] = {}
+            for group in job.groups:
+                pending[group.role] = pending.get(group.role, 0) + len(group.pods)
+            for role, count in wanted.by_role.items():
+                if pending.get(role, 0) < count:
+                    return _too_few(job, f"role {role!r} needs {count} more pods and has {pending.get(role, 0)}")
+            there = sum(pending.values())
+            if there < wanted.total:
+                return _too_few(job, f"it needs {wanted.total} more pods to start and has {there}")
+            return None
+
+        def victims(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+            """Those whose job keeps its minimum without them, counting the ones before; a gang of one may go."""
+            del claimant
+            gone: dict[tuple[tuple[str, str], str], int] = {}
+            chosen = []
+            for victim in candidates:
+                job, role = victim.job, victim.pod.role
+                state = session.state(job)
+                left = state.placed_count - gone.get((job.key, ""), 0) - 1
+                left_of_role = state.placed.get(role, 0) - gone.get((job.key, "/" + role), 0) - 1
+                if job.min_member == 1 or (left >= job.min_member and left_of_role >= job.role_min.get(role, 0)):
+                    chosen.append(victim)
+                    for key in ((job.key, ""), (job.key, "/" + role)):
+                        gone[key] = gone.get(key, 0) + 1
+            return chosen
+
+        return Hooks(
+            job_order=lambda job: float(is_ready(job)),
+            job_valid=valid,
+            job_ready=is_ready,
+            job_pipelined=lambda job: not need(job, promised=True).total,
+            job_need=need,
+            preemptable=victims,
+            reclaimable=victims,
+        )
+
+
+def _too_few(job: Job, detail: str) -> Reason:
+    gated = f" ({job.gated} more are held by scheduling gates)" if job.gated else ""
+    return Reason(
+        "SchedulingGated" if job.gated else "NotEnoughPods",
+        f"the gang is not complete: {detail}{gated}",
+        "the missing pods are created" if not job.gated else "its scheduling gates are removed",
+    )

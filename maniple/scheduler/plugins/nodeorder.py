@@ -1,0 +1,211 @@
+"""nodeorder: which of the nodes that may take a pod is the best, as a weighted sum of scores between 0 and 10.
+
+| argument | default | prefers nodes |
+| leastrequested.weight | 1 | with the most CPU and memory left (spread) |
+| mostrequested.weight | 0 | with the least left of `mostrequested.resources` that the pod asks for (pack) |
+| balancedresource.weight | 1 | whose CPU and memory would be used to the same degree |
+| nodeaffinity.weight | 1 | that the pod's preferred node affinity names |
+| podaffinity.weight | 1 | close to, or away from, the pods that its preferred pod affinity names |
+| podaffinity.symmetric | 1 | (weight of other pods' required affinity towards this one, within podaffinity) |
+| tainttoleration.weight | 0 | with fewer PreferNoSchedule taints that the pod does not tolerate |
+| imagelocality.weight | 0 | that have the pod's images already |
+| selectorspread.weight | 0 | with fewer pods of the same owner |
+
+The first, second, fourth and fifth default to kube-batch's weights.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from maniple.api.core import NodeSelectorTerm
+from maniple.model.job import TaskGroup
+from maniple.model.resources import CPU, MEMORY, FloatArray, IntArray
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks, Rows
+from maniple.scheduler.plugins.predicates import tolerates
+from maniple.scheduler.session import Session
+
+HIGHEST = 10.0
+# kube-scheduler's stand-ins for what a pod does not ask for: without them a thousand empty pods would weigh nothing.
+_UNSTATED = {CPU: 100.0, MEMORY: 200.0 * 1024**2}
+_IMAGE_BYTES = (
+    23 * 1024**2,
+    1000 * 1024**2,
+)  # below the first an image does not matter, above the second fully
+EXTENDED = "extended"
+
+
+class NodeOrder:
+    def __init__(self, arguments: Arguments) -> None:
+        number = arguments.number
+        self.least = number("leastrequested.weight", 1.0)
+        self.most = number("mostrequested.weight", 0.0)
+        self.most_resources = arguments.words("mostrequested.resources", ("cpu", "memory"))
+        self.balanced = number("balancedresource.weight", 1.0)
+        self.node_affinity = number("nodeaffinity.weight", 1.0)
+        self.pod_affinity = number("podaffinity.weight", 1.0)
+        self.symmetric = number("podaffinity.symmetric", 1.0)
+        self.taints = number("tainttoleration.weight", 0.0)
+        self.images = number("imagelocality.weight", 0.0)
+        self.spread = number("selectorspread.weight", 0.0)
+
+    def open(self, session: Session) -> Hooks:
+        scorer = _Scorer(self, session)
+        return Hooks(node_order=scorer.by_resources, batch_node_order=scorer.by_everything_else)
+
+
+class _Scorer:
+    def __init__(self, weights: NodeOrder, session: Session) -> None:
+        self.weights = weights
+        self.session = session
+        self.allocatable = session.snapshot.nodes.allocatable
+        self._raw: dict[tuple[str, int], FloatArray | None] = {}
+
+    def by_resources(self, group: TaskGroup, rows: Rows) -> FloatArray | None:
+        """What depends on the row's own resources alone."""
+        weights = self.weights
+        requests = group.shape.requests
+        total: FloatArray | None = None
+        if weights.least or weights.balanced:
+            cpu = self._used(CPU, requests, rows)
+            memory = self._used(MEMORY, requests, rows)
+            if weights.least:
+                left = np.maximum(1.0 - cpu, 0.0) + np.maximum(1.0 - memory, 0.0)
+                total = left * (weights.least * HIGHEST / 2)
+            if weights.balanced:
+                even = np.where((cpu >= 1.0) | (memory >= 1.0), 0.0, 1.0 - np.abs(cpu - memory))
+                part = even * (weights.balanced * HIGHEST)
+                total = part if total is None else total + part
+        if weights.most:
+            wanted = self._most_rows(requests)
+            for row in wanted:
+                used = self._used(row, requests, rows)
+                part = np.where(used <= 1.0, used, 0.0) * (weights.most * HIGHEST / len(wanted))
+                total = part if total is None else total + part
+        return total
+
+    def _used(self, row: int, requests: FloatArray, rows: Rows) -> FloatArray:
+        """The part of the node's resource that is used once the pod is there; 1 where the node has none."""
+        capacity = self.allocatable[row, rows.nodes]
+        asked = requests[row] or _UNSTATED.get(row, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            used = (capacity - rows.free[row] + asked) / capacity
+        return np.where(capacity > 0, used, 1.0)
+
+    def _most_rows(self, requests: FloatArray) -> list[int]:
+        axis = self.session.snapshot.axis
+        found = []
+        for name in self.weights.most_resources:
+            if name == EXTENDED:
+                found += [row for row in np.flatnonzero(requests).tolist() if "/" in axis.names[row]]
+            elif name in ("cpu", "memory") or (name in axis.index and requests[axis.index[name]]):
+                found.append(axis.index[name])
+        return list(dict.fromkeys(found))
+
+    def by_everything_else(self, group: TaskGroup, candidates: IntArray) -> FloatArray | None:
+        """What is normalised over the candidates, or depends on pods elsewhere."""
+        weights = self.weights
+        parts: tuple[tuple[float, FloatArray | None, Callable[[FloatArray], FloatArray]], ...] = (
+            (weights.node_affinity, self._preferred(group), _to_highest),
+            (weights.taints, self._untolerated(group), _from_highest),
+            (weights.images, self._image_bytes(group), _image_score),
+            (weights.spread, self._same_owner(group), _from_highest),
+            (weights.pod_affinity, self._close_to(group) if weights.pod_affinity else None, _between),
+        )
+        total: FloatArray | None = None
+        for weight, raw, normalise in parts:
+            if weight and raw is not None:
+                part = normalise(raw[candidates]) * weight
+                total = part if total is None else total + part
+        return total
+
+    def _cached(self, kind: str, group: TaskGroup, compute: Callable[[], FloatArray | None]) -> FloatArray | None:
+        key = (kind, group.shape.constraint.number)
+        if key not in self._raw:
+            self._raw[key] = compute()
+        return self._raw[key]
+
+    def _preferred(self, group: TaskGroup) -> FloatArray | None:
+        terms = group.shape.constraint.preferred
+        if not terms or not self.weights.node_affinity:
+            return None
+        nodes = self.session.snapshot.nodes
+
+        def selected(term: NodeSelectorTerm) -> FloatArray:
+            empty = not (term.match_expressions or term.match_fields)
+            return (nodes.everywhere if empty else nodes.selected([term])).astype(np.float64)
+
+        return self._cached(
+            "preferred",
+            group,
+            lambda: sum(t.weight * selected(t.preference) for t in terms) + np.zeros(len(nodes)),
+        )
+
+    def _untolerated(self, group: TaskGroup) -> FloatArray | None:
+        nodes = self.session.snapshot.nodes
+        tolerations = group.shape.constraint.tolerations
+
+        def compute() -> FloatArray | None:
+            counts = [
+                float(sum(t.effect == "PreferNoSchedule" and not tolerates(tolerations, t) for t in taints))
+                for taints in nodes.taint_sets
+            ]
+            return nodes.by_taints(counts) if any(counts) else None
+
+        return self._cached("taints", group, compute) if self.weights.taints else None
+
+    def _image_bytes(self, group: TaskGroup) -> FloatArray | None:
+        nodes = self.session.snapshot.nodes
+
+        def compute() -> FloatArray | None:
+            total: FloatArray | None = None
+            for image in group.shape.constraint.images:
+                found = nodes.images.get(image) or nodes.images.get(f"{image}:latest")
+                if found:
+                    at, size = found
+                    total = np.zeros(len(nodes)) if total is None else total
+                    # An image that most nodes have says little about any one of them.
+                    total[at] += size * len(at) / len(nodes)
+            return total
+
+        return self._cached("images", group, compute) if self.weights.images else None
+
+    def _same_owner(self, group: TaskGroup) -> FloatArray | None:
+        if not group.owner or not self.weights.spread:
+            return None
+        counts = np.zeros(len(self.session.snapshot.nodes))
+        for node, count in self.session.owners.get(group.owner, {}).items():
+            counts[node] = count
+        return counts
+
+    def _close_to(self, group: TaskGroup) -> FloatArray | None:
+        if group.peers is None:
+            return None
+        peers = self.session.peers
+        pulled = peers.attracted(group.peers, self.weights.symmetric)
+        if pulled is None and not group.peers.preferred:
+            return None
+        total = np.zeros(len(self.session.snapshot.nodes)) if pulled is None else pulled
+        for weight, term in group.peers.preferred:
+            total += weight * peers.by_domain(term)
+        return total
+
+
+def _to_highest(raw: FloatArray) -> FloatArray:
+    top = raw.max()
+    return raw * (HIGHEST / top) if top > 0 else raw * 0.0
+
+
+def _from_highest(raw: FloatArray) -> FloatArray:
+    return HIGHEST - _to_highest(raw)
+
+
+def _between(raw: FloatArray) -> FloatArray:
+    low, high = raw.min(), raw.max()
+    return (raw - low) * (HIGHEST / (high - low)) if high > low else raw * 0.0
+
+
+def _image_score(raw: FloatArray) -> FloatArray:
+    low, high = _IMAGE_BYTES
+    return (np.clip(raw, low, high) - low) * (HIGHEST / (high - low))

@@ -1,0 +1,186 @@
+"""predicates: which nodes may take a pod at all.
+
+Two kinds. What a node is (labels, taints, conditions, volumes in reach) is checked once for all pods with the same
+demands. What is on it (host ports, disks, other pods) is checked for every placement, and only for pods that mind.
+Whether the resources suffice is not a predicate: that is always checked.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from maniple.api.core import Taint, Toleration
+from maniple.model.job import TaskGroup
+from maniple.model.nodes import NodeTable
+from maniple.model.peers import Peers, Spread
+from maniple.model.resources import BoolArray
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Check, Hooks
+from maniple.scheduler.session import Session
+
+# The checks by name. kube-scheduler's Policy files select among them; by default all are on.
+CHECKS = (
+    "nodename",
+    "nodeselector",
+    "taints",
+    "unschedulable",
+    "ready",
+    "memorypressure",
+    "diskpressure",
+    "pidpressure",
+    "hostports",
+    "disks",
+    "podaffinity",
+    "topologyspread",
+    "volumes",
+    "volumezones",
+)
+# kube-batch's own switches for three of them.
+_KUBE_BATCH = {
+    "predicate.MemoryPressureEnable": "memorypressure",
+    "predicate.DiskPressureEnable": "diskpressure",
+    "predicate.PIDPressureEnable": "pidpressure",
+}
+
+
+class Predicates:
+    def __init__(self, arguments: Arguments) -> None:
+        wanted = arguments.words("checks", CHECKS)
+        for name in wanted:
+            if name not in CHECKS:
+                raise arguments.error("checks", f"unknown check {name!r}; known: {', '.join(CHECKS)}")
+        on = set(wanted)
+        for argument, name in _KUBE_BATCH.items():
+            if arguments.boolean(argument, default=name in on):
+                on.add(name)
+            else:
+                on.discard(name)
+        self._on = frozenset(on)
+
+    def open(self, session: Session) -> Hooks:
+        nodes = session.snapshot.nodes
+
+        def predicate(group: TaskGroup) -> Iterator[Check]:
+            return (check for name, check in node_checks(nodes, group) if name in self._on)
+
+        def pod_predicate(group: TaskGroup) -> Iterator[Check]:
+            return (check for name, check in pod_checks(session, group) if name in self._on)
+
+        return Hooks(predicate=predicate, pod_predicate=pod_predicate)
+
+
+def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check]]:
+    """The checks on the node itself, in the order in which a person would want to hear of them."""
+    constraint = group.shape.constraint
+    nobody = np.zeros(len(nodes), dtype=bool)
+    if constraint.missing_volumes:
+        yield "volumes", Check(constraint.missing_volumes[0], nobody)
+    if constraint.node_name:
+        chosen = nobody.copy()
+        if constraint.node_name in nodes.index:
+            chosen[nodes.index[constraint.node_name]] = True
+        yield "nodename", Check(f"node is not {constraint.node_name}", chosen)
+    for key, value in constraint.node_selector:
+        yield "nodeselector", Check(f"node lacks label {key}={value}", nodes.labelled(key, value))
+    if constraint.required is not None:
+        yield "nodeselector", Check("node affinity does not match", nodes.selected(constraint.required))
+    for terms in constraint.volumes:
+        yield "volumes", Check("volume cannot be reached", nodes.selected(terms))
+    for key, value in constraint.volume_zones:
+        codes, values = nodes.column(key)
+        # As kube-scheduler has it: a node without zone labels is not excluded.
+        wanted = set(value.split("__"))
+        inside = np.array([*(name in wanted for name in values), True], dtype=bool)[codes]
+        yield "volumezones", Check("volume is in another zone", inside)
+    yield "ready", Check("node is not ready", nodes.ready & ~nodes.pressure["NetworkUnavailable"])
+    unschedulable = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+    if not tolerates(constraint.tolerations, unschedulable):
+        yield "unschedulable", Check("node is cordoned", ~nodes.unschedulable)
+    if group.shape.is_best_effort:
+        yield "memorypressure", Check("node has memory pressure", ~nodes.pressure["MemoryPressure"])
+    yield "diskpressure", Check("node has disk pressure", ~nodes.pressure["DiskPressure"])
+    yield "pidpressure", Check("node has PID pressure", ~nodes.pressure["PIDPressure"])
+    yield from (("taints", check) for check in _taint_checks(nodes, constraint.tolerations))
+
+
+def _taint_checks(nodes: NodeTable, tolerations: tuple[Toleration, ...]) -> Iterator[Check]:
+    """One check for each taint that some node has and the pod does not tolerate."""
+    refused: dict[Taint, list[int]] = {}
+    for number, taints in enumerate(nodes.taint_sets):
+        for taint in taints:
+            if taint.effect in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
+                refused.setdefault(taint, []).append(number)
+    for taint, sets in sorted(refused.items(), key=lambda item: (item[0].key, item[0].value, item[0].effect)):
+        shown = f"{taint.key}={taint.value}" if taint.value else taint.key
+        yield Check(f"taint {shown}:{taint.effect} is not tolerated", ~np.isin(nodes.taint_class, sets))
+
+
+def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    return any(
+        (not t.effect or t.effect == taint.effect)
+        and (not t.key or t.key == taint.key)
+        and (t.operator == "Exists" or (bool(t.key) and t.value == taint.value))
+        for t in tolerations
+    )
+
+
+def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]]:
+    """The checks on who is on the node already, this cycle's placements included."""
+    count = len(session.snapshot.nodes)
+    for kind, name, reason in (
+        ("port", "hostports", "host port is taken"),
+        ("disk", "disks", "disk is in use"),
+    ):
+        wanted = [one for one in group.shape.exclusives if one.kind == kind]
+        if wanted:
+            free = np.ones(count, dtype=bool)
+            for node, held in session.exclusives.items():
+                if any(one.clashes(other) for one in wanted for other in held):
+                    free[node] = False
+            yield name, Check(reason, free)
+    if group.peers is not None:
+        yield from (("podaffinity", check) for check in _affinity_checks(session, group.peers))
+        for spread in group.peers.spread:
+            if spread.is_required:
+                passes = _within_skew(session, group, group.peers, spread)
+                yield "topologyspread", Check("topology spread would be violated", passes)
+
+
+def _affinity_checks(session: Session, peers: Peers) -> Iterator[Check]:
+    counts = session.peers
+    if peers.affinity:
+        together = [counts.by_domain(term) > 0 for term in peers.affinity]
+        labelled = [counts.has_label(term.topology_key) for term in peers.affinity]
+        # The first pod of a set that wants to be together finds nobody: it may go anywhere with the labels.
+        alone = not any(counts.matching(term).any() for term in peers.affinity)
+        if alone and all(peers.match(term) for term in peers.affinity):
+            together = labelled
+        yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together))
+    for term in peers.anti_affinity:
+        yield Check("a pod to keep away from is there (pod anti-affinity)", counts.by_domain(term) == 0)
+    banned = counts.repelled(peers)
+    if banned is not None:
+        yield Check("a pod there keeps others away (pod anti-affinity)", ~banned)
+
+
+def _within_skew(session: Session, group: TaskGroup, peers: Peers, spread: Spread) -> BoolArray:
+    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain."""
+    nodes, counts = session.snapshot.nodes, session.peers
+    labelled = counts.has_label(spread.term.topology_key)
+    eligible = labelled.copy()
+    if spread.honours_affinity:
+        for name, check in node_checks(nodes, group):
+            if name == "nodeselector":
+                eligible &= check.passes
+    if spread.honours_taints:
+        for check in _taint_checks(nodes, group.shape.constraint.tolerations):
+            eligible &= check.passes
+    if not eligible.any():
+        return labelled & False
+    matching = np.where(eligible, counts.matching(spread.term), 0.0)
+    by_domain = counts.spread_out(matching, spread.term.topology_key)
+    codes, _ = nodes.column(spread.term.topology_key)
+    domains = len(np.unique(codes[eligible]))
+    lowest = float(by_domain[eligible].min()) if domains >= spread.min_domains else 0.0
+    own = 1.0 if peers.match(spread.term) else 0.0
+    return labelled & (by_domain + own - lowest <= spread.max_skew)

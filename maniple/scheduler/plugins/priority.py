@@ -1,0 +1,29 @@
+"""priority: who matters more goes first, and may displace who matters less.
+
+Jobs and pods with a higher PriorityClass come first. A job of higher priority may preempt pods of jobs with a lower
+one; equals never preempt each other, which is one half of why preemption ends (the other half: victims wait behind).
+"""
+
+from collections.abc import Sequence
+
+from maniple.model.job import Job
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks, Victim
+from maniple.scheduler.session import Session
+
+
+class Priority:
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments  # it takes none
+
+    def open(self, session: Session) -> Hooks:
+        del session
+        return Hooks(
+            job_order=lambda job: -job.priority,
+            task_order=lambda group: -group.priority,
+            preemptable=_lower,
+        )
+
+
+def _lower(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+    return [victim for victim in candidates if victim.job.priority < claimant.priority]

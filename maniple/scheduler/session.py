@@ -1,0 +1,215 @@
+"""One cycle's working state: the snapshot's sums, copied and changed only by statements, and the plugins' verdicts.
+
+A Session answers the questions that actions ask (who is next, may it start, where could it go) by combining the
+plugins' callbacks with kube-batch's rules. It never changes anything itself; Statement does, and can undo it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maniple.model.job import Job, Queue, TaskGroup
+from maniple.model.peers import PeerCounts
+from maniple.model.resources import FloatArray, IntArray
+from maniple.model.shape import Exclusive
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler.hooks import Check, Hooks, Key, Need, Reason, Victim
+from maniple.scheduler.room import Rooms
+
+if TYPE_CHECKING:
+    from maniple.scheduler.statement import Evicted, Placed
+
+
+class JobState:
+    """What this cycle has done to a job so far, on top of what the snapshot says."""
+
+    __slots__ = ("allocated", "cursor", "evicted", "job", "placed", "promised")
+
+    def __init__(self, job: Job, zero: FloatArray) -> None:
+        self.job = job
+        self.placed = dict(job.placed_by_role)
+        self.promised: dict[str, int] = {}
+        self.cursor: dict[int, int] = {}  # group number -> how many of its pods are placed or promised
+        self.evicted: set[str] = set()
+        self.allocated = zero.copy() if job.allocated is None else job.allocated.copy()
+
+    def left(self, group: TaskGroup) -> int:
+        return len(group.pods) - self.cursor.get(group.number, 0)
+
+    @property
+    def placed_count(self) -> int:
+        return sum(self.placed.values())
+
+    @property
+    def promised_count(self) -> int:
+        return sum(self.promised.values())
+
+
+class Session:
+    def __init__(self, snapshot: Snapshot, tiers: Sequence[Sequence[Callable[["Session"], Hooks]]]) -> None:
+        self.snapshot = snapshot
+        self.free = snapshot.free.copy()
+        # What will be free when all who are leaving have left and all promises are kept.
+        self.future = snapshot.free + snapshot.releasing
+        self._releasing = bool(snapshot.releasing.any())
+        self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] with the queues below
+        # A queue and those above it: what its jobs take is charged to all of them.
+        self.queue_paths = [[queue.index, *self.ancestors(queue)] for queue in snapshot.queues]
+        for queue in snapshot.queues:
+            for above in self.queue_paths[queue.index][1:]:
+                self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
+        self.states: dict[tuple[str, str], JobState] = {}
+        self.blocked: dict[tuple[str, str], Reason] = {}  # said by an action, for explanations
+        self.placed: list[Placed] = []  # committed, in order
+        self.evicted: list[Evicted] = []
+        self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
+        self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
+        self._failed: dict[tuple[int, bool], int] = {}  # (shape, later) -> a count of its pods that does not fit
+        self._peers: PeerCounts | None = None
+        self.tiers = [[open_plugin(self) for open_plugin in tier] for tier in tiers]
+        self.hooks = [hooks for tier in self.tiers for hooks in tier]
+        self.rooms = Rooms(self._room, len(snapshot.nodes), self.hooks)
+
+    # -- the world
+
+    def _room(self, nodes: IntArray | None) -> tuple[FloatArray, FloatArray]:
+        """(what a pod may use now, what is free): promises are kept, so the lower of now and later counts."""
+        if nodes is None:
+            return np.minimum(self.free, self.future), self.free
+        free = self.free[:, nodes]
+        return np.minimum(free, self.future[:, nodes]), free
+
+    @property
+    def peers(self) -> PeerCounts:
+        if self._peers is None:
+            self._peers = PeerCounts(self.snapshot.nodes, self.snapshot.peers)
+        return self._peers
+
+    def state(self, job: Job) -> JobState:
+        found = self.states.get(job.key)
+        if found is None:
+            found = self.states[job.key] = JobState(job, np.zeros(len(self.snapshot.axis)))
+        return found
+
+    def is_promised(self, job: Job) -> bool:
+        state = self.states.get(job.key)
+        return state is not None and state.promised_count > 0
+
+    def queue_of(self, job: Job) -> Queue:
+        return self.snapshot.queues[job.queue]
+
+    def ancestors(self, queue: Queue) -> list[int]:
+        """Indices of the queues above, nearest first."""
+        above = []
+        while queue.parent >= 0:
+            above.append(queue.parent)
+            queue = self.snapshot.queues[queue.parent]
+        return above
+
+    @property
+    def anything_leaving(self) -> bool:
+        return self._releasing or bool(self.evicted)
+
+    # Room only shrinks while a cycle hands it out: so many pods of a shape that did not fit once do not fit later.
+    # Evictions give room back, and so forget all this; pods that mind each other are never remembered.
+
+    def known_not_to_fit(self, group: TaskGroup, count: int, *, later: bool) -> bool:
+        known = self._failed.get((group.shape.number, later))
+        return known is not None and count >= known and not group.is_coupled
+
+    def remember_not_to_fit(self, group: TaskGroup, count: int, *, later: bool) -> None:
+        key = (group.shape.number, later)
+        if not group.is_coupled:
+            self._failed[key] = min(count, self._failed.get(key, count))
+
+    def forget_failures(self) -> None:
+        self._failed.clear()
+
+    # -- what plugins say, combined
+
+    def job_key(self, job: Job) -> tuple[Key, ...]:
+        keys = tuple(hooks.job_order(job) for hooks in self.hooks if hooks.job_order)
+        return (*keys, job.created, *job.key)  # type: ignore[arg-type]  # the tie-breakers close the tuple
+
+    def queue_key(self, queue: Queue) -> tuple[tuple[Key, ...], ...]:
+        """Keys from the top of the tree down: a queue's turn is first of all its ancestors' turn."""
+        path = self.queue_paths[queue.index][::-1]
+        return tuple(
+            (
+                *(hooks.queue_order(self.snapshot.queues[at]) for hooks in self.hooks if hooks.queue_order),
+                float(at),
+            )
+            for at in path
+        )
+
+    def groups(self, job: Job) -> list[TaskGroup]:
+        """The job's groups in task order. Groups with affinity to others come last: those others may be in the gang."""
+
+        def key(group: TaskGroup) -> tuple[object, ...]:
+            orders = (hooks.task_order(group) for hooks in self.hooks if hooks.task_order)
+            return (*orders, bool(group.peers and group.peers.affinity), group.pods[0])
+
+        return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
+
+    def job_valid(self, job: Job) -> Reason | None:
+        return _first(hooks.job_valid(job) for hooks in self.hooks if hooks.job_valid)
+
+    def job_ready(self, job: Job) -> bool:
+        return all(hooks.job_ready(job) for hooks in self.hooks if hooks.job_ready)
+
+    def job_pipelined(self, job: Job) -> bool:
+        return all(hooks.job_pipelined(job) for hooks in self.hooks if hooks.job_pipelined)
+
+    def job_need(self, job: Job) -> Need:
+        """What is missing before the job may start; without a gang plugin any pod may start alone."""
+        for hooks in self.hooks:
+            if hooks.job_need:
+                return hooks.job_need(job)
+        return Need({}, 0 if self.state(job).placed_count else 1)
+
+    def needed_resources(self, job: Job) -> FloatArray:
+        """What the pods that the job still needs to start ask for, taken in task order."""
+        need = self.job_need(job)
+        by_role, missing = dict(need.by_role), need.total
+        spare = missing - sum(by_role.values())
+        total = np.zeros(len(self.snapshot.axis))
+        for group in self.groups(job):
+            own = min(by_role.get(group.role, 0), self.state(job).left(group))
+            more = min(spare, self.state(job).left(group) - own)
+            by_role[group.role] = by_role.get(group.role, 0) - own
+            spare -= more
+            total += group.shape.requests * (own + more)
+        return total
+
+    def overused(self, queue: Queue) -> Reason | None:
+        return _first(hooks.overused(queue) for hooks in self.hooks if hooks.overused)
+
+    def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
+        return _first(hooks.admissible(queue, more, is_charged) for hooks in self.hooks if hooks.admissible)
+
+    def deserved(self, queue: Queue) -> FloatArray | None:
+        for hooks in self.hooks:
+            if hooks.deserved:
+                return hooks.deserved(queue)
+        return None
+
+    def pod_checks(self, group: TaskGroup) -> list[Check]:
+        return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]
+
+    def victims(self, kind: str, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+        """kube-batch's rule: the plugins of a tier must agree, and the first tier that has an opinion decides."""
+        for tier in self.tiers:
+            agreed: list[Victim] | None = None
+            for hooks in tier:
+                verdict = hooks.preemptable if kind == "preemptable" else hooks.reclaimable
+                if verdict:
+                    said = {id(victim.pod) for victim in verdict(claimant, candidates)}
+                    agreed = [victim for victim in (candidates if agreed is None else agreed) if id(victim.pod) in said]
+            if agreed is not None:
+                return agreed
+        return []
+
+
+def _first(reasons: Iterable[Reason | None]) -> Reason | None:
+    return next((reason for reason in reasons if reason is not None), None)

@@ -1,0 +1,22 @@
+"""The only door between the property tests and the scheduler: objects in, the JSON of the plan out.
+
+Run as a program it plans each world of the JSON list on standard input and prints one plan a line, so
+that a test can compare processes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def plan(objects: list[dict[str, object]], policy: str | None = None, rounds: int = 1) -> dict[str, object]:
+    """What `maniple plan -o json` would print. Imported late: testing the referee needs no scheduler."""
+    from maniple.cluster.memory import plan_objects
+
+    result: dict[str, object] = json.loads(json.dumps(plan_objects(objects, policy=policy, rounds=rounds)))
+    return result
+
+
+if __name__ == "__main__":
+    print("\n".join(json.dumps(plan(world, rounds=2)) for world in json.load(sys.stdin)))

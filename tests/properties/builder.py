@@ -1,0 +1,344 @@
+"""Writes raw Kubernetes objects, the way a user would write them to YAML, out of drawn numbers.
+
+Every object is valid, running pods never over-commit a node, and a gang runs only with at least its
+minimum. Names are unique and times deterministic, so that an example that fails can be pasted into a file
+and planned by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TypeAlias, TypeVar
+
+from hypothesis import strategies as st
+
+from .facts import GPU, Object, Resources, add, read_node, read_pod, requests_of
+from .placement import clashing_port
+
+T = TypeVar("T")
+Draw: TypeAlias = Callable[[st.SearchStrategy[object]], object]
+
+OURS = "maniple.dev/v1alpha1"
+ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+PRIORITIES = {"low": 10, "high": 1000}
+# How the pods of other systems' groups say where they belong: (apiVersion, where, key).
+FOREIGN_GROUPS = (
+    ("scheduling.incubator.k8s.io/v1alpha1", "annotations", "scheduling.k8s.io/group-name"),
+    ("scheduling.volcano.sh/v1beta1", "annotations", "scheduling.volcano.sh/group-name"),
+    ("scheduling.x-k8s.io/v1alpha1", "labels", "scheduling.x-k8s.io/pod-group"),
+)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What may occur in a world."""
+
+    rules_one_in: int = 3  # rules between pods; 0: never
+    has_queues: bool = True
+    limits_one_in: int = 3  # 0: never
+    has_priorities: bool = True
+    most_nodes: int = 8
+    most_workloads: int = 9
+
+
+@dataclass
+class Host:
+    """A node while the world is being made, and what is left of it."""
+
+    manifest: Object
+    free: Resources
+    slots: int
+    gpu_ids: list[str]
+    pods: list[Object] = field(default_factory=list)
+
+
+@dataclass
+class Member:
+    """A pod to be: its spec, and what its labels and annotations say."""
+
+    name: str
+    spec: Object
+    labels: dict[str, str]
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Builder:
+    draw_any: Draw
+    mix: Mix
+    objects: list[Object] = field(default_factory=list)
+    hosts: list[Host] = field(default_factory=list)
+    queues: list[str] = field(default_factory=lambda: ["default"])
+    namespaces: list[str] = field(default_factory=lambda: ["default"])
+    notation: int = 0
+    moment: int = 0
+
+    def pick(self, *choices: T) -> T:
+        chosen = self.draw_any(st.integers(0, len(choices) - 1))
+        assert isinstance(chosen, int)
+        return choices[chosen]
+
+    def between(self, least: int, most: int) -> int:
+        chosen = self.draw_any(st.integers(least, most))
+        assert isinstance(chosen, int)
+        return chosen
+
+    def one_in(self, many: int) -> bool:
+        return self.between(0, many - 1) == many - 1
+
+    def add(self, api: str, kind: str, name: str, namespace: str = "", **parts: object) -> Object:
+        """Ages are mostly distinct, sometimes equal."""
+        self.moment += self.pick(1, 0, 5)
+        metadata: Object = {"name": name}
+        if namespace:
+            metadata["namespace"] = namespace
+        metadata["creationTimestamp"] = f"2026-01-01T00:{self.moment // 60:02}:{self.moment % 60:02}Z"
+        extra = parts.pop("metadata", {})
+        assert isinstance(extra, dict)
+        manifest: Object = {"apiVersion": api, "kind": kind, "metadata": metadata | extra, **parts}
+        self.objects.append(manifest)
+        return manifest
+
+    # Quantities: one notation a world.
+
+    def cpu(self, milli: int) -> str:
+        if self.notation == 1:
+            return f"{milli / 1000:g}"
+        return str(milli // 1000) if self.notation == 2 and milli % 1000 == 0 else f"{milli}m"
+
+    def memory(self, mebi: int) -> str:
+        if self.notation == 1:
+            return str(mebi * 2**20)
+        return f"{mebi // 1024}Gi" if self.notation == 2 and mebi % 1024 == 0 else f"{mebi}Mi"
+
+    # The cluster.
+
+    def start(self) -> None:
+        self.notation = self.between(0, 2)
+        if self.one_in(3):
+            self.namespaces.append("team")
+        for namespace in self.namespaces:
+            self.add("v1", "Namespace", namespace)
+        if self.mix.has_priorities:
+            for name, value in PRIORITIES.items():
+                self.add("scheduling.k8s.io/v1", "PriorityClass", name, value=value)
+
+    def add_node(self, name: str, cores: int, gibibytes: int, gpus: int, is_odd: bool = False) -> Host:
+        """An odd node may be tainted, cordoned, not ready or short of pod slots."""
+        labels = {HOSTNAME: name, ZONE: self.pick("a", "b")}
+        if self.one_in(2):
+            labels["disk"] = self.pick("ssd", "hdd")
+        spec: Object = {}
+        conditions: list[object] = [{"type": "Ready", "status": "True"}]
+        allocatable: Object = {
+            "cpu": self.cpu(cores * 1000),
+            "memory": self.memory(gibibytes * 1024),
+            "pods": "110",
+        }
+        if gpus:
+            allocatable[GPU] = str(gpus)
+        if is_odd:
+            oddity = self.pick("taint", "drain", "prefer", "cordon", "unready", "unknown", "slots", "unlimited", "fpga")
+            if oddity == "taint":
+                spec["taints"] = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
+            elif oddity == "drain":
+                spec["taints"] = [{"key": "maintenance", "effect": "NoExecute"}]
+            elif oddity == "prefer":
+                spec["taints"] = [{"key": "slow", "value": "yes", "effect": "PreferNoSchedule"}]
+            elif oddity == "cordon":
+                spec["unschedulable"] = True
+            elif oddity in {"unready", "unknown"}:
+                conditions = [{"type": "Ready", "status": "False" if oddity == "unready" else "Unknown"}]
+            elif oddity == "slots":
+                allocatable["pods"] = str(self.between(1, 4))
+            elif oddity == "unlimited":
+                del allocatable["pods"]
+            else:
+                allocatable["example.com/fpga"] = "2"
+        status: Object = {"allocatable": allocatable, "capacity": dict(allocatable), "conditions": conditions}
+        manifest = self.add("v1", "Node", name, metadata={"labels": labels}, spec=spec, status=status)
+        node = read_node(manifest)
+        slots = 1000 if node.pod_limit is None else int(node.pod_limit)
+        host = Host(manifest, dict(node.allocatable), slots, [str(index) for index in range(node.gpu_count)])
+        self.hosts.append(host)
+        return host
+
+    def add_nodes(self) -> None:
+        for index in range(self.between(1, self.mix.most_nodes)):
+            gpus = self.pick(0, 2, 4, 1, 8)
+            self.add_node(f"n{index}", self.pick(4, 1, 2, 8, 16), self.pick(8, 2, 4, 16), gpus, self.one_in(4))
+
+    # Pods.
+
+    def pod_spec(self, app: str, namespace: str) -> Object:
+        """One shape: containers in one of the ways people write them, and where it may run."""
+        cpu, memory, gpus = (
+            self.pick(500, 0, 100, 1000, 2000),
+            self.pick(256, 0, 64, 1024),
+            self.pick(0, 1, 2, 1, 4),
+        )
+        container = self.container("main", cpu, memory, gpus)
+        spec: Object = {"containers": [container]}
+        match self.pick("one", "one", "one", "two", "init", "sidecar", "overhead", "limits", "fpga"):
+            case "two":
+                spec["containers"] = [container, self.container("log", 100, 64, 0)]
+            case "init":
+                spec["initContainers"] = [self.container("fetch", cpu + 500, 32, 0)]
+            case "sidecar":
+                sidecar: Object = self.container("mesh", 100, 32, 0) | {"restartPolicy": "Always"}
+                spec["initContainers"] = [sidecar, self.container("fetch", 200, 32, 0)]
+            case "overhead":
+                spec["overhead"] = {"cpu": self.cpu(50)}
+            case "limits":
+                container["resources"] = {"limits": {"cpu": self.cpu(1000), "memory": self.memory(512)}}
+            case "fpga":
+                container["resources"] = {"limits": {"example.com/fpga": "1"}}
+        if self.one_in(4):
+            self.choose_nodes(spec)
+        if self.mix.rules_one_in and self.one_in(self.mix.rules_one_in):
+            self.add_rule(spec, app, namespace)
+        return spec
+
+    def container(self, name: str, cpu: int, memory: int, gpus: int) -> Object:
+        wanted: Object = {}
+        if cpu:
+            wanted["cpu"] = self.cpu(cpu)
+        if memory:
+            wanted["memory"] = self.memory(memory)
+        written: Object = {"requests": wanted} if wanted else {}
+        if gpus:
+            written["limits"] = {GPU: str(gpus)}
+        return {
+            "name": name,
+            "image": "registry.example/work:1",
+            **({"resources": written} if written else {}),
+        }
+
+    def choose_nodes(self, spec: Object) -> None:
+        match self.pick("selector", "affinity", "field", "gpu", "all"):
+            case "selector":
+                spec["nodeSelector"] = {"disk": "ssd"}
+            case "affinity":
+                expression = {"key": "disk", "operator": self.pick("NotIn", "In", "Exists", "DoesNotExist")}
+                values = {"values": ["hdd"]} if str(expression["operator"]).endswith("In") else {}
+                spec["affinity"] = node_affinity({"matchExpressions": [expression | values]})
+            case "field":
+                names = [f"n{self.between(0, 2)}"]
+                expression = {"key": "metadata.name", "operator": "In"}
+                zone = {"key": ZONE, "operator": "In", "values": ["b"]}
+                by_name: Object = {"matchFields": [expression | {"values": names}]}
+                spec["affinity"] = node_affinity(by_name, {"matchExpressions": [zone]})
+            case "gpu":
+                spec["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "gpu"}]
+            case "all":
+                spec["tolerations"] = [{"operator": "Exists"}]
+
+    def add_rule(self, spec: Object, app: str, namespace: str) -> None:
+        """A rule that ties this pod to others, mostly of its own kind."""
+        selector = {"matchLabels": {"app": self.pick(app, app, "a", "b")}}
+        term = {"labelSelector": selector, "topologyKey": self.pick(HOSTNAME, ZONE)}
+        affinity = spec.get("affinity")
+        assert affinity is None or isinstance(affinity, dict)
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        match self.pick("port", "anti", "spread", "together", "volume"):
+            case "port":
+                containers = spec["containers"]
+                assert isinstance(containers, list)
+                port: Object = {"containerPort": 8080, "hostPort": self.pick(8080, 9090)}
+                containers[0]["ports"] = [port | ({"protocol": "UDP"} if self.one_in(4) else {})]
+            case "anti":
+                spec["affinity"] = (affinity or {}) | {"podAntiAffinity": required}
+            case "together":
+                spec["affinity"] = (affinity or {}) | {"podAffinity": required}
+            case "spread":
+                rule = {"whenUnsatisfiable": "DoNotSchedule", "topologyKey": term["topologyKey"]}
+                spec["topologySpreadConstraints"] = [
+                    {"maxSkew": self.between(1, 2), **rule, "labelSelector": {"matchLabels": {"app": app}}}
+                ]
+            case "volume":
+                claim = self.add_volume(namespace)
+                spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+
+    def add_volume(self, namespace: str) -> str:
+        name = f"disk-{len(self.objects)}"
+        size = {"storage": "10Gi"}
+        zone = {"key": ZONE, "operator": "In", "values": [self.pick("a", "b")]}
+        reach = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
+        volume = {"capacity": size, "accessModes": ["ReadWriteOnce"], "nodeAffinity": reach}
+        self.add("v1", "PersistentVolume", name, spec=volume, status={"phase": "Bound"})
+        claim = {"volumeName": name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": size}}
+        self.add("v1", "PersistentVolumeClaim", name, namespace, spec=claim, status={"phase": "Bound"})
+        return name
+
+    def add_pod(self, member: Member, namespace: str, scheduler: str, host: Host | None, leaves: bool = False) -> None:
+        metadata: Object = {"labels": dict(member.labels)}
+        annotations = dict(member.annotations)
+        spec: Object = {"schedulerName": scheduler, **member.spec}
+        if host is not None:
+            spec["nodeName"] = read_node(host.manifest).name
+            self.take(host, spec, annotations, scheduler)
+            if leaves:
+                metadata |= {"deletionTimestamp": "2026-01-01T01:00:00Z", "deletionGracePeriodSeconds": 30}
+        if annotations:
+            metadata["annotations"] = annotations
+        status = {"phase": "Running" if host is not None else "Pending"}
+        manifest = self.add("v1", "Pod", member.name, namespace, metadata=metadata, spec=spec, status=status)
+        if host is not None:
+            host.pods.append(manifest)
+
+    def take(self, host: Host, spec: Object, annotations: dict[str, str], scheduler: str) -> None:
+        """The devices of a running pod are known or not. Room for the unknown is left at the upper end."""
+        wanted = requests_of(spec)
+        add(host.free, {name: -amount for name, amount in wanted.items()})
+        host.slots -= 1
+        gpus = int(wanted.get(GPU, Fraction(0)))
+        if gpus and scheduler == "maniple" and not self.one_in(4):
+            offset = self.between(0, len(host.gpu_ids) - gpus)
+            annotations["maniple.dev/gpus"] = ",".join(host.gpu_ids[offset : offset + gpus])
+            del host.gpu_ids[offset : offset + gpus]
+        elif gpus:
+            del host.gpu_ids[-gpus:]
+
+    def find_host(self, spec: Object) -> Host | None:
+        """A node with room, beginning anywhere."""
+        wanted = requests_of(spec)
+        start = self.between(0, len(self.hosts) - 1)
+        for host in self.hosts[start:] + self.hosts[:start]:
+            has_room = all(host.free.get(name, Fraction(0)) >= amount for name, amount in wanted.items())
+            pod = read_pod({"metadata": {"name": "new"}, "spec": spec})
+            if has_room and host.slots > 0 and all(clashing_port(pod, read_pod(other)) is None for other in host.pods):
+                return host
+        return None
+
+    def place(self, members: list[Member], namespace: str, least: int, running: int, all_leave: bool = False) -> None:
+        """The first `running` members run if `least` of them find room; of those above `least` some leave."""
+        placed = 0
+        before = self.snapshot()
+        for member in members[:running]:
+            host = self.find_host(member.spec)
+            if host is None:
+                break
+            leaves = all_leave or (placed >= least and self.one_in(3))
+            self.add_pod(member, namespace, "maniple", host, leaves)
+            placed += 1
+        if placed < least:
+            self.restore(before)
+            placed = 0
+        for member in members[placed:]:
+            self.add_pod(member, namespace, "maniple", None)
+
+    def snapshot(self) -> tuple[int, list[Host]]:
+        copies = [
+            replace(host, free=dict(host.free), gpu_ids=list(host.gpu_ids), pods=list(host.pods)) for host in self.hosts
+        ]
+        return len(self.objects), copies
+
+    def restore(self, before: tuple[int, list[Host]]) -> None:
+        length, self.hosts = before
+        del self.objects[length:]
+
+
+def node_affinity(*terms: Object) -> Object:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}

@@ -1,0 +1,332 @@
+"""What the raw Kubernetes objects of a cluster say, read once into plain values, for the referee alone.
+
+It must never import anything of maniple: a mistake shared by the judge and the judged is invisible.
+Numbers are exact (Fraction), so that no tolerance has to be argued about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+Object: TypeAlias = dict[str, object]
+Resources: TypeAlias = dict[str, Fraction]
+
+GPU = "nvidia.com/gpu"
+SCHEDULER = "maniple"
+DEFAULT_QUEUE = "default"
+JOB_LABEL, ROLE_LABEL, INDEX_LABEL = "maniple.dev/job", "maniple.dev/role", "maniple.dev/index"
+GROUP_LABEL, COSCHEDULING_LABEL = "maniple.dev/pod-group", "scheduling.x-k8s.io/pod-group"
+KUBE_BATCH_ANNOTATION, VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
+GPUS_ANNOTATION = "maniple.dev/gpus"
+PROTECTED_CLASSES = ("system-cluster-critical", "system-node-critical")
+
+_SUFFIXES = {
+    **{
+        suffix: Fraction(1000) ** power
+        for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
+    **{suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d+)|(n|u|m|k|[KMGTPE]i|[MGTPE])?)")
+
+
+def quantity(written: object) -> Fraction:
+    """A Kubernetes quantity, exactly. YAML may have read it as a number already."""
+    match = _QUANTITY.fullmatch(str(written).strip())
+    if match is None:
+        raise ValueError(f"not a quantity: {written!r}")
+    number, exponent, suffix = match.groups()
+    if exponent:
+        return Fraction(number) * Fraction(10) ** int(exponent[1:])
+    return Fraction(number) * _SUFFIXES[suffix or ""]
+
+
+def resources(written: object) -> Resources:
+    return {str(name): quantity(amount) for name, amount in table(written).items()}
+
+
+def add(total: Resources, more: Mapping[str, Fraction]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, Fraction(0)) + amount
+
+
+def at(value: object, *path: str) -> object:
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def table(value: object, *path: str) -> Object:
+    found = at(value, *path)
+    return {str(key): item for key, item in found.items()} if isinstance(found, Mapping) else {}
+
+
+def rows(value: object, *path: str) -> list[object]:
+    found = at(value, *path)
+    return list(found) if isinstance(found, list | tuple) else []
+
+
+def text(value: object, *path: str, default: str = "") -> str:
+    found = at(value, *path)
+    return default if found is None else str(found)
+
+
+def number(value: object, *path: str, default: int = 0) -> int:
+    found = at(value, *path)
+    return default if found is None else int(str(found))
+
+
+def strings(value: object, *path: str) -> dict[str, str]:
+    return {key: str(item) for key, item in table(value, *path).items()}
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    labels: dict[str, str]
+    allocatable: Resources
+    gpu_count: int
+    pod_limit: Fraction | None
+    taints: list[object]
+    is_unschedulable: bool
+    is_ready: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Pod:
+    key: str
+    namespace: str
+    labels: dict[str, str]
+    spec: Object
+    requests: Resources
+    gang: str
+    role: str
+    is_ours: bool
+    priority_class: str = ""
+
+    @property
+    def gpu_count(self) -> int:
+        return int(self.requests.get(GPU, Fraction(0)))
+
+
+@dataclass(frozen=True)
+class Gang:
+    key: str
+    min_member: int = 1
+    role_min: dict[str, int] = field(default_factory=dict)
+    queue: str = DEFAULT_QUEUE
+    is_preemptable: bool = True
+    priority_class: str = ""
+
+    def missing(self, roles_of_members: list[str]) -> int:
+        """How many pods these members lack at least until the gang may run."""
+        by_role = sum(max(0, least - roles_of_members.count(role)) for role, least in self.role_min.items())
+        return max(self.min_member - len(roles_of_members), by_role, 0)
+
+
+@dataclass(frozen=True)
+class Queue:
+    name: str
+    parent: str
+    limit: Resources
+
+
+@dataclass(frozen=True)
+class Job:
+    """An ElasticJob: its gang, and the pods it would have when it has none yet."""
+
+    gang: Gang
+    first_pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The part of a cluster that no plan changes."""
+
+    nodes: dict[str, Node]
+    gangs: dict[str, Gang]
+    jobs: dict[str, Job]
+    queues: dict[str, Queue]
+    namespaces: dict[str, dict[str, str]]
+    volume_terms: dict[str, list[object]]
+
+    def gang(self, key: str) -> Gang:
+        return self.gangs.get(key) or Gang(key)
+
+    def queue_line(self, name: str) -> list[str]:
+        """The queue and all those above it."""
+        line: list[str] = []
+        while name and name not in line:
+            line.append(name)
+            name = self.queues[name].parent if name in self.queues else ""
+        return line
+
+
+def flat(objects: Iterable[object]) -> Iterator[object]:
+    for item in objects:
+        if text(item, "kind").endswith("List") and at(item, "items") is not None:
+            yield from flat(rows(item, "items"))
+        else:
+            yield item
+
+
+def key_of(item: object) -> str:
+    return f"{text(item, 'metadata', 'namespace', default='default')}/{text(item, 'metadata', 'name')}"
+
+
+def requests_of(spec: object) -> Resources:
+    """What the pod takes from its node: all containers and sidecars, or the largest moment of its start."""
+
+    def wanted(container: object) -> Resources:
+        return resources(at(container, "resources", "limits")) | resources(at(container, "resources", "requests"))
+
+    running: Resources = {}
+    sidecars: Resources = {}
+    peak: Resources = {}
+    for container in rows(spec, "containers"):
+        add(running, wanted(container))
+    for container in rows(spec, "initContainers"):
+        moment = dict(sidecars)
+        add(moment, wanted(container))
+        if text(container, "restartPolicy") == "Always":
+            sidecars = moment
+        peak = {name: max(peak.get(name, Fraction(0)), moment.get(name, Fraction(0))) for name in peak | moment}
+    add(running, sidecars)
+    total = {name: max(running.get(name, Fraction(0)), peak.get(name, Fraction(0))) for name in running | peak}
+    add(total, resources(at(spec, "overhead")))
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def gang_of(item: object) -> str:
+    """The gang a pod belongs to; a pod that names none is a gang of one with its own name."""
+    namespace = text(item, "metadata", "namespace", default="default")
+    labels, annotations = strings(item, "metadata", "labels"), strings(item, "metadata", "annotations")
+    name = (
+        labels.get(JOB_LABEL)
+        or labels.get(GROUP_LABEL)
+        or annotations.get(KUBE_BATCH_ANNOTATION)
+        or annotations.get(VOLCANO_ANNOTATION)
+        or labels.get(COSCHEDULING_LABEL)
+        or text(item, "metadata", "name")
+    )
+    return f"{namespace}/{name}"
+
+
+def read_pod(item: object) -> Pod:
+    labels = strings(item, "metadata", "labels")
+    return Pod(
+        key=key_of(item),
+        namespace=text(item, "metadata", "namespace", default="default"),
+        labels=labels,
+        spec=table(item, "spec"),
+        requests=requests_of(at(item, "spec")),
+        gang=gang_of(item),
+        role=labels.get(ROLE_LABEL, ""),
+        is_ours=text(item, "spec", "schedulerName") == SCHEDULER or JOB_LABEL in labels,
+        priority_class=text(item, "spec", "priorityClassName"),
+    )
+
+
+def read_node(item: object) -> Node:
+    status = table(item, "status")
+    allocatable = resources(status.get("allocatable", status.get("capacity")))
+    ready = [text(row, "status") for row in rows(status, "conditions") if text(row, "type") == "Ready"]
+    return Node(
+        name=text(item, "metadata", "name"),
+        labels=strings(item, "metadata", "labels"),
+        allocatable=allocatable,
+        gpu_count=int(allocatable.get(GPU, Fraction(0))),
+        pod_limit=allocatable.get("pods"),
+        taints=rows(item, "spec", "taints"),
+        is_unschedulable=at(item, "spec", "unschedulable") is True,
+        is_ready=all(answer == "True" for answer in ready),
+    )
+
+
+def read_group(item: object) -> Gang:
+    spec = table(item, "spec")
+    return Gang(
+        key=key_of(item),
+        min_member=number(spec, "minMember", default=1),
+        role_min={text(role, "name"): number(role, "minMember", default=1) for role in rows(spec, "roles")},
+        queue=text(spec, "queue") or DEFAULT_QUEUE,
+        is_preemptable=spec.get("preemptable") is not False,
+        priority_class=text(spec, "priorityClassName"),
+    )
+
+
+def read_job(item: object) -> Job:
+    """Suspended jobs want no pods."""
+    key, spec = key_of(item), table(item, "spec")
+    namespace, _, name = key.partition("/")
+    role_min = {text(role, "name"): number(role, "min", default=1) for role in rows(spec, "roles")}
+    gang = Gang(
+        key=key,
+        min_member=sum(role_min.values()),
+        role_min=role_min,
+        queue=text(spec, "queue") or DEFAULT_QUEUE,
+        is_preemptable=spec.get("preemptable") is not False,
+        priority_class=text(spec, "priorityClassName"),
+    )
+    pods: list[Pod] = []
+    for role in rows(spec, "roles") if spec.get("suspend") is not True else []:
+        for index in range(number(role, "min", default=1)):
+            own = {JOB_LABEL: name, ROLE_LABEL: text(role, "name"), INDEX_LABEL: str(index)}
+            metadata = {
+                "namespace": namespace,
+                "name": f"{name}-{text(role, 'name')}-{index}",
+                "labels": strings(role, "template", "metadata", "labels") | own,
+            }
+            pods.append(read_pod({"metadata": metadata, "spec": table(role, "template", "spec")}))
+    return Job(gang, tuple(pods))
+
+
+def read_volumes(items: list[object]) -> dict[str, list[object]]:
+    """For each claim that has a volume: the node selector terms of that volume."""
+    volumes = {
+        text(item, "metadata", "name"): rows(item, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
+        for item in items
+        if text(item, "kind") == "PersistentVolume"
+    }
+    terms: dict[str, list[object]] = {}
+    for item in items:
+        volume = text(item, "spec", "volumeName")
+        if text(item, "kind") == "PersistentVolumeClaim" and volumes.get(volume):
+            terms[key_of(item)] = volumes[volume]
+    return terms
+
+
+def read_facts(objects: Iterable[object]) -> Facts:
+    items = list(flat(objects))
+    kinds: dict[str, list[object]] = {}
+    for item in items:
+        kinds.setdefault(text(item, "kind"), []).append(item)
+    nodes = [read_node(item) for item in kinds.get("Node", [])]
+    jobs = [read_job(item) for item in kinds.get("ElasticJob", [])]
+    gangs = [read_group(item) for item in kinds.get("PodGroup", [])] + [job.gang for job in jobs]
+    queues = [
+        Queue(
+            name=text(item, "metadata", "name"),
+            parent=text(item, "spec", "parent"),
+            limit=resources(at(item, "spec", "limit") or at(item, "spec", "capability")),
+        )
+        for item in kinds.get("Queue", [])
+    ]
+    return Facts(
+        nodes={node.name: node for node in nodes},
+        gangs={gang.key: gang for gang in gangs},
+        jobs={job.gang.key: job for job in jobs},
+        queues={queue.name: queue for queue in queues},
+        namespaces={
+            name: strings(item, "metadata", "labels") | {"kubernetes.io/metadata.name": name}
+            for item in kinds.get("Namespace", [])
+            for name in [text(item, "metadata", "name")]
+        },
+        volume_terms=read_volumes(items),
+    )

@@ -1,0 +1,297 @@
+"""Judges a planning run: replays its rounds over the raw objects and says which promise each one breaks.
+
+It reads only the cluster's objects and the JSON of `maniple plan -o json`, shares no code with the
+scheduler and has no opinion on taste: two plans that keep the promises are equally good. Input that was
+broken before the plan (an over-committed node, a gang below its minimum) is never held against a plan
+that does not make it worse. Resizes are not replayed yet: they come with the actions that make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from .facts import Facts, Gang, Node, Object, Pod, Resources, add, read_facts, rows, text
+from .placement import Site, is_plain, objections_between, objections_of_company, objections_of_node
+from .replay import Breach, Promise, Round, State, after, read_round, read_state, sites
+
+
+def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
+    """What the node has too little of, among the things that the newcomers ask for."""
+    if not newcomers:
+        return
+    used: Resources = {}
+    asked: Resources = {}
+    for pod in pods + newcomers:
+        add(used, pod.requests)
+    for pod in newcomers:
+        add(asked, pod.requests)
+    for name in sorted(asked):
+        has = node.allocatable.get(name, Fraction(0))
+        if used[name] > has:
+            yield f"node {node.name} would hold {shown(used[name])} {name} and has {shown(has)}"
+    count = len(pods) + len(newcomers)
+    if node.pod_limit is not None and count > node.pod_limit:
+        yield f"node {node.name} would hold {count} pods and takes {shown(node.pod_limit)}"
+
+
+def shown(amount: Fraction) -> str:
+    return str(amount.numerator) if amount.denominator == 1 else str(float(amount))
+
+
+def judge_capacity(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    """Now, with those who are leaving still there; and later, with them gone and the nominated pods there."""
+    staying = set(state.staying(played.evicted))
+    for node in facts.nodes.values():
+        here = [key for key, name in state.where.items() if name == node.name]
+        bound = [move.pod for move in played.binds if move.node is node]
+        promised = [move.pod for move in played.nominations if move.node is node]
+        yield from excess(node, [state.pods[key] for key in here], bound)
+        later = [state.pods[key] for key in here if key in staying] + bound
+        for sentence in excess(node, later, promised):
+            yield f"when the leaving pods are gone and the nominated ones there, {sentence}"
+
+
+def judge_binds(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    for kind, moves in (("bound", played.binds), ("nominated", played.nominations)):
+        for move in moves:
+            for objection in objections_of_node(facts, move.pod, move.node):
+                yield f"{move.pod.key} is {kind} to {move.node.name}, but {objection}"
+    staying = set(state.staying(played.evicted))
+    stays = sites(facts, state, [key for key in state.where if key in staying])
+    leaves = sites(facts, state, [key for key in state.where if key not in staying])
+    bound = [Site(move.pod, move.node) for move in played.binds]
+    promised = [Site(move.pod, move.node) for move in played.nominations]
+    yield from objections_between(facts, bound, stays + leaves)
+    yield from objections_between(facts, promised, stays + bound)
+    yield from objections_of_company(facts, bound, stays, leaves)
+    yield from objections_of_company(facts, promised, stays + bound, leaves)
+
+
+def judge_gpus(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    for node in facts.nodes.values():
+        here = [key for key, name in state.where.items() if name == node.name]
+        owner = {gpu: key for key in here for gpu in state.gpu_ids.get(key, ())}
+        anonymous = sum(state.pods[key].gpu_count for key in here if key not in state.gpu_ids)
+        devices = {str(index) for index in range(node.gpu_count)}
+        chosen: set[str] = set()
+        for move in (move for move in played.binds if move.node is node):
+            listed, key = ", ".join(move.gpus), move.pod.key
+            if len(move.gpus) != move.pod.gpu_count or len(set(move.gpus)) != len(move.gpus):
+                yield f"{key} wants {move.pod.gpu_count} GPUs of {node.name} and is given [{listed}]"
+            for gpu in sorted(set(move.gpus)):
+                if gpu not in devices:
+                    yield f"{key} is given GPU {gpu} of {node.name}, which has {node.gpu_count} GPUs"
+                elif gpu in owner:
+                    yield f"{key} is given GPU {gpu} of {node.name}, which {owner[gpu]} holds"
+                owner.setdefault(gpu, key)
+                chosen.add(gpu)
+        taken = len(devices & set(owner))
+        if chosen and taken + anonymous > node.gpu_count:
+            yield (
+                f"node {node.name} has {node.gpu_count} GPUs, {taken} are given out by name "
+                f"and {anonymous} more are held by running pods that name none"
+            )
+
+
+def judge_gangs(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    before = members(state, state.staying())
+    kept = members(state, state.staying(played.evicted))
+    bound = by_gang(move.pod for move in played.binds)
+    promised = by_gang(move.pod for move in played.nominations)
+    for key in sorted(before.keys() | bound.keys() | promised.keys()):
+        gang, done = facts.gang(key), state.succeeded.get(key, [])
+        now = kept.get(key, []) + bound.get(key, [])
+        missing = gang.missing(now + done)
+        if now and missing and (key in bound or len(now) < len(before.get(key, []))):
+            yield f"gang {key} has {len(now)} pods placed after the round and lacks {missing} to its minimum"
+        if key in promised and gang.missing(now + promised[key] + done):
+            yield (
+                f"gang {key} has {len(now)} pods placed and {len(promised[key])} nominated "
+                f"and lacks {gang.missing(now + promised[key] + done)} to its minimum"
+            )
+
+
+def members(state: State, keys: Iterable[str]) -> dict[str, list[str]]:
+    return by_gang(state.pods[key] for key in keys)
+
+
+def by_gang(pods: Iterable[Pod]) -> dict[str, list[str]]:
+    """The roles of these pods, gang by gang."""
+    roles: dict[str, list[str]] = {}
+    for pod in pods:
+        roles.setdefault(pod.gang, []).append(pod.role)
+    return roles
+
+
+def judge_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    moved = by_gang(move.pod for move in [*played.binds, *played.nominations])
+    kept = members(state, state.staying(played.evicted))
+    for victim, key in sorted(played.evicted.items()):
+        gang = facts.gang(key)
+        whole = kept.get(key, []) + moved.get(key, []) + state.succeeded.get(key, [])
+        if not key:
+            yield f"{victim} is evicted for nobody"
+        elif key not in moved:
+            yield f"{victim} is evicted for {key}, which is neither bound nor nominated"
+        elif gang.missing(whole):
+            yield f"{victim} is evicted for {key}, which lacks {gang.missing(whole)} pods to its minimum"
+
+
+def judge_limits(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    staying = [state.pods[key] for key in state.staying(played.evicted) if state.pods[key].is_ours]
+    bound = [move.pod for move in played.binds]
+    promised = [move.pod for move in played.nominations]
+
+    def under(queue: str, pods: list[Pod]) -> list[Pod]:
+        return [pod for pod in pods if queue in facts.queue_line(facts.gang(pod.gang).queue)]
+
+    for queue in facts.queues.values():
+        for kind, old, new in (("binds", staying, bound), ("nominations", staying + bound, promised)):
+            used: Resources = {}
+            asked: Resources = {}
+            for pod in under(queue.name, old + new):
+                add(used, pod.requests)
+            for pod in under(queue.name, new):
+                add(asked, pod.requests)
+            for name in sorted(asked.keys() & queue.limit.keys()):
+                if used[name] > queue.limit[name]:
+                    yield (
+                        f"{kind} bring queue {queue.name} to {shown(used[name])} {name}, "
+                        f"over its limit of {shown(queue.limit[name])}"
+                    )
+
+
+def judge_waiting(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    moved = {move.pod.gang for move in [*played.binds, *played.nominations]}
+    bound = {move.pod.key for move in played.binds}
+    ours = [pod for key, pod in state.pods.items() if key in state.pending and pod.is_ours]
+    still = {pod.gang for pod in ours if pod.key not in bound}
+    victims = {state.pods[key].gang for key in played.evicted}
+    have_pods = {pod.gang for pod in state.pods.values()}
+    listed: set[str] = set()
+    for entry in played.waiting:
+        key = text(entry, "group")
+        if key in listed:
+            yield f"{key} is listed as waiting twice"
+        listed.add(key)
+        if not text(entry, "reason").strip() or not text(entry, "message").strip():
+            yield f"{key} is listed as waiting without a reason and a message"
+        named, queue = text(entry, "queue"), facts.gang(key).queue
+        if named != queue:
+            yield f"{key} is listed as waiting in queue {named}, but it is in {queue}"
+        if key not in still | victims and (key in have_pods or key not in facts.gangs):
+            yield f"{key} is listed as waiting, but none of its pods is"
+    for key in sorted(still - moved - listed):
+        yield f"{key} has pending pods that got neither a bind nor a nomination, and is not listed as waiting"
+
+
+def judge_order(written: object, keys: Mapping[str, str]) -> Iterator[str]:
+    for kind, key in keys.items():
+        names = [text(entry, key) for entry in rows(written, kind)]
+        # "a-b/x" and "a/x": sorted as text or by namespace, both are an order
+        if names not in (sorted(names), sorted(names, key=lambda name: name.split("/"))):
+            yield f"{kind} are not sorted by {key}: {', '.join(names)}"
+
+
+JUDGES: dict[Promise, Callable[[Facts, State, Round], Iterator[str]]] = {
+    Promise.CAPACITY: judge_capacity,
+    Promise.BINDS: judge_binds,
+    Promise.GPUS: judge_gpus,
+    Promise.GANGS: judge_gangs,
+    Promise.VICTIMS: judge_victims,
+    Promise.LIMITS: judge_limits,
+    Promise.WAITING: judge_waiting,
+}
+ROUND_ORDER = {"binds": "pod", "evictions": "pod", "nominations": "pod", "resizes": "job", "waiting": "group"}
+
+
+def judge(objects: list[Object], plan: Object) -> list[Breach]:
+    """Every broken promise of the run, round after round."""
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    breaches: list[Breach] = []
+    if not rows(plan, "rounds"):
+        breaches.append(Breach(Promise.ORDER, "the plan has no rounds"))
+    for index, written in enumerate(rows(plan, "rounds"), 1):
+        played = read_round(facts, state, written)
+        found = list(played.breaches)
+        for promise, sentences in JUDGES.items():
+            found += [Breach(promise, sentence) for sentence in sentences(facts, state, played)]
+        found += [Breach(Promise.ORDER, sentence) for sentence in judge_order(written, ROUND_ORDER)]
+        breaches += [replace(breach, sentence=f"round {index}: {breach.sentence}") for breach in found]
+        state = after(facts, state, played)
+    breaches += [Breach(Promise.ORDER, sentence) for sentence in judge_order(plan, {"queues": "name"})]
+    return breaches
+
+
+def violations(objects: list[Object], plan: Object) -> list[str]:
+    """One sentence for each broken promise."""
+    return [breach.sentence for breach in judge(objects, plan)]
+
+
+def missed_opportunities(objects: list[Object], plan: Object) -> list[str]:
+    """Gangs that wait after the last round although they fit into what is free.
+
+    Exact where it answers, and silent elsewhere: with limits or rules between pods, with promised room,
+    for gangs of several shapes, and while several queues wait (one may be held to its share by the demand
+    of another).
+    """
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    if any(queue.limit for queue in facts.queues.values()):
+        return []
+    if not all(is_plain(pod.spec) for pod in state.pods.values()):
+        return []
+    *earlier, last = rows(plan, "rounds")
+    for written in earlier:
+        state = after(facts, state, read_round(facts, state, written))
+    before, played = state, read_round(facts, state, last)
+    if played.nominations or played.evicted:
+        return []
+    state = after(facts, before, played)
+    # Pods that were leaving in the last round still held their room while it was planned.
+    held = state.where | {key: before.where[key] for key in before.leaving if key in before.where}
+    on_node: dict[str, list[Pod]] = {}
+    for key, name in held.items():
+        on_node.setdefault(name, []).append(before.pods[key])
+    waiting: dict[str, list[Pod]] = {}
+    for key in sorted(before.pending & state.pending):
+        if state.pods[key].is_ours:
+            waiting.setdefault(state.pods[key].gang, []).append(state.pods[key])
+    if len({facts.gang(key).queue for key in waiting}) > 1:
+        return []
+    sentences: list[str] = []
+    for key, pods in waiting.items():
+        need = needed(facts.gang(key), state, pods)
+        if need is None:
+            continue
+        fits = sum(room(facts, node, on_node.get(node.name, []), pods[0], len(pods)) for node in facts.nodes.values())
+        if fits >= need:
+            sentences.append(f"{key} waits for {need} pods although there is room for {fits}")
+    return sentences
+
+
+def needed(gang: Gang, state: State, pods: list[Pod]) -> int | None:
+    """How many of these pods must fit before one may start; None if they differ or are too few."""
+    placed = members(state, state.staying()).get(gang.key, []) + state.succeeded.get(gang.key, [])
+    if any(pod.spec != pods[0].spec for pod in pods) or gang.missing(placed + [pod.role for pod in pods]):
+        return None
+    return max(1, gang.missing(placed))
+
+
+def room(facts: Facts, node: Node, there: list[Pod], pod: Pod, most: int) -> int:
+    """How many pods of this shape the node could take now."""
+    if any(objections_of_node(facts, pod, node)):
+        return 0
+    used: Resources = {}
+    for other in there:
+        add(used, other.requests)
+    counts = [most]
+    for name, amount in pod.requests.items():
+        free = node.allocatable.get(name, Fraction(0)) - used.get(name, Fraction(0))
+        counts.append(max(0, free // amount))
+    if node.pod_limit is not None:
+        counts.append(max(0, int(node.pod_limit) - len(there)))
+    return min(counts)
