@@ -119,18 +119,19 @@ def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
 
 
 def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str], skipped: dict[str, int]) -> None:
-    where = document.where
-    header = _Header()
-    try:
-        header = _decoder(_Header).decode(document.raw)
-    except msgspec.ValidationError as error:
-        # A list, a number, or metadata that is no map: say which, as for any other field.
-        errors.append(f"{where}: {_explain(error, _Header)}")
-        return
-    except (msgspec.DecodeError, RecursionError) as error:
-        errors.append(f"{where}: not valid JSON: {error}")
-        return
-    of = document.of or (header.api_version, header.kind)
+    where, raw = document.where, document.raw
+    of = document.of or _peek(raw)
+    if of is None:
+        try:
+            header = _decoder(_Header).decode(raw)
+        except msgspec.ValidationError as error:
+            # A list, a number, or metadata that is no map: say which, as for any other field.
+            errors.append(f"{where}: {_explain(error, _Header)}")
+            return
+        except (msgspec.DecodeError, RecursionError) as error:
+            errors.append(f"{where}: not valid JSON: {error}")
+            return
+        of = (header.api_version, header.kind)
     struct = KINDS.get(of)
     if struct is None:
         problem = _unknown_kind(*of)
@@ -139,26 +140,43 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
         else:
             skipped[of[1]] = skipped.get(of[1], 0) + 1
         return
-    name = f"{header.metadata.namespace}/" if header.metadata.namespace else ""
-    what = f"{where}: {of[1]} {name}{header.metadata.name or '(no name)'}"
     try:
-        found = _typed(document.raw, struct, check_names=not header.metadata.uid)
+        found = _typed(raw, struct)
     except _FieldError as error:
-        errors.append(f"{what}: {error.problem}")
+        errors.append(f"{where}: {of[1]} {_name(raw)}: {error.problem}")
         return
     if isinstance(found, foreign.ForeignObject):
+        what = f"{where}: {of[1]} {_name(raw)}"
         decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
     item = typing.cast(Object, found)
     wrong = problems(item)
     if wrong:
-        errors.extend(f"{what}: {problem}" for problem in wrong)
+        errors.extend(f"{where}: {of[1]} {_name(raw)}: {problem}" for problem in wrong)
         return
     if not item.metadata.namespace and not isinstance(item, CLUSTER_SCOPED):
         metadata = msgspec.structs.replace(item.metadata, namespace="default")
         item = msgspec.structs.replace(item, metadata=metadata)
     decoded.objects.append(item)
-    decoded.where.append(what)
+    decoded.where.append(where)
+
+
+# How the API server and kubectl begin an object: most need no decoding just to learn what they are.
+_BEGINNING = re.compile(rb'\{\s*"apiVersion"\s*:\s*"([\w./-]+)"\s*,\s*"kind"\s*:\s*"(\w+)"')
+
+
+def _peek(raw: bytes | msgspec.Raw) -> tuple[str, str] | None:
+    match = _BEGINNING.match(bytes(memoryview(raw)[:200]))
+    return (match[1].decode(), match[2].decode()) if match else None
+
+
+def _name(raw: bytes | msgspec.Raw) -> str:
+    """Namespace and name of an object that may have much else wrong with it."""
+    try:
+        identity = _decoder(_Header).decode(raw).metadata
+    except (msgspec.DecodeError, RecursionError):
+        return "(no name)"
+    return f"{identity.namespace}/{identity.name}" if identity.namespace else identity.name or "(no name)"
 
 
 class _FieldError(Exception):
@@ -166,17 +184,15 @@ class _FieldError(Exception):
         self.problem = problem
 
 
-def _typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, check_names: bool) -> Struct:
+def _typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, may_strip: bool = True) -> Struct:
     try:
         found = _decoder(struct).decode(raw)
-        if check_names:
+        if not typing.cast(Object, found).metadata.uid:
             _decoder(_strict(struct)).decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         text = bytes(raw)
-        if b"null" in text and not isinstance(error, RecursionError):
-            stripped = documents.without_nulls(text)
-            if stripped != text and b"null" not in stripped:
-                return _typed(stripped, struct, check_names=check_names)
+        if may_strip and b"null" in text and isinstance(error, msgspec.ValidationError):
+            return _typed(documents.without_nulls(text), struct, may_strip=False)
         raise _FieldError(_explain(error, struct)) from None
     return typing.cast(Struct, found)
 

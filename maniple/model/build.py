@@ -299,7 +299,7 @@ class _Groups:
             self._members[key] = []
             if owner:
                 self.owners.add(owner)
-        self._members[key].append((pod_order(meta), f"{meta.namespace}/{meta.name}"))
+        self._members[key].append((pod_order(meta.name, meta.labels), f"{meta.namespace}/{meta.name}"))
         builder.time(meta.creation_timestamp)
         job.pending = shape.requests if job.pending is None else job.pending + shape.requests
 

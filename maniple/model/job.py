@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from maniple.model.peers import Peers
+from maniple.model.podinfo import pod_order
 from maniple.model.resources import FloatArray
-from maniple.model.shape import Exclusive, Shape
+from maniple.model.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +26,7 @@ class TaskGroup:
         return self.peers is not None and self.peers.has_terms
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: there may be a hundred thousand, and frozen ones take twice as long
 class PlacedPod:
     """A pod that is on a node (-1: on a node nobody described) and is not leaving."""
 
@@ -35,11 +36,14 @@ class PlacedPod:
     priority: int
     requests: FloatArray
     peers: Peers | None
-    exclusives: tuple[Exclusive, ...]
-    order: tuple[int, str]  # pods with a higher one are surplus first
     started: float
     is_critical: bool
     labels: dict[str, str]
+
+    @property
+    def order(self) -> tuple[str, int, str]:
+        """Its place in the count of its job; those with a higher one are surplus first."""
+        return pod_order(self.pod.split("/", 1)[1], self.labels)
 
 
 @dataclass(slots=True, eq=False)

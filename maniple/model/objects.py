@@ -29,7 +29,7 @@ class Objects:
         """File, document and name of an object, for error messages."""
         for found, where in zip(self.decoded.objects, self.decoded.where, strict=True):
             if found is item:
-                return where
+                return f"{where}: {describe(item)}"
         return describe(item)
 
 
@@ -59,7 +59,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     for at, item in enumerate(decoded.objects):
         key = (type(item), item.metadata.namespace, item.metadata.name)
         if key in seen:
-            twice.append(f"{decoded.where[at]}: given twice; an object may stand in the input once")
+            twice.append(f"{decoded.where[at]}: {describe(item)}: given twice; an object may stand in the input once")
         seen.add(key)
         rooms[type(item)].append(item)
     implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))

@@ -12,7 +12,7 @@ from maniple.api import core, types
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.peers import PeerReader, Peers
-from maniple.model.podinfo import group_name, pod_order, pod_owner, pod_role
+from maniple.model.podinfo import group_name, pod_owner, pod_role
 from maniple.model.priority import CRITICAL_CLASSES
 from maniple.model.resources import Axis, FloatArray
 from maniple.model.shape import Exclusive, Shapes, exclusives_of
@@ -78,8 +78,6 @@ class Occupancy:
                 priority=world.pod_priority(pod),
                 requests=vector,
                 peers=self.peers[-1][0] if world.reader.anyone and node >= 0 else None,
-                exclusives=exclusives_of(pod.spec),
-                order=(pod_order(meta)[1], meta.name),
                 started=world.started(pod),
                 is_critical=meta.namespace == "kube-system" or pod.spec.priority_class_name in CRITICAL_CLASSES,
                 labels=meta.labels,

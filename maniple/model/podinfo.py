@@ -3,7 +3,7 @@
 import re
 
 from maniple.api import types
-from maniple.api.meta import ObjectMeta
+from maniple.api.meta import Labels, ObjectMeta
 
 _GROUP_LABELS = (types.POD_GROUP_LABEL, "scheduling.x-k8s.io/pod-group")
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -36,12 +36,12 @@ def pod_owner(meta: ObjectMeta) -> str:
     return ""
 
 
-def pod_order(meta: ObjectMeta) -> tuple[str, int, str]:
+def pod_order(name: str, labels: Labels) -> tuple[str, int, str]:
     """Pods in the order people count them: by index label, else by the number at the end of the name."""
-    index = meta.labels.get(types.INDEX_LABEL)
-    if index is not None and index.isdecimal():
-        return "", int(index), meta.name
-    match = _TRAILING_NUMBER.search(meta.name)
+    index = labels.get(types.INDEX_LABEL)
+    if index is not None and index.isdecimal() and len(index) <= 18:
+        return "", int(index), name
+    match = _TRAILING_NUMBER.search(name)
     if match:
-        return meta.name[: match.start()], int(match[1]), meta.name
-    return meta.name, 0, meta.name
+        return name[: match.start()], int(match[1]), name
+    return name, 0, name

@@ -175,6 +175,8 @@ class Shapes:
 def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
     """The host ports a pod binds and the disks that it cannot share with others on its node."""
     found: list[Exclusive] = []
+    if not spec.volumes and not any(container.ports for container in spec.containers):
+        return ()
     for container in spec.containers:
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)

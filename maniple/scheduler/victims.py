@@ -33,7 +33,8 @@ def find_candidates(session: Session, claimant: Job, belongs: Callable[[Job], bo
 
 
 def _descending(victim: Victim) -> tuple[int, str]:
-    return -victim.pod.order[0], victim.pod.order[1]
+    prefix, number, name = victim.pod.order
+    return -number, f"{prefix}/{name}"
 
 
 def make_room(session: Session, queue: Queue, job: Job, candidates: Sequence[Victim], reason: str) -> bool:

@@ -1,0 +1,154 @@
+"""`python -m benchmarks [NAME…] [-o json]`: runs benchmarks, prints a table (or JSON), says what each aim was."""
+
+import argparse
+import gc
+import json
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchmarks import worlds
+from maniple.api.decode import decode
+from maniple.model.build import build_snapshot
+from maniple.model.objects import sort_objects
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler import Plan, schedule
+
+
+@dataclass(frozen=True)
+class Result:
+    name: str
+    figure: str
+    aim: str
+    met: bool
+
+
+def snapshot_of(objects: list[worlds.Object]) -> Snapshot:
+    decoded = decode([("bench", worlds.dump(objects))])
+    return build_snapshot(sort_objects(decoded, scheduler_name="maniple"))
+
+
+def best(run: Callable[[], object], times: int = 3) -> float:
+    """Seconds of the fastest run: on a shared machine the least disturbed one."""
+    found = []
+    for _ in range(times):
+        gc.collect()
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def throughput() -> list[Result]:
+    snapshot = snapshot_of(worlds.big(10_000, 5_000))
+    pods = sum(job.waiting_pods for job in snapshot.waiting)
+    plan: list[Plan] = []
+    seconds = best(lambda: plan.append(schedule(snapshot)))
+    rate = pods / seconds
+    bound = len(plan[-1].binds)
+    return [
+        Result(
+            "10,000 nodes x 8 GPUs, 100 queues, 5,000 gangs of 1-64 pods",
+            f"{rate:,.0f} pods/s ({pods:,} pods, {bound:,} bound, {seconds:.2f} s)",
+            ">= 20,000 pods/s",
+            rate >= 20_000,
+        )
+    ]
+
+
+def unfitting() -> list[Result]:
+    objects = [*worlds.nodes(10_000), *worlds.gang("huge", 10_001, (8, "64", "256Gi"), "default", 0)]
+    snapshot = snapshot_of(objects)
+    seconds = best(lambda: schedule(snapshot))
+    return [Result("a gang that cannot fit, 10,000 nodes", f"{seconds * 1e3:.1f} ms", "<= 50 ms", seconds <= 0.05)]
+
+
+def idle() -> list[Result]:
+    snapshot = snapshot_of(worlds.running(10_000, 10))
+    schedule(snapshot)
+    seconds = best(lambda: schedule(snapshot), times=5)
+    name = "a cycle with nothing to do, 10,000 nodes, 100,000 running pods"
+    return [Result(name, f"{seconds * 1e3:.1f} ms", "<= 30 ms", seconds <= 0.03)]
+
+
+def scaling() -> list[Result]:
+    """The same 200 gangs of 16 pods on 1,000 and on 10,000 nodes, in one run."""
+    cost = {}
+    for count in (1_000, 10_000):
+        objects = list(worlds.nodes(count))
+        for number in range(200):
+            objects += worlds.gang(f"g{number:03d}", 16, (1, "8", "32Gi"), "default", number)
+        snapshot = snapshot_of(objects)
+        cost[count] = best(lambda snapshot=snapshot: schedule(snapshot)) / 200  # type: ignore[misc]
+    ratio = cost[10_000] / cost[1_000]
+    figure = f"{ratio:.1f} times ({cost[1_000] * 1e3:.2f} -> {cost[10_000] * 1e3:.2f} ms a gang)"
+    return [Result("a gang on 10,000 nodes against one on 1,000", figure, "<= 6 times", ratio <= 6)]
+
+
+def loading() -> list[Result]:
+    """In a process of its own, so that its memory is its own."""
+    code = "from benchmarks.__main__ import load_once; load_once()"
+    found = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    name = f"loading 10,000 nodes and 100,000 pods from {found['megabytes']:.0f} MB of JSON"
+    return [
+        Result(f"{name}: time", f"{found['seconds']:.2f} s", "<= 5 s", found["seconds"] <= 5),
+        Result(f"{name}: memory", f"{found['peak_mb']:.0f} MB at most", "<= 1,000 MB", found["peak_mb"] <= 1000),
+    ]
+
+
+def load_once() -> None:
+    """Prints how long the bytes of a dump take to become a snapshot, and the most memory that took."""
+    # Written by another process: what making the dump takes is not part of the figure.
+    code = "import sys; from benchmarks import worlds; sys.stdout.buffer.write(worlds.dump(worlds.running(10_000, 10)))"
+    with tempfile.TemporaryFile() as file:
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=file)
+        file.seek(0)
+        data = file.read()
+    gc.disable()
+    start = time.perf_counter()
+    snapshot = build_snapshot(sort_objects(decode([("dump", data)]), scheduler_name="maniple"))
+    seconds = time.perf_counter() - start
+    assert len(snapshot.jobs) == 100_000
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "peak_mb": peak, "megabytes": len(data) / 1e6}))
+
+
+BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
+    "throughput": throughput,
+    "unfitting": unfitting,
+    "idle": idle,
+    "scaling": scaling,
+    "loading": loading,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; all if none is given"
+    )
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
+    results: list[Result] = []
+    for name in options.names or BENCHMARKS:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        results += BENCHMARKS[name]()
+    if options.output == "json":
+        print(json.dumps([vars(result) for result in results], indent=1))
+        return
+    print(f"Python {platform.python_version()}, {platform.machine()}\n")
+    print("| what | measured | aim | |\n|---|---|---|---|")
+    for result in results:
+        print(f"| {result.name} | {result.figure} | {result.aim} | {'met' if result.met else 'MISSED'} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Clusters for benchmarks, generated from a seed: as JSON bytes, the way an API server would dump them."""
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+
+Object = dict[str, object]
+
+# (share of gangs, GPUs a pod, CPU, memory): a mix of training jobs as clusters see them.
+SHAPES = (
+    (40, 1, "8", "32Gi"),
+    (20, 2, "16", "64Gi"),
+    (15, 4, "32", "128Gi"),
+    (15, 8, "64", "256Gi"),
+    (5, 0, "16", "64Gi"),
+    (5, 1, "4", "16Gi"),
+)
+
+
+def nodes(count: int, gpus: int = 8) -> Iterator[Object]:
+    for number in range(count):
+        name = f"node-{number:05d}"
+        allocatable = {"cpu": "128", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "uid": f"n{number}",
+                "labels": {"kubernetes.io/hostname": name, "rack": f"r{number // 16}", "gpu": "h100"},
+            },
+            "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+
+
+def queues(count: int) -> Iterator[Object]:
+    for number in range(count):
+        spec = {"weight": 1 + number % 5}
+        yield {
+            "apiVersion": "maniple.dev/v1alpha1",
+            "kind": "Queue",
+            "metadata": {"name": f"q{number:03d}"},
+            "spec": spec,
+        }
+
+
+def gang(name: str, pods: int, shape: tuple[int, str, str], queue: str, created: int) -> Iterator[Object]:
+    moment = f"2026-01-01T{created // 3600 % 24:02d}:{created // 60 % 60:02d}:{created % 60:02d}Z"
+    meta: Object = {"name": name, "namespace": "train", "uid": name, "creationTimestamp": moment}
+    yield {
+        "apiVersion": "maniple.dev/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": meta,
+        "spec": {"minMember": pods, "queue": queue},
+    }
+    for index in range(pods):
+        yield pod(f"{name}-{index}", shape, {"maniple.dev/pod-group": name}, created=moment)
+
+
+def pod(
+    name: str, shape: tuple[int, str, str], labels: dict[str, str], *, created: str, node: str | None = None
+) -> Object:
+    """About as long as a pod is in an API server's dump: most of it is nothing that scheduling reads."""
+    gpus, cpu, memory = shape
+    resources: dict[str, str] = {"cpu": cpu, "memory": memory, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    env = [{"name": f"VARIABLE_{number}", "value": f"value-{number}"} for number in range(8)]
+    conditions = [
+        {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": created}
+        for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "train",
+            "uid": f"pod-{name}",
+            "resourceVersion": "123456",
+            "labels": labels,
+            "creationTimestamp": created,
+        },
+        "spec": {
+            "schedulerName": "maniple",
+            **({"nodeName": node} if node else {}),
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/team/training:v1.2.3",
+                    "command": ["python", "train.py"],
+                    "env": env,
+                    "resources": {"requests": resources, "limits": resources},
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File",
+                    "imagePullPolicy": "IfNotPresent",
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }
+            ],
+            "restartPolicy": "Never",
+            "dnsPolicy": "ClusterFirst",
+            "serviceAccountName": "default",
+            "tolerations": [
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+            ],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        },
+        "status": {"phase": "Running" if node else "Pending", "conditions": conditions if node else []},
+    }
+
+
+def big(node_count: int, gang_count: int, seed: int = 1, queue_count: int = 100) -> list[Object]:
+    """`gang_count` gangs of 1 to 64 pods of mixed shapes waiting for an empty cluster."""
+    draw = random.Random(seed)
+    made = [*nodes(node_count), *queues(queue_count)]
+    weights = [share for share, *_ in SHAPES]
+    for number in range(gang_count):
+        _, gpus, cpu, memory = draw.choices(SHAPES, weights)[0]
+        size = draw.choice((1, 2, 4, 8, 16, 32, 64)) if draw.random() < 0.5 else draw.randint(1, 64)
+        queue = f"q{draw.randrange(queue_count):03d}"
+        made += gang(f"gang-{number:05d}", size, (gpus, cpu, memory), queue, number)
+    return made
+
+
+def running(node_count: int, per_node: int) -> list[Object]:
+    """Nodes full of small pods, one job each."""
+    made = list(nodes(node_count, gpus=per_node))
+    for number in range(node_count * per_node):
+        node = f"node-{number // per_node:05d}"
+        made.append(
+            pod(f"run-{number:06d}", (1, "8", "32Gi"), {"app": "train"}, created="2026-01-01T00:00:00Z", node=node)
+        )
+    return made
+
+
+def dump(objects: list[Object]) -> bytes:
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects})
