@@ -22,8 +22,6 @@ QUANTITY_PATTERN = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE]
 # The API server reckons what a CEL rule may cost at worst, so what rules read must be bounded.
 MAX_RESOURCES = 64
 MAX_QUANTITY_LENGTH = 64
-# Before Kubernetes 1.34 it takes every quantity for a text of 3 MB; 15 of them are what then still passes.
-MAX_GUARANTEED = 15
 
 
 @dataclass(frozen=True)
@@ -164,7 +162,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
         Rule("self.metadata.name.size() <= 63", "the name of an ElasticJob must have at most 63 characters"),
     ),
     types.ElasticJobSpec: (
-        Rule("self.roles.exists(r, r.max >= 1)", "at least one role must have a max of 1 or more", ".roles"),
+        Rule("self.roles.exists(r, r.min >= 1)", "at least one role must have a min of 1 or more", ".roles"),
         Rule(
             "self.roles.map(r, r.max).sum() <= 100000",
             "the max of all roles together must be at most 100000",
@@ -250,7 +248,7 @@ def _schema(info: inspect.Type, *, defaults: bool) -> Schema:
         case inspect.UnionType(types=(inner, inspect.NoneType())):
             return {**_schema(inner, defaults=defaults), "nullable": True}
         case inspect.DictType(value_type=inspect.UnionType()):
-            return _resource_list()
+            return _resource_list(info.max_length)
         case inspect.DictType(value_type=value):
             return {"type": "object", "additionalProperties": _schema(value, defaults=defaults)}
         case inspect.VarTupleType(item_type=item):
@@ -283,8 +281,6 @@ def _object(info: inspect.StructType, *, defaults: bool) -> Schema:
     properties = {
         field.encode_name: _property(field, defaults=defaults and field.name != "status") for field in info.fields
     }
-    if info.cls is types.QueueSpec:
-        properties["guaranteed"]["maxProperties"] = MAX_GUARANTEED
     if "metadata" in properties and info.cls is not types.PodTemplate:
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, **properties}
     return _given(
@@ -318,7 +314,7 @@ def _list(info: inspect.VarTupleType, items: Schema) -> Schema:
     return {**_given(type="array", minItems=info.min_length, maxItems=info.max_length, items=items), **kept}
 
 
-def _resource_list() -> Schema:
+def _resource_list(most: int | None) -> Schema:
     quantity: Schema = {
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "minimum": 0,
@@ -326,7 +322,7 @@ def _resource_list() -> Schema:
         "pattern": QUANTITY_PATTERN,
         "x-kubernetes-int-or-string": True,
     }
-    return {"type": "object", "maxProperties": MAX_RESOURCES, "additionalProperties": quantity}
+    return {"type": "object", "maxProperties": most or MAX_RESOURCES, "additionalProperties": quantity}
 
 
 def _bounds(info: inspect.IntType | inspect.FloatType) -> Schema:

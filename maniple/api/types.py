@@ -52,7 +52,9 @@ class QueueSpec(Struct, frozen=True):
         ),
     ] = 1
     guaranteed: Annotated[
-        ResourceList, Meta(description="What the queue gets before weights count, as far as it asks for it.")
+        ResourceList,
+        # 15: before Kubernetes 1.34 the rule guaranteed <= limit would cost the API server too much for more.
+        Meta(max_length=15, description="What the queue gets before weights count, as far as it asks for it."),
     ] = {}
     limit: Annotated[
         ResourceList,
@@ -114,8 +116,10 @@ class PodGroupSpec(Struct, frozen=True):
     min_runtime_seconds: Annotated[
         Seconds, Meta(description="For so long after its start the gang is not evicted for others.")
     ] = 0
-    topology: TopologyRequest = TopologyRequest()
-    roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64)] = ()
+    topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
+    roles: Annotated[
+        tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums of its own for pods of a role.")
+    ] = ()
 
 
 class PodGroupStatus(Struct, frozen=True):
@@ -147,7 +151,9 @@ class PodTemplate(Struct, frozen=True):
 
 
 class ElasticRole(Struct, frozen=True):
-    name: RoleName
+    """Replicas of one kind; their pods are <job>-<role>-<index>."""
+
+    name: Annotated[RoleName, Meta(description="Value of the pods' label maniple.dev/role.")]
     min: Annotated[Replicas, Meta(description="Replicas that start together or not at all.")]
     max: Annotated[Replicas, Meta(description="Replicas beyond which the role does not grow.")]
     template: PodTemplate
@@ -155,7 +161,7 @@ class ElasticRole(Struct, frozen=True):
 
 
 class SpeedupPoint(Struct, frozen=True):
-    replicas: Annotated[int, Meta(ge=1, le=100_000)]
+    replicas: Annotated[int, Meta(ge=1, le=100_000, description="Replicas of all roles together.")]
     speedup: Annotated[float, Meta(gt=0, description="Progress per second relative to one replica.")]
 
 
@@ -172,19 +178,32 @@ class Elasticity(Struct, frozen=True):
 
 
 class ElasticJobSpec(Struct, frozen=True):
-    roles: Annotated[tuple[ElasticRole, ...], Meta(min_length=1, max_length=16)]
-    queue: Annotated[str, Meta(max_length=253)] = ""
-    priority_class_name: Annotated[str, Meta(max_length=253)] = ""
-    framework: Literal["torch", "torchrun", "horovod", "none"] = "torch"
-    elastic: Elasticity = Elasticity()
-    preemptable: bool = True
-    min_runtime_seconds: Seconds = 0
-    topology: TopologyRequest = TopologyRequest()
+    roles: Annotated[
+        tuple[ElasticRole, ...], Meta(min_length=1, max_length=16, description="Kinds of replicas, such as worker.")
+    ]
+    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it; empty: default.")] = ""
+    priority_class_name: Annotated[str, Meta(max_length=253, description="PriorityClass of the job and its pods.")] = ""
+    framework: Annotated[
+        Literal["torch", "torchrun", "horovod", "none"], Meta(description="How its workers learn of a new size.")
+    ] = "torch"
+    elastic: Annotated[Elasticity, Meta(description="What resizing gains and costs.")] = Elasticity()
+    preemptable: Annotated[bool, Meta(description="Whether the job may be evicted for others.")] = True
+    min_runtime_seconds: Annotated[
+        Seconds, Meta(description="For so long after its start the job is not evicted for others.")
+    ] = 0
+    topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     suspend: Annotated[bool, Meta(description="While true the job holds no resources.")] = False
-    restart_policy: Literal["Always", "OnFailure", "Never", "ExitCode"] = "OnFailure"
+    restart_policy: Annotated[
+        Literal["Always", "OnFailure", "Never", "ExitCode"],
+        Meta(description="Whether a replica that ended is started again; ExitCode: if it exited with 128 or more."),
+    ] = "OnFailure"
     backoff_limit: Annotated[Count, Meta(description="Restarts after failures before the job has failed.")] = 6
-    active_deadline_seconds: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
-    ttl_seconds_after_finished: Seconds | None = None
+    active_deadline_seconds: (
+        Annotated[int, Meta(ge=1, le=2**31 - 1, description="The job has failed if it takes longer than this.")] | None
+    ) = None
+    ttl_seconds_after_finished: (
+        Annotated[Seconds, Meta(description="So long after its end the job is deleted.")] | None
+    ) = None
 
 
 class ReplicaCounts(Struct, frozen=True):

@@ -53,8 +53,9 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
             add(found, f"{at}.max", f"at least min ({role.min})", role.max)
         kube.check_pod_spec(role.template.spec, f"{at}.template.spec", found)
     most = sum(role.max for role in roles)
-    if most < 1:
-        add(found, "spec.roles", "at least one role with a max of 1 or more", "none")
+    if not any(role.min for role in roles):
+        # A gang of nobody would be running before it has started.
+        add(found, "spec.roles", "at least one role with a min of 1 or more", "none")
     if most > MAX_REPLICAS:
         add(found, "spec.roles", f"a max of at most {MAX_REPLICAS} for all roles together", most)
     _distinct([point.replicas for point in job.spec.elastic.speedup], "spec.elastic.speedup", "replicas", found)

@@ -216,7 +216,7 @@ def test_printer_columns_show_fields_that_exist(kind: Kind) -> None:
         ("Queue", ".spec", "quantity("),
         ("PodGroup", ".spec", "sum() <= self.minMember"),
         ("ElasticJob", "", "self.metadata.name.size() <= 63"),
-        ("ElasticJob", ".spec", "self.roles.exists(r, r.max >= 1)"),
+        ("ElasticJob", ".spec", "self.roles.exists(r, r.min >= 1)"),
         ("ElasticJob", ".spec", "self.roles.map(r, r.max).sum() <= 100000"),
         ("ElasticJob", ".spec", "oldSelf.roles.exists(o, o.name == r.name)"),
         ("ElasticJob", ".spec", "self.framework == oldSelf.framework"),

@@ -167,11 +167,11 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "ElasticJob",
         job(role("a", 0, 0), role("b", 0, 0)),
         "spec.roles",
-        "expected at least one role with a max of 1 or more, found none",
+        "expected at least one role with a min of 1 or more, found none",
     ),
     (
         "ElasticJob",
-        job(role("a", 0, 60_000), role("b", 0, 60_000)),
+        job(role("a", 1, 60_000), role("b", 0, 60_000)),
         "spec.roles",
         "expected a max of at most 100000 for all roles together, found 120000",
     ),
