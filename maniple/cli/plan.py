@@ -80,9 +80,9 @@ def command(
     chosen = _policy(policy)
     moment = _moment(now)
     decoded = decode(read_sources(files))
+    objects = sort_objects(decoded, scheduler_name=scheduler_name)
     for note in decoded.notes:
         click.echo(f"note: {note}", err=True)
-    objects = sort_objects(decoded, scheduler_name=scheduler_name)
     ours = Ours(scheduler_name, every_pod)
     read_s = time.perf_counter() - start
     outcome = run_rounds(MemoryCluster(objects, ours, moment), chosen, rounds, _progress(rounds))

@@ -17,6 +17,7 @@ from maniple.model.build import Ours, build_snapshot
 from maniple.model.objects import Objects, sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, load_policy, schedule
+from maniple.scheduler.plan import Bind
 
 ROUND_S = 1.0
 
@@ -36,28 +37,34 @@ class MemoryCluster:
         now = datetime.fromtimestamp(self._now or 0.0, UTC)
         binds = {bind.pod: bind for bind in plan.binds}
         evicted = {eviction.pod for eviction in plan.evictions}
-        pods = []
+        after = []
         for pod in self._objects.pods:
-            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            bind = binds.get(name)
-            if bind is not None and not pod.spec.node_name:
-                pods.append(_bound(pod, bind.node, bind.gpus, now))
+            name = _name(pod)
+            if name in binds:
+                after.append(_bound(pod, binds[name], now))
             elif name in evicted:
-                pods.append(_replacement(pod, now))
+                after.append(_replacement(pod, now))
             elif pod.metadata.deletion_timestamp is None:
-                pods.append(pod)
-        self._objects.pods = pods
+                after.append(pod)
+        implied = self._objects.implied
+        after += [_bound(pod, binds[_name(pod)], now) for pod in implied if _name(pod) in binds]
+        self._objects.implied = [pod for pod in implied if _name(pod) not in binds]
+        self._objects.pods = after
         self._now = (self._now or 0.0) + ROUND_S
 
 
-def _bound(pod: core.Pod, node: str, gpus: tuple[str, ...], now: datetime) -> core.Pod:
+def _name(pod: core.Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _bound(pod: core.Pod, bind: Bind, now: datetime) -> core.Pod:
     metadata = pod.metadata
-    if gpus:
-        annotations = {**metadata.annotations, types.GPUS_ANNOTATION: ",".join(gpus)}
+    if bind.gpus:
+        annotations = {**metadata.annotations, types.GPUS_ANNOTATION: ",".join(bind.gpus)}
         metadata = msgspec.structs.replace(metadata, annotations=annotations)
     return core.Pod(
         metadata=metadata,
-        spec=msgspec.structs.replace(pod.spec, node_name=node),
+        spec=msgspec.structs.replace(pod.spec, node_name=bind.node),
         status=core.PodStatus(phase="Running", start_time=now),
     )
 

@@ -51,7 +51,7 @@ class _Builder:
         self.latest = 0.0
         self.requests = RequestTable()
         placed = [pod for pod in objects.pods if pod.spec.node_name]
-        waiting = [pod for pod in objects.pods if not pod.spec.node_name]
+        waiting = [*(pod for pod in objects.pods if not pod.spec.node_name), *objects.implied]
         self.placed_requests = [self.requests.number(pod.spec) for pod in placed]
         for pod in waiting:
             self.requests.number(pod.spec)
@@ -69,11 +69,11 @@ class _Builder:
             {volume.metadata.name: volume for volume in objects.volumes},
         )
         self.reader = PeerReader({ns.metadata.name: ns.metadata.labels for ns in objects.namespaces})
-        for pod in objects.pods:
+        for pod in (*objects.pods, *objects.implied):
             if has_terms(pod):
                 self.reader.note(pod)
         self.jobs: dict[tuple[str, str], Job] = {}
-        self.pods, self.placed, self.waiting = objects.pods, placed, waiting
+        self.placed, self.waiting = placed, waiting
 
     def _resource_names(self) -> set[str]:
         names = {name for request in self.requests.amounts for name in request}

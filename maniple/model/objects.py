@@ -23,6 +23,7 @@ class Objects:
     pod_groups: list[types.PodGroup] = field(default_factory=list)
     elastic_jobs: list[types.ElasticJob] = field(default_factory=list)
     topologies: list[types.Topology] = field(default_factory=list)
+    implied: list[core.Pod] = field(default_factory=list)  # pods that jobs will create; pending, whatever they say
     decoded: Decoded = field(default_factory=Decoded)
 
     def place_of(self, item: Object) -> str:
@@ -62,16 +63,21 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
             twice.append(f"{decoded.where[at]}: {describe(item)}: given twice; an object may stand in the input once")
         seen.add(key)
         rooms[type(item)].append(item)
-    implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
+    objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [
         f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[types.JOB_LABEL]} will create a pod "
         f"of that name; give the pod its labels, or rename it"
-        for pod in implied
+        for pod in objects.implied
         if (core.Pod, pod.metadata.namespace, pod.metadata.name) in seen
     ]
     if twice:
         raise InputError(twice)
-    objects.pods.extend(implied)
+    jobs: list[types.PodGroup | types.ElasticJob] = [*objects.pod_groups, *objects.elastic_jobs]
+    decoded.notes.extend(
+        f"{objects.place_of(job)}: spec.topology is checked, but not obeyed yet"
+        for job in jobs
+        if job.spec.topology != types.TopologyRequest()
+    )
     return objects
 
 

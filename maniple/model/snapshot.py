@@ -33,3 +33,7 @@ class Snapshot:
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[tuple[str, PodDisruptionBudget]] = ()  # (namespace, budget)
+
+    def __post_init__(self) -> None:
+        for array in (self.free, self.releasing, self.total, self.queue_allocated, self.queue_pending):
+            array.setflags(write=False)

@@ -91,7 +91,7 @@ class _Scorer:
         asked = requests[row] or _UNSTATED.get(row, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             used = (capacity - rows.free[row] + asked) / capacity
-        return np.where(capacity > 0, used, 1.0)
+        return np.where((capacity > 0) & np.isfinite(capacity), used, 1.0)
 
     def _most_rows(self, requests: FloatArray) -> list[int]:
         axis = self.session.snapshot.axis
