@@ -64,13 +64,16 @@ CLUSTER_SCOPED = (
     ours.Topology,
 )
 
-# Core kinds that a dump may hold and scheduling does not read; any other kind of `v1` is a typing error.
-_SKIPPED_V1 = frozenset(
-    {
-        *("ConfigMap", "Secret", "Service", "ServiceAccount", "Endpoints", "Event", "LimitRange", "ResourceQuota"),
-        *("ReplicationController", "PodTemplate", "ComponentStatus", "Binding"),
-    }
-)
+# Kinds that a dump may hold and scheduling does not read; any other kind of these versions is a typing error.
+_SKIPPED = {
+    "v1": frozenset(
+        {
+            *("ConfigMap", "Secret", "Service", "ServiceAccount", "Endpoints", "Event", "LimitRange", "ResourceQuota"),
+            *("ReplicationController", "PodTemplate", "ComponentStatus", "Binding"),
+        }
+    ),
+    "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
+}
 _OUR_GROUPS = {ours.GROUP}
 _MOST_MESSAGES = 50
 
@@ -120,7 +123,7 @@ def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
 
 def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str], skipped: dict[str, int]) -> None:
     where, raw = document.where, document.raw
-    of = document.of or _peek(raw)
+    of = _peek(raw) or document.of  # an item may say what it is, whatever its list says
     if of is None:
         try:
             header = _decoder(_Header).decode(raw)
@@ -128,7 +131,7 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
             # A list, a number, or metadata that is no map: say which, as for any other field.
             errors.append(f"{where}: {_explain(error, _Header)}")
             return
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
             errors.append(f"{where}: not valid JSON: {error}")
             return
         of = (header.api_version, header.kind)
@@ -174,7 +177,7 @@ def _name(raw: bytes | msgspec.Raw) -> str:
     """Namespace and name of an object that may have much else wrong with it."""
     try:
         identity = _decoder(_Header).decode(raw).metadata
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return "(no name)"
     return f"{identity.namespace}/{identity.name}" if identity.namespace else identity.name or "(no name)"
 
@@ -189,10 +192,14 @@ def _typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, may_strip: bool = 
         found = _decoder(struct).decode(raw)
         if not typing.cast(Object, found).metadata.uid:
             _decoder(_strict(struct)).decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
         text = bytes(raw)
         if may_strip and b"null" in text and isinstance(error, msgspec.ValidationError):
-            return _typed(documents.without_nulls(text), struct, may_strip=False)
+            try:
+                text = documents.without_nulls(text)
+            except (ValueError, RecursionError) as worse:
+                raise _FieldError(_explain(worse, struct)) from None
+            return _typed(text, struct, may_strip=False)
         raise _FieldError(_explain(error, struct)) from None
     return typing.cast(Struct, found)
 
@@ -203,15 +210,23 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
         return "kind is missing; expected an object with apiVersion, kind and metadata"
     if not api_version:
         return f"apiVersion is missing for kind {kind}{nearest(kind, [name for _, name in KINDS])}"
-    group = api_version.split("/", maxsplit=1)[0]
-    known = {kind for version, kind in KINDS if version == api_version}
-    if known or group in _OUR_GROUPS:
-        if api_version == "v1" and kind in _SKIPPED_V1:
-            return None
-        versions = sorted({version for version, name in KINDS if name == kind})
+    if kind == "List" or (api_version, kind.removesuffix("List")) in KINDS:
+        return "items: expected a list of objects"
+    if kind in _SKIPPED.get(api_version, ()):
+        return None
+    group = _group(api_version)
+    known = {name for version, name in KINDS if version == api_version}
+    versions = sorted({version for version, name in KINDS if name == kind})
+    # An old PodDisruptionBudget (policy/v1beta1) is no stranger: to skip it would be to break it.
+    if known or group in _OUR_GROUPS or any(_group(version) == group for version in versions):
         hint = f"; {kind} is known as {', '.join(versions)}" if versions else nearest(kind, known)
         return f"kind {kind!r} of {api_version} is not known{hint}"
     return None
+
+
+def _group(api_version: str) -> str:
+    """`apps` of apps/v1; nothing of v1, the core's."""
+    return api_version.rpartition("/")[0]
 
 
 @cache
@@ -264,6 +279,12 @@ def _twin(kind: typing.Any) -> typing.Any:
 _AT = re.compile(r"^(?P<said>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `([^`]*)`$", re.DOTALL)
+_NOT_AMONG = re.compile(r"^Invalid enum value (.*)$", re.DOTALL)
+_SAYINGS = {
+    "Invalid RFC3339 encoded datetime": "expected a time such as 2026-01-31T12:00:00Z",
+    "Integer value out of range": "expected a whole number of at most 64 bits",
+    "Number out of range": "expected a number of at most 64 bits",
+}
 _WORDS = {
     "`int`": "a whole number",
     "`str`": "a string",
@@ -280,6 +301,8 @@ def _explain(error: Exception, struct: type[msgspec.Struct]) -> Problem:
     """msgspec's message in our words, with the path as the user would write it."""
     if isinstance(error, RecursionError):
         return Problem("", "nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        return Problem("", "not valid UTF-8")
     match = _AT.match(str(error))
     said, path = (match["said"], match["path"] or "") if match else (str(error), "")
     place = path.removeprefix("$").removeprefix(".")
@@ -289,6 +312,11 @@ def _explain(error: Exception, struct: type[msgspec.Struct]) -> Problem:
         shown = unknown[1] if len(unknown[1]) <= 80 else unknown[1][:77] + "…"
         known = _names_at(struct, place)
         return Problem(place, f"unknown field {shown!r}{nearest(unknown[1][:80], known)}")
+    if wrong := _NOT_AMONG.match(said):
+        allowed = _literals(_type_at(struct, place))
+        if allowed:
+            return Problem(place, f"expected {', '.join(allowed[:-1])} or {allowed[-1]}, found {wrong[1]}")
+    said = _SAYINGS.get(said, said)
     for code, word in _WORDS.items():
         said = said.replace(code, word)
     said = said.replace("Expected ", "expected ").replace(" matching regex ", " matching ")
@@ -301,13 +329,28 @@ def _join(place: str, name: str) -> str:
 
 def _names_at(struct: type[msgspec.Struct], place: str) -> set[str]:
     """The field names that are allowed at `place`, for suggestions."""
+    at = _struct_in(_type_at(struct, place))
+    if at is None:
+        return set()
+    return {info.encode_name for info in msgspec.structs.fields(at)} | set(OTHER_FIELDS.get(at.__name__, ()))
+
+
+def _type_at(struct: type[msgspec.Struct], place: str) -> typing.Any:
+    """The type of the field at `place`; None where there is none."""
     at: typing.Any = struct
     for token in [part for part in re.sub(r"\[[^\]]*\]", "", place).split(".") if part]:
-        fields = {info.encode_name: info.type for info in msgspec.structs.fields(at)}
-        at = _struct_in(fields.get(token))
-        if at is None:
-            return set()
-    return {info.encode_name for info in msgspec.structs.fields(at)} | set(OTHER_FIELDS.get(at.__name__, ()))
+        owner = _struct_in(at)
+        if owner is None:
+            return None
+        at = {info.encode_name: info.type for info in msgspec.structs.fields(owner)}.get(token)
+    return at
+
+
+def _literals(kind: typing.Any) -> list[str]:
+    """The words that a field of this type may hold."""
+    if typing.get_origin(kind) is typing.Literal:
+        return [word for word in typing.get_args(kind) if word]
+    return [word for arg in typing.get_args(kind) for word in _literals(arg)]
 
 
 def _struct_in(kind: typing.Any) -> type[msgspec.Struct] | None:

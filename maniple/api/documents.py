@@ -7,28 +7,45 @@ kubectl reads: no timestamps, no sexagesimal numbers, no duplicate keys.
 import json
 import math
 import re
-from collections.abc import Hashable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 import yaml
+from yaml.composer import Composer
 
 from maniple.api.errors import InputError
 
-# More than any object the API server would store; an alias bomb passes it within milliseconds.
-_LARGEST_DOCUMENT = 5_000_000
+# Text without aliases has fewer values than bytes. With them it may have some times more; a bomb has billions.
+_VALUES_PER_BYTE = 10
+_FEW_VALUES = 10_000
 _DEEPEST = 100
 
+if hasattr(yaml, "CSafeLoader"):
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
+    class _Base(Composer, yaml.CSafeLoader):
+        """Parses in C but composes in Python, where deep nesting is an exception; in C it overflows the stack."""
+
+        def __init__(self, stream: bytes) -> None:
+            yaml.CSafeLoader.__init__(self, stream)
+            Composer.__init__(self)
+else:
+    _Base = yaml.SafeLoader  # type: ignore[misc, assignment]  # where PyYAML was built without libyaml
+
+
+class _Loader(_Base):
     """The safe loader with kubectl's ideas of scalars and keys."""
 
     yaml_implicit_resolvers = {
-        first: [(tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":int", ":float", ":merge"))]
+        first: [
+            (tag, form) for tag, form in forms if not tag.endswith((":timestamp", ":int", ":float", ":merge", ":value"))
+        ]
         for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merges what `<<` names into the map, once. A map may come here again, as what another one merges."""
+        if getattr(node, "is_flat", False):
+            return
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -37,8 +54,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                         problem=f"the key {key.value!r} stands twice in one map", problem_mark=key.start_mark
                     )
                 seen.add(key.value)
-        made: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-        return made
+        super().flatten_mapping(node)
+        # The last one counts. Without this, maps that merge maps that merge maps … would grow without bound.
+        last = {key.value if isinstance(key, yaml.ScalarNode) else key: (key, value) for key, value in node.value}
+        node.value = list(last.values())
+        node.is_flat = True  # type: ignore[attr-defined]
 
 
 _Loader.add_implicit_resolver(
@@ -69,7 +89,7 @@ class List(msgspec.Struct):
 
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 _list_decoder = msgspec.json.Decoder(List)
@@ -95,17 +115,21 @@ def split(data: bytes, source: str) -> Iterator[Document]:
         documents = _json_stream(stripped)
         if documents is not None:
             for number, raw in enumerate(documents, start=1):
-                yield from _open(raw, f"{source}, document {number}")
+                where = f"{source}, document {number}"
+                try:
+                    yield from _open(raw, where)
+                except msgspec.DecodeError as error:  # NaN, half a surrogate pair: json takes them, JSON has none
+                    raise InputError([f"{where}: not valid JSON: {error}"]) from None
             return
     for number, value in enumerate(_yaml_documents(data, source), start=1):
         if value is not None:
             where = f"{source}, document {number}"
-            yield from _open(msgspec.json.encode(_plain(value, where)), where)
+            yield from _open(msgspec.json.encode(_plain(value, where, len(data))), where)
 
 
 def load_one(data: bytes, source: str) -> object:
     """The single YAML or JSON value in `data`, as plain Python. For configuration files."""
-    found = [_plain(value, source) for value in _yaml_documents(data, source) if value is not None]
+    found = [_plain(value, source, len(data)) for value in _yaml_documents(data, source) if value is not None]
     if len(found) != 1:
         raise InputError([f"{source}: expected one YAML document, found {len(found)}"])
     return found[0]
@@ -126,16 +150,18 @@ def _open(raw: bytes | msgspec.Raw, where: str, of: tuple[str, str] | None = Non
     """`raw` itself, or the items of a list, at any depth."""
     try:
         listed = _list_decoder.decode(raw)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeDecodeError):
         yield Document(where, raw, of)  # the typed decoder knows the better message
         return
-    if listed.items is None or not listed.kind.endswith("List"):
+    except RecursionError:
+        raise InputError([f"{where}: nested too deeply"]) from None
+    if listed.items is msgspec.UNSET or not listed.kind.endswith("List"):
         yield Document(where, raw, of)
         return
     implied = (listed.api_version, listed.kind[:-4]) if listed.kind != "List" else None
-    for number, item in enumerate(listed.items):
+    for number, item in enumerate(listed.items or ()):
         place = f"{where}, items[{number}]"
-        if implied is None and b"List" in bytes(memoryview(item)[:4096]):
+        if implied is None and b"List" in bytes(item):
             yield from _open(item, place, implied)
         else:
             yield Document(place, item, implied)
@@ -167,13 +193,15 @@ def _yaml_documents(data: bytes, source: str) -> Iterator[object]:
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError([f"{source}: not valid YAML: {first}"]) from None
+    except (LookupError, AttributeError):  # PyYAML's own answer to `!!bool perhaps` and `!!timestamp soon`
+        raise InputError([f"{source}: not valid YAML: a value does not have the form that its tag demands"]) from None
     except RecursionError:
         raise InputError([f"{source}: not valid YAML: nested too deeply"]) from None
 
 
-def _plain(value: object, where: str) -> object:
-    """`value` as JSON can hold it: string keys, no null entries, no NaN, bounded in size and depth."""
-    budget = _LARGEST_DOCUMENT
+def _plain(value: object, where: str, size: int) -> object:
+    """`value`, read from `size` bytes, as JSON can hold it: string keys, no null entries, no NaN, no alias bomb."""
+    budget = _FEW_VALUES + _VALUES_PER_BYTE * size
 
     def walk(value: object, depth: int) -> object:
         nonlocal budget
@@ -187,6 +215,8 @@ def _plain(value: object, where: str) -> object:
                     raise InputError([f"{where}: the map key {key!r} is not a string; put it in quotes"])
                 if inner is not None:
                     made[str(key)] = walk(inner, depth + 1)
+                elif key == "items" and "kind" in value:
+                    made[key] = []  # how Go writes an empty list
             return made
         if isinstance(value, list):
             return [walk(inner, depth + 1) for inner in value]

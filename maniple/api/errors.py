@@ -16,12 +16,22 @@ class Problem:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
+_LONGEST_MESSAGE = 2000
+
+
 class InputError(Exception):
-    """Input that cannot be used. Carries every problem found, each a full sentence naming where it is."""
+    """Input that cannot be used. Carries every problem found, each a full sentence naming where it is, on one line."""
 
     def __init__(self, messages: Iterable[str]) -> None:
-        self.messages = list(messages)
+        self.messages = [printable(message)[:_LONGEST_MESSAGE] for message in messages]
         super().__init__("\n".join(self.messages))
+
+
+def printable(text: str) -> str:
+    """`text` with line breaks and control characters escaped: names come from the input and go to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -129,6 +129,7 @@ class VolcanoQueue(Struct, frozen=True):
     def unread(self) -> list[str]:
         given = {
             "spec.deserved": self.spec.deserved,
+            "spec.type": self.spec.type,
             "spec.dequeueStrategy": self.spec.dequeue_strategy,
             "spec.affinity": self.spec.affinity,
             "spec.extendClusters": self.spec.extend_clusters,

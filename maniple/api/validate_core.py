@@ -6,6 +6,7 @@ messages are made only when something is wrong, and equal resource lists are loo
 """
 
 import re
+from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from maniple.api.quantity import parse_quantity
 from maniple.api.types import GPUS_ANNOTATION
 
 MAX_USER_PRIORITY = 1_000_000_000
+LAST_YEAR = 9999  # in it, a second more, or another time zone, is a time that cannot be written
 
 A_LABEL = "a name of lower-case letters, digits and '-', at most 63, with a letter or digit at both ends"
 A_NAME = "a name of lower-case letters, digits, '-' and '.', at most 253, with a letter or digit at both ends"
@@ -55,6 +57,7 @@ def check_pod(pod: core.Pod, found: Found) -> None:
     check_pod_spec(pod.spec, "spec", found)
     if pod.status.phase not in _PHASES:
         _one_of(pod.status.phase, _PHASES, "status.phase", found)
+    check_time(pod.status.start_time, "status.startTime", found)
 
 
 def check_pod_spec(spec: core.PodSpec, at: str, found: Found) -> None:
@@ -255,6 +258,13 @@ def check_metadata(metadata: ObjectMeta, found: Found) -> None:
         add(found, "metadata.name", A_NAME, shown(name))
     if metadata.namespace and not is_label(metadata.namespace):
         add(found, "metadata.namespace", A_LABEL, shown(metadata.namespace))
+    check_time(metadata.creation_timestamp, "metadata.creationTimestamp", found)
+    check_time(metadata.deletion_timestamp, "metadata.deletionTimestamp", found)
+
+
+def check_time(moment: datetime | None, at: str, found: Found) -> None:
+    if moment is not None and moment.year >= LAST_YEAR:
+        add(found, at, f"a time before the year {LAST_YEAR}", moment.isoformat())
 
 
 @lru_cache(maxsize=4096)

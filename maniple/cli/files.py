@@ -1,5 +1,6 @@
 """Reads what `-f` names: files, folders, or standard input."""
 
+import errno
 import sys
 from pathlib import Path
 
@@ -14,10 +15,13 @@ def read_sources(names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     wrong: list[str] = []
     for name in names:
         if name == "-":
-            sources.append(("<stdin>", sys.stdin.buffer.read()))
+            sources.append(("<stdin>", sys.stdin.buffer.read() if sys.stdin else b""))
             continue
-        path = Path(name)
-        paths = sorted(p for p in path.iterdir() if p.suffix in ENDINGS) if path.is_dir() else [path]
+        try:
+            paths = _files(name)
+        except OSError as error:
+            wrong.append(f"{name}: cannot be read: {error.strerror}")
+            continue
         if not paths:
             wrong.append(f"{name}: the folder has no file that ends in {', '.join(ENDINGS)}")
         for file in paths:
@@ -28,3 +32,10 @@ def read_sources(names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     if wrong:
         raise InputError(wrong)
     return sources
+
+
+def _files(name: str) -> list[Path]:
+    if not name:
+        raise FileNotFoundError(errno.ENOENT, "the name is empty")  # Path("") would be the current folder
+    path = Path(name)
+    return sorted(p for p in path.iterdir() if p.suffix in ENDINGS) if path.is_dir() else [path]

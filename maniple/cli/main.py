@@ -1,6 +1,7 @@
 """`maniple`: the group of commands. Each is imported when it is used, so that `--help` and completion are quick."""
 
 import importlib
+import io
 import sys
 
 import click
@@ -47,12 +48,18 @@ def group() -> None:
 
 def main() -> None:
     """Exit codes: 0 done, 2 wrong input or usage, 1 anything else."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without × shows ?, and no traceback
     try:
         group(prog_name="maniple")
     except InputError as error:
         for message in error.messages:
             click.echo(f"error: {message}", err=True)
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder that cannot be written to
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import msgspec
 import yaml
 
 from maniple.api.decode import decode
-from maniple.api.errors import InputError
+from maniple.api.errors import InputError, printable
+from maniple.api.validate_core import LAST_YEAR
 from maniple.cli.files import read_sources
 from maniple.cli.plan_table import describe
 from maniple.cluster.memory import MemoryCluster, run_rounds
@@ -43,6 +44,7 @@ Exit codes: 0 planned, 2 wrong input.
     type=click.Path(allow_dash=True),
     help="File of Kubernetes objects, Lists or streams, YAML or JSON; a folder of them; '-' for standard input.",
 )
+@click.argument("more_files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True))
 @click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy.")
 @click.option(
     "--rounds",
@@ -66,6 +68,7 @@ Exit codes: 0 planned, 2 wrong input.
 )
 def command(
     files: tuple[str, ...],
+    more_files: tuple[str, ...],
     policy: str | None,
     rounds: int,
     output: str,
@@ -79,10 +82,10 @@ def command(
     gc.disable()
     chosen = _policy(policy)
     moment = _moment(now)
-    decoded = decode(read_sources(files))
+    decoded = decode(read_sources((*files, *more_files)))
     objects = sort_objects(decoded, scheduler_name=scheduler_name)
     for note in decoded.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {printable(note)}", err=True)
     ours = Ours(scheduler_name, every_pod)
     read_s = time.perf_counter() - start
     outcome = run_rounds(MemoryCluster(objects, ours, moment), chosen, rounds, _progress(rounds))
@@ -112,6 +115,8 @@ def _moment(text: str | None) -> float | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InputError([f"--now: {text!r} is not a time; expected one such as 2026-01-31T12:00:00Z"]) from None
+    if not 1970 < moment.year < LAST_YEAR:
+        raise InputError([f"--now: expected a time between the years 1971 and {LAST_YEAR - 1}, found {text!r}"])
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 

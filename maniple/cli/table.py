@@ -4,12 +4,14 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from maniple.api.errors import printable
+
 
 def render(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> str:
     """The table as text. The last column takes what is left of the line and is folded, never cut."""
-    cells = [list(header), *(list(row) for row in rows)]
+    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
-    terminal = shutil.get_terminal_size((160, 40)).columns if sys.stdout.isatty() else 160
+    terminal = shutil.get_terminal_size((160, 40)).columns if sys.stdout and sys.stdout.isatty() else 160
     before = len(indent) + sum(widths[:-1]) + 2 * (len(header) - 1)
     room = max(40, terminal - before)
     lines = []

@@ -19,17 +19,15 @@ from maniple.scheduler.statement import Spot, Statement
 
 def find_spot(session: Session, group: TaskGroup, wanted: int, *, later: bool) -> Spot | None:
     """Places for as many of `wanted` pods as fit; None if none does."""
-    room = session.rooms.of(group)
-    fits = room.fits
-    if later:
-        fits = np.where(room.allowed, capacity(group.shape.requests, session.future), 0.0)
-    fits = _with_pods(session, group, fits)
+    fits = _with_pods(session, group, _fits(session, group, later=later))
     candidates = np.flatnonzero(fits)
     if not len(candidates):
         return None
     fits = fits[candidates]
     batch = _batch_score(session, group, candidates)
-    score = room.score[candidates] if batch is None else room.score[candidates] + batch
+    score = session.rooms.scores(group)[candidates]
+    if batch is not None:
+        score = score + batch
     best = _top(score, min(wanted, len(candidates)))
     if wanted == 1 or fits[best].max() <= 1:
         return Spot(candidates[best], np.ones(len(best)))
@@ -63,6 +61,8 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
     """
     need = session.job_need(job)
     groups = session.groups(job)
+    if len(groups) == 1 and _fits(session, groups[0], later=later).sum() < need.total:
+        return False  # said without choosing any node
     if _fill(session, statement, job, groups, need, later=later):
         return True
     if len(groups) < 2:
@@ -98,6 +98,12 @@ def _hardness(session: Session, group: TaskGroup) -> float:
     counted = session.snapshot.axis.shared & (total > 0)
     share = group.shape.requests[counted] / total[counted]
     return float(share.max()) if len(share) else 0.0
+
+
+def _fits(session: Session, group: TaskGroup, *, later: bool) -> FloatArray:
+    if not later:
+        return session.rooms.fits(group)
+    return np.where(session.rooms.allowed(group), capacity(group.shape.requests, session.future), 0.0)
 
 
 def _with_pods(session: Session, group: TaskGroup, fits: FloatArray) -> FloatArray:
@@ -154,7 +160,7 @@ def _merge(
     at = np.repeat(np.arange(len(nodes)), extra)
     nth = np.arange(len(at)) - starts[at] + 1
     free = session.free[:, nodes[at]] - np.outer(group.shape.requests, nth)
-    deeper = session.rooms.score(group, Rows(nodes[at], free))
+    deeper = session.rooms.score_rows(group, Rows(nodes[at], free))
     if batch is not None:
         deeper = deeper + batch[at]
     depth = deeper.tolist()

@@ -1,6 +1,6 @@
-"""Where a shape may go, how many of it fit on each node and how good each node is: arrays over the nodes, by shape.
+"""How many pods of a shape fit on each node, and how good each node is for it: arrays over the nodes, kept by shape.
 
-A cycle decides thousands of gangs of a few dozen shapes, and each decision touches a few nodes. So a Room is computed
+A cycle decides thousands of gangs of a few dozen shapes, and each decision touches a few nodes. So an array is computed
 once and then brought up to date only at the nodes that changed since it was last looked at.
 """
 
@@ -12,19 +12,9 @@ from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.hooks import Check, Hooks, Rows
 
+# An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands of them must not fill the memory.
+_MOST_KEPT = 256
 _MANY = 1e9  # stands for "no limit" where a pod asks for nothing that is counted
-
-
-class Room:
-    """One shape's view of the nodes. `fits` and `score` are valid where `allowed`."""
-
-    __slots__ = ("allowed", "fits", "score", "seen")
-
-    def __init__(self, allowed: BoolArray, fits: FloatArray, score: FloatArray, seen: int) -> None:
-        self.allowed = allowed
-        self.fits = fits
-        self.score = score
-        self.seen = seen
 
 
 def capacity(requests: FloatArray, free: FloatArray) -> FloatArray:
@@ -36,61 +26,77 @@ def capacity(requests: FloatArray, free: FloatArray) -> FloatArray:
     return fits
 
 
+class _Kept:
+    """An array by shape that follows the nodes' changes."""
+
+    def __init__(self, compute: Callable[[TaskGroup, IntArray], FloatArray], count: int) -> None:
+        self._compute = compute
+        self._every: IntArray = np.arange(count, dtype=np.intp)
+        self._arrays: dict[int, tuple[FloatArray, int]] = {}  # shape -> (values, how many changes they have seen)
+
+    def of(self, group: TaskGroup, changed: list[int]) -> FloatArray:
+        number = group.shape.number
+        values, seen = self._arrays.pop(number, (None, 0))
+        touched = set() if values is None else set(changed[seen:])
+        if values is None or len(touched) * 4 > len(self._every):
+            values = self._compute(group, self._every)
+        elif touched:
+            nodes = np.fromiter(touched, dtype=np.intp, count=len(touched))
+            values[nodes] = self._compute(group, nodes)
+        if len(self._arrays) >= _MOST_KEPT:
+            del self._arrays[next(iter(self._arrays))]
+        self._arrays[number] = (values, len(changed))  # at the end: the first is the one not used for longest
+        return values
+
+
 class Rooms:
     def __init__(
-        self,
-        free: Callable[[IntArray | None], tuple[FloatArray, FloatArray]],
-        count: int,
-        hooks: Sequence[Hooks],
+        self, free: Callable[[IntArray], tuple[FloatArray, FloatArray]], count: int, hooks: Sequence[Hooks]
     ) -> None:
-        self._free = free  # nodes (None: all) -> (usable now, free)
-        self._every: IntArray = np.arange(count, dtype=np.intp)
+        self._free = free  # nodes -> (usable now, free)
+        self._count = count
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
-        self._rooms: dict[int, Room] = {}
         self._allowed: dict[int, BoolArray] = {}
+        self._fits = _Kept(self._compute_fits, count)
+        self._scores = _Kept(self._compute_scores, count)
         self.changed: list[int] = []  # nodes in the order in which they were touched
+
+    def checks(self, group: TaskGroup) -> list[Check]:
+        """What the predicates say of every node."""
+        return [check for predicate in self._predicates for check in predicate(group)]
 
     def allowed(self, group: TaskGroup) -> BoolArray:
         """Nodes whose own attributes permit the group's pods."""
         number = group.shape.constraint.number
         mask = self._allowed.get(number)
         if mask is None:
-            mask = np.ones(len(self._every), dtype=bool)
+            mask = np.ones(self._count, dtype=bool)
             for check in self.checks(group):
                 mask &= check.passes
             self._allowed[number] = mask
         return mask
 
-    def checks(self, group: TaskGroup) -> list[Check]:
-        return [check for predicate in self._predicates for check in predicate(group)]
+    def fits(self, group: TaskGroup) -> FloatArray:
+        """How many of the group's pods each node can take now; 0 where they are not allowed."""
+        return self._fits.of(group, self.changed)
 
-    def of(self, group: TaskGroup) -> Room:
-        """The up-to-date Room for the group's shape."""
-        shape = group.shape
-        room = self._rooms.get(shape.number)
-        if room is None:
-            room = Room(self.allowed(group), np.empty(0), np.empty(0), -1)
-            self._rooms[shape.number] = room
-        if room.seen == len(self.changed):
-            return room
-        touched = set(self.changed[room.seen :]) if room.seen >= 0 else None
-        if touched is None or len(touched) * 4 > len(self._every):
-            usable, free = self._free(None)
-            room.fits = np.where(room.allowed, capacity(shape.requests, usable), 0.0)
-            room.score = self.score(group, Rows(self._every, free))
-        else:
-            nodes = np.fromiter(touched, dtype=np.intp, count=len(touched))
-            usable, free = self._free(nodes)
-            room.fits[nodes] = np.where(room.allowed[nodes], capacity(shape.requests, usable), 0.0)
-            room.score[nodes] = self.score(group, Rows(nodes, free))
-        room.seen = len(self.changed)
-        return room
+    def scores(self, group: TaskGroup) -> FloatArray:
+        """How good each node is for the next pod of the group."""
+        return self._scores.of(group, self.changed)
 
-    def score(self, group: TaskGroup, rows: Rows) -> FloatArray:
+    def score_rows(self, group: TaskGroup, rows: Rows) -> FloatArray:
         total = np.zeros(len(rows.nodes))
         for order in self._orders:
             part = order(group, rows)
             if part is not None:
                 total += part
         return total
+
+    def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        usable, _ = self._free(nodes)
+        return np.where(self.allowed(group)[nodes], capacity(group.shape.requests, usable), 0.0)
+
+    def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        _, free = self._free(nodes)
+        return self.score_rows(group, Rows(nodes, free))

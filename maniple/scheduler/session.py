@@ -73,12 +73,11 @@ class Session:
 
     # -- the world
 
-    def _room(self, nodes: IntArray | None) -> tuple[FloatArray, FloatArray]:
+    def _room(self, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
         """(what a pod may use now, what is free): promises are kept, so the lower of now and later counts."""
-        if nodes is None:
-            return np.minimum(self.free, self.future), self.free
-        free = self.free[:, nodes]
-        return np.minimum(free, self.future[:, nodes]), free
+        whole = len(nodes) == len(self.snapshot.nodes)
+        free, future = (self.free, self.future) if whole else (self.free[:, nodes], self.future[:, nodes])
+        return np.minimum(free, future), free
 
     @property
     def peers(self) -> PeerCounts:
