@@ -1,7 +1,7 @@
 """May this pod sit on that node? Kubernetes' required rules, from its documentation, for the referee.
 
 Rules between pods look at a whole set of placements at once, because a plan has no order: a set is
-objected to only if no order of binding could have been legal. Topology spread may count pods that are
+objected to only if no order of binding could have been legal. Affinity and spread may count pods that are
 leaving or not: both ways are accepted.
 """
 
@@ -171,8 +171,12 @@ def objections_between(facts: Facts, new: list[Site], present: list[Site]) -> It
 def without_company(facts: Facts, new: list[Site], present: list[Site]) -> list[Site]:
     """The new sites whose required pod affinity no order of binding could satisfy.
 
-    A pod that selects itself may be the first of its kind anywhere; who may be first is searched for.
+    A pod that selects itself may be the first of its kind, wherever it likes. More company never hurts
+    anyone but such a first one, so it is enough to look for an order in which the first ones come before
+    all others.
     """
+    choosy = [site for site in new if pod_terms(site.pod, "podAffinity")]
+    others = [site for site in new if site not in choosy]
 
     def is_accompanied(site: Site, placed: list[Site]) -> bool:
         return all(
@@ -190,23 +194,21 @@ def without_company(facts: Facts, new: list[Site], present: list[Site]) -> list[
             for term in terms
         ) and not any(all(term_selects(facts, site.pod, term, other.pod) for term in terms) for other in placed)
 
-    def left_over(waiting: list[Site], placed: list[Site]) -> list[Site]:
-        while True:
-            ready = [site for site in waiting if is_accompanied(site, placed)]
-            if not ready:
-                break
+    def left_over(firsts: list[Site]) -> list[Site]:
+        placed, waiting = present + firsts + others, [site for site in choosy if site not in firsts]
+        while ready := [site for site in waiting if is_accompanied(site, placed)]:
             placed = placed + ready
             waiting = [site for site in waiting if site not in ready]
-        best = waiting
-        for first in waiting:
-            if may_be_first(first, placed):
-                rest = left_over([site for site in waiting if site is not first], [*placed, first])
-                best = min(best, rest, key=len)
-            if not best:
-                break
+        return waiting
+
+    def fewest_left(firsts: list[Site]) -> list[Site]:
+        best = left_over(firsts)
+        for site in choosy:
+            if best and site not in firsts and may_be_first(site, present + firsts):
+                best = min(best, fewest_left([*firsts, site]), key=len)
         return best
 
-    return left_over(new, present)
+    return fewest_left([])
 
 
 def is_counted(facts: Facts, pod: Pod, constraint: object, node: Node, keys: list[str]) -> bool:
@@ -263,7 +265,10 @@ def skew_broken(facts: Facts, site: Site, new: list[Site], present: list[Site]) 
 
 def objections_of_company(facts: Facts, new: list[Site], staying: list[Site], leaving: list[Site]) -> Iterator[str]:
     """Required pod affinity and topology spread of the new sites."""
-    for site in without_company(facts, new, staying + leaving):
+    lonely = without_company(facts, new, staying + leaving)
+    if lonely and leaving:
+        lonely = [site for site in without_company(facts, new, staying) if site in lonely]
+    for site in lonely:
         yield f"the required pod affinity of {site.pod.key} on {site.node.name} is not met"
     for site in new:
         broken = skew_broken(facts, site, new, staying)

@@ -295,8 +295,14 @@ def test_affinity_needs_company_but_for_the_first_of_its_kind() -> None:
 
     nodes = [node("n1"), node("n2"), node("n3", zone="b")]
     objects = [*nodes, together("a"), together("b")]
-    assert not broken(objects, round_of(binds=[bind("a", "n1", "0"), bind("b", "n2", "0")]))
+    first_two = [bind("a", "n1", "0"), bind("b", "n2", "0")]
+    assert not broken(objects, round_of(binds=first_two))
     assert broken(objects, round_of(binds=[bind("a", "n1", "0"), bind("b", "n3", "0")])) == {Promise.BINDS}
+    late = pod("z", app="team")
+    first = round_of(binds=[*first_two, bind("z", "n3", "0")])
+    assert not broken([*objects, late], first), "z may have come after the others"
+    there = pod("z", app="team", on="n3", ids="0")
+    assert broken([*objects, there], round_of(binds=first_two)) == {Promise.BINDS}
     lonely = pod("c", affinity=anti_affinity("team", ZONE, "podAffinity"))
     assert broken([*nodes, lonely], round_of(binds=[bind("c", "n1", "0")])) == {Promise.BINDS}
 

@@ -1,0 +1,108 @@
+"""What each queue deserves, computed a second time and another way: exactly, by the level to which water rises.
+
+The scheduler pours round by round in floating point; here the level is found directly: over the queues sorted by the
+level at which each is full, the amount left decides between which two the water stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from .facts import DEFAULT_QUEUE, Facts, Object, Resources, add, flat, number, resources, table, text
+from .replay import State
+
+Shares = dict[str, Resources]  # queue -> resources
+
+
+class Tree:
+    """The queues as they are written."""
+
+    def __init__(self, objects: Iterable[object]) -> None:
+        written = {text(item, "metadata", "name"): item for item in flat(objects) if text(item, "kind") == "Queue"}
+        self.names = sorted({DEFAULT_QUEUE, *written})
+        specs: dict[str, Object] = {name: table(written.get(name, {}), "spec") for name in self.names}
+        self.parent = {name: text(spec, "parent") for name, spec in specs.items()}
+        self.weight = {name: Fraction(number(spec, "weight", default=1)) for name, spec in specs.items()}
+        self.guaranteed = {name: resources(spec.get("guaranteed", {})) for name, spec in specs.items()}
+        self.limit = {name: resources(spec.get("limit", {})) for name, spec in specs.items()}
+        self.is_reclaimable = {name: spec.get("reclaimable", True) is True for name, spec in specs.items()}
+
+    def children(self, name: str) -> list[str]:
+        return [child for child in self.names if self.parent[child] == name]
+
+
+def held_by_queue(facts: Facts, state: State, keys: Iterable[str]) -> Shares:
+    """What the pods in `keys` ask for, by queue and by every queue above it."""
+    total: Shares = {}
+    for key in keys:
+        pod = state.pods[key]
+        for queue in facts.queue_line(facts.gang(pod.gang).queue):
+            add(total.setdefault(queue, {}), pod.requests)
+    return total
+
+
+def is_charged(facts: Facts, state: State, key: str) -> bool:
+    """Pods of ours, and of gangs that somebody wrote down, are charged to queues; strangers are not."""
+    pod = state.pods[key]
+    return pod.is_ours or pod.gang in facts.gangs
+
+
+def deserved(facts: Facts, state: State, tree: Tree) -> Shares:
+    """By queue and resource, for the pods that are there and wait in `state`."""
+    staying = state.staying()
+    ours = [key for key in staying if is_charged(facts, state, key)]
+    strangers = [key for key in staying if not is_charged(facts, state, key)]
+    waiting = [key for key in state.pending if state.pods[key].is_ours]
+    asked = held_by_queue(facts, state, [*ours, *waiting])
+    names = {name for node in facts.nodes.values() for name in node.allocatable}
+    names |= {name for wanted in asked.values() for name in wanted}
+    found: Shares = {name: {} for name in tree.names}
+    for resource in names:
+        total = Fraction(0)
+        for node in facts.nodes.values():
+            here = [state.pods[key].requests for key, where in state.where.items() if where == node.name]
+            usable = node.is_ready and not node.is_unschedulable
+            used = sum((request.get(resource, Fraction(0)) for request in here), Fraction(0))
+            total += node.allocatable.get(resource, Fraction(0)) if usable else used
+        for key in strangers:
+            if state.where[key] in facts.nodes:
+                total -= state.pods[key].requests.get(resource, Fraction(0))
+        wants = {name: _want(tree, asked, name, resource) for name in tree.names}
+        _pour(tree, "", max(total, Fraction(0)), wants, resource, found)
+    return found
+
+
+def _want(tree: Tree, asked: Shares, name: str, resource: str) -> Fraction:
+    below = tree.children(name)
+    want = asked.get(name, {}).get(resource, Fraction(0))
+    if below:
+        want = sum((_want(tree, asked, child, resource) for child in below), Fraction(0))
+    return min(want, tree.limit[name].get(resource, want))
+
+
+def _pour(tree: Tree, parent: str, amount: Fraction, wants: dict[str, Fraction], resource: str, found: Shares) -> None:
+    siblings = tree.children(parent)
+    first = {name: min(tree.guaranteed[name].get(resource, Fraction(0)), wants[name]) for name in siblings}
+    promised = sum(first.values(), Fraction(0))
+    if promised > amount:
+        given = {name: value * amount / promised for name, value in first.items()}
+    else:
+        level = _level({n: wants[n] - first[n] for n in siblings}, tree.weight, amount - promised)
+        given = {name: min(wants[name], first[name] + level * tree.weight[name]) for name in siblings}
+    for name in siblings:
+        found[name][resource] = given[name]
+        _pour(tree, name, given[name], wants, resource, found)
+
+
+def _level(room: dict[str, Fraction], weight: dict[str, Fraction], amount: Fraction) -> Fraction:
+    """The height at which `amount` stands in vessels as wide as their weights and as large as `room`."""
+    level = Fraction(0)
+    rising = sorted((size / weight[name], weight[name]) for name, size in room.items())
+    width = sum((weight[name] for name in room), Fraction(0))
+    for full_at, own in rising:
+        if (full_at - level) * width >= amount:
+            return level + amount / width
+        amount -= (full_at - level) * width
+        level, width = full_at, width - own
+    return level

@@ -1,0 +1,138 @@
+"""The promises about others: a queue keeps what it deserves, nobody leaves in vain, nobody starves."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .adapter import plan
+from .facts import Facts, Object, flat, key_of, read_facts, rows, table, text
+from .referee import missed_opportunities
+from .replay import State, after, read_round, read_state
+from .shares import Tree, deserved, held_by_queue, is_charged
+from .test_promises import KUBE_BATCH, long_promised, promised
+from .worlds import contended_worlds, simple_worlds, worlds
+
+TOLERANCE = Fraction(1, 100_000)
+
+
+@promised
+@given(st.one_of(worlds(), contended_worlds()))
+def test_deserved_is_what_it_is_on_paper(objects: list[Object]) -> None:
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    expected = deserved(facts, state, Tree(objects))
+    shown = {text(queue, "name"): table(queue, "deserved") for queue in rows(plan(objects), "queues")}
+    assert set(shown) == set(expected)
+    for queue, amounts in expected.items():
+        for resource, amount in amounts.items():
+            given_ = _amount(shown[queue].get(resource, "0"))
+            assert abs(given_ - amount) <= TOLERANCE * max(Fraction(1), amount), (
+                f"{queue} {resource}: {given_} for {amount}"
+            )
+
+
+def _amount(written: object) -> Fraction:
+    word = str(written)
+    for suffix, scale in (("Ki", 1024), ("Mi", 1024**2), ("Gi", 1024**3), ("Ti", 1024**4), ("m", Fraction(1, 1000))):
+        if word.endswith(suffix):
+            return Fraction(word.removesuffix(suffix)) * scale
+    return Fraction(word)
+
+
+@promised
+@given(contended_worlds())
+def test_a_queue_never_loses_what_it_deserves(objects: list[Object]) -> None:
+    """Of what leaves for another queue, its own queue and those above it keep what they deserve."""
+    facts, tree = read_facts(objects), Tree(objects)
+    state = read_state(facts, objects)
+    for written in rows(plan(objects, KUBE_BATCH, rounds=4), "rounds"):
+        played = read_round(facts, state, written)
+        due = deserved(facts, state, tree)
+        mine = [key for key in state.staying() if is_charged(facts, state, key)]
+        held, gone = held_by_queue(facts, state, mine), held_by_queue(facts, state, played.evicted)
+        for entry in rows(written, "evictions"):
+            loser, winner = _queue(facts, state, text(entry, "pod")), facts.gang(text(entry, "for")).queue
+            if loser == winner:
+                continue  # within a queue priority decides, not the share
+            for queue in set(facts.queue_line(loser)) - set(facts.queue_line(winner)):
+                assert tree.is_reclaimable[queue]
+                for resource in state.pods[text(entry, "pod")].requests:
+                    left = held[queue][resource] - gone[queue][resource]
+                    assert left >= due[queue][resource] - TOLERANCE, f"{queue} keeps {left} {resource}"
+        state = after(facts, state, played)
+
+
+def _queue(facts: Facts, state: State, pod: str) -> str:
+    return facts.gang(state.pods[pod].gang).queue
+
+
+@long_promised
+@given(contended_worlds())
+def test_no_victim_could_have_stayed(objects: list[Object]) -> None:
+    """Protect any one of the victims, and its claimant no longer starts in the same way with fewer evictions."""
+    (done,) = rows(plan(objects, KUBE_BATCH), "rounds")
+    victims = [text(entry, "pod") for entry in rows(done, "evictions")]
+    if not 0 < len(victims) <= 4:
+        return
+    for victim in victims:
+        gang = next(text(e, "for") for e in rows(done, "evictions") if text(e, "pod") == victim)
+        (other,) = rows(plan(_protected(objects, victim), KUBE_BATCH), "rounds")
+        again = [text(e, "pod") for e in rows(other, "evictions") if text(e, "for") == gang]
+        mine = [text(e, "pod") for e in rows(done, "evictions") if text(e, "for") == gang]
+        starts = {_gang_of(objects, text(e, "pod")) for kind in ("binds", "nominations") for e in rows(other, kind)}
+        assert gang not in starts or not set(again) < set(mine), (
+            f"{gang} starts without evicting {set(mine) - set(again)}"
+        )
+
+
+def _protected(objects: list[Object], pod: str) -> list[Object]:
+    """The same cluster, where nobody may evict `pod`: it is as critical as the cluster itself."""
+    made = []
+    for item in objects:
+        if text(item, "kind") == "Pod" and key_of(item) == pod:
+            spec = {**table(item, "spec"), "priorityClassName": "system-node-critical"}
+            made.append({**item, "spec": spec})
+        else:
+            made.append(item)
+    return made
+
+
+@long_promised
+@given(simple_worlds())
+def test_the_oldest_gang_starts_in_bounded_time(objects: list[Object]) -> None:
+    """Work ends and none arrives: who fits an empty cluster has started after as many rounds as there are gangs."""
+    nothing_runs = [item for item in objects if not (text(item, "kind") == "Pod" and text(item, "spec", "nodeName"))]
+    gangs = {text(entry, "group") for entry in rows(_first(nothing_runs), "waiting")}
+    gangs |= {_gang_of(nothing_runs, text(entry, "pod")) for entry in rows(_first(nothing_runs), "binds")}
+    current = nothing_runs
+    for _ in range(len(gangs) + 1):
+        done = _first(current)
+        if not rows(done, "binds"):
+            break
+        current = _ended(current, {text(entry, "pod") for entry in rows(done, "binds")})
+    # The cluster is empty now and nothing more starts: whoever is left does not fit, alone as it is.
+    assert missed_opportunities(current, plan(current)) == []
+
+
+def _first(objects: list[Object]) -> object:
+    return rows(plan(objects), "rounds")[0]
+
+
+def _gang_of(objects: list[Object], pod: str) -> str:
+    facts = read_facts(objects)
+    return read_state(facts, objects).pods[pod].gang
+
+
+def _ended(objects: list[Object], pods: set[str]) -> list[Object]:
+    """The cluster after `pods` have run and succeeded; jobs whose pods were only implied are gone with them."""
+    jobs = {pod for pod in pods if not any(text(i, "kind") == "Pod" and key_of(i) == pod for i in flat(objects))}
+    made: list[Object] = []
+    for item in objects:
+        if text(item, "kind") == "Pod" and key_of(item) in pods:
+            made.append({**item, "status": {"phase": "Succeeded"}, "spec": {**table(item, "spec"), "nodeName": "gone"}})
+        elif text(item, "kind") != "ElasticJob" or not any(pod.startswith(f"{key_of(item)}-") for pod in jobs):
+            made.append(item)
+    return made
