@@ -20,16 +20,23 @@ from maniple.scheduler.session import Session
 class _View:
     """How the nodes look to one shape at the end of the cycle."""
 
+    asks: str  # what one pod asks for
     counts: tuple[NodeCount, ...]
-    fits: int  # pods of it that would fit now
+    fits: int  # pods of it that would fit now, as far as each can tell without the others
     fits_empty: int  # … if nothing at all were running
-    nearest: str  # the node that lacks least, and what it lacks
+    lacks_room: bool  # whether some node only lacks room
+    would: str  # what would let one more fit: of the node that lacks least what it lacks, or of the rest why not
 
 
 class Explainer:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._views: dict[object, _View] = {}
+        self._promised: dict[tuple[str, str], FloatArray] = {}
+        for done in session.placed:
+            if done.later:
+                before = self._promised.get(done.job.key, 0.0)
+                self._promised[done.job.key] = before + done.group.shape.requests * done.spot.total
 
     def explain(self, job: Job) -> Waiting | None:
         """None if nothing of the job waits."""
@@ -65,10 +72,11 @@ class Explainer:
         if state.promised_count:
             return Reason(
                 "Promised",
-                f"room for {state.promised_count} pods is promised and still held by pods that are leaving",
+                f"room for {_pods(state.promised_count)} is promised and still held by pods that are leaving",
                 "the pods that are leaving have left",
             ), ()
-        blocked = session.blocked.get(job.key)
+        # Whether a gang is complete does not depend on an action having asked.
+        blocked = session.blocked.get(job.key) or session.job_valid(job)
         if not need.total:
             return self._surplus(job, left, blocked)
         if blocked is not None:
@@ -78,8 +86,8 @@ class Explainer:
     def _surplus(self, job: Job, left: int, blocked: Reason | None) -> tuple[Reason, tuple[NodeCount, ...]]:
         """The gang runs; pods above its minimum wait."""
         if not left:
-            gated = Reason("SchedulingGated", f"{job.gated} pods are held by scheduling gates", "the gates are removed")
-            return gated, ()
+            held = f"{_pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
+            return Reason("SchedulingGated", held, "the gates are removed"), ()
         counts: tuple[NodeCount, ...] = ()
         if blocked is not None:
             why, would = blocked.message, blocked.would_start_if
@@ -87,10 +95,11 @@ class Explainer:
             group = next(group for group in self._session.groups(job) if self._session.state(job).left(group))
             view = self._view(group)
             counts = view.counts
-            why, would = "no node has room for one of them", view.nearest
+            why, would = "no node has room for one", view.would
             if view.fits:
-                why, would = "no action of the policy places them", "the policy had an action for them"
-        return Reason("SurplusWaiting", f"the gang runs; {left} pods above its minimum wait: {why}", would), counts
+                why, would = "no action of the policy places such pods", _action_for(group)
+        wait = "waits" if left == 1 else "wait"
+        return Reason("SurplusWaiting", f"the gang runs; {_pods(left)} above its minimum {wait}: {why}", would), counts
 
     def _no_room(self, job: Job, need: Need) -> tuple[Reason, tuple[NodeCount, ...]]:
         """The group that is hardest to place speaks for the gang."""
@@ -102,26 +111,26 @@ class Explainer:
         view, count = views[group], wanted[group]
         if len(groups) == 1:
             count = need.total
-        what = f"{count} {'pod' if count == 1 else 'pods'} of {self._describe(group.shape.requests)}"
-        if job.is_best_effort and view.fits >= count:
-            return Reason(
-                "NotTried",
-                "its pods ask for nothing, and no action of the policy places such pods",
-                "the policy's actions included backfill",
-            ), view.counts
+        what = f"{_pods(count)} of {view.asks}"
         if view.fits_empty < count:
             code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
             message = f"needs {what}; even an empty cluster has room for {view.fits_empty}"
             missing = count - view.fits_empty
-            would = view.nearest if not view.fits_empty else f"the cluster had room for {missing} more"
+            would = view.would if not view.fits_empty else f"the cluster had room for {missing} more"
             return Reason(code, message, would), view.counts
-        if view.fits >= count:
+        if view.fits < count:
+            message = f"needs {what} at once; there is room for {view.fits} now"
+            return Reason("InsufficientResources", message, _more_room(view, count - view.fits)), view.counts
+        rules = _rules(group)
+        if rules:
+            message = f"needs {what}; each finds a node, but not all together: {rules} stands between them"
+            would = f"there were more nodes where their {rules} lets them go"
+            return Reason("InsufficientResources", message, would), view.counts
+        if len(groups) > 1:
             message = f"needs {what} together with its other pods; each part fits alone, but not all at once"
             return Reason("InsufficientResources", message, "more room came free"), view.counts
-        missing = count - view.fits
-        message = f"needs {what} at once; there is room for {view.fits} now"
-        would = f"room for {missing} more came free" + (f": {view.nearest}" if view.nearest else "")
-        return Reason("InsufficientResources", message, would), view.counts
+        message = f"needs {what} and there is room, but no action of the policy places such pods"
+        return Reason("NotTried", message, _action_for(group)), view.counts
 
     def _view(self, group: TaskGroup) -> _View:
         key = (group.shape.number, group.peers)
@@ -135,7 +144,6 @@ class Explainer:
         nodes = session.snapshot.nodes
         open_ = np.ones(len(nodes), dtype=bool)
         counts: dict[str, int] = {}
-        would = "a node that meets the pod's demands were added"
 
         def refuse(reason: str, passes: BoolArray) -> None:
             nonlocal open_
@@ -152,23 +160,26 @@ class Explainer:
                 refuse(check.reason, check.passes)
         usable = np.minimum(session.free, session.future)
         fits = np.where(open_, capacity(requests, usable), 0.0)
-        if group.shape.exclusives:
-            fits = np.minimum(fits, 1.0)
         empty = np.where(statically, capacity(requests, nodes.allocatable), 0.0)
+        if any(one.clashes(one) for one in group.shape.exclusives):
+            fits, empty = np.minimum(fits, 1.0), np.minimum(empty, 1.0)
         nearest = self._nearest_miss(group, np.flatnonzero(open_ & (fits == 0)), usable)
-        if nearest is None and counts and not open_.any():
-            worst = max(counts, key=lambda reason: counts[reason])
-            would = f"some node passed this check: {worst}"
+        would = "a node that meets the pod's demands were added"
+        if counts:
+            # The check that refused last: those nodes passed all others.
+            would = f"some node were not refused because {list(counts)[-1]}"
         for row in self._rows_by_interest(requests):
             refuse(f"insufficient {session.snapshot.axis.names[row]}", usable[row] >= requests[row])
         left = int(open_.sum())
         if left:
             counts["has room, but not for all pods"] = left
         return _View(
+            asks=self._describe(requests),
             counts=tuple(NodeCount(r, n) for r, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
             fits=int(min(fits.sum(), 1e9)),
             fits_empty=int(min(empty.sum(), 1e9)),
-            nearest=nearest or ("" if left else would),
+            lacks_room=nearest is not None or left > 0,
+            would=nearest or would,
         )
 
     def _rows_by_interest(self, requests: FloatArray) -> list[int]:
@@ -188,15 +199,44 @@ class Explainer:
             for row, amount in zip(rows, lacking[:, best], strict=True)
             if amount > 0
         ]
-        return f"node {self._session.snapshot.nodes.names[nodes[best]]} lacks {' and '.join(parts)} for one"
+        return f"node {self._session.snapshot.nodes.names[nodes[best]]} had {' and '.join(parts)} more"
 
     def _needs(self, job: Job, need: Need) -> dict[str, str]:
         """The pods still needed to start, and what they ask for together."""
         if not need.total:
             return {}
-        total = self._session.needed_resources(job)
+        total = self._promised.get(job.key)
+        if total is None:
+            total = self._session.needed_resources(job)
         return {"pods": str(need.total), **self._session.snapshot.axis.describe(total)}
 
     def _describe(self, requests: FloatArray) -> str:
         named = self._session.snapshot.axis.describe(requests)
         return ", ".join(f"{value} {name}" for name, value in named.items()) or "no requests"
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _more_room(view: _View, missing: int) -> str:
+    if missing == 1 or not view.lacks_room:
+        return view.would
+    return f"room for {missing} more came free" + ("" if view.fits else f"; one would fit if {view.would}")
+
+
+def _rules(group: TaskGroup) -> str:
+    """What the pods of the group demand of each other."""
+    peers = group.peers
+    if peers is None:
+        return ""
+    rules = (
+        ("pod affinity", any(peers.match(term) for term in peers.affinity)),
+        ("pod anti-affinity", any(peers.match(term) for term in peers.anti_affinity)),
+        ("topology spread", any(spread.is_required for spread in peers.spread)),
+    )
+    return " and ".join(name for name, is_there in rules if is_there)
+
+
+def _action_for(group: TaskGroup) -> str:
+    return f"the policy's actions included {'backfill' if group.shape.is_best_effort else 'allocate'}"

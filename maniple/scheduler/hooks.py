@@ -7,9 +7,13 @@ sort key (lower first): comparing key after key is kube-batch's "first plugin th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from maniple.scheduler.shares import Due
 
 Key = float | tuple[float, ...]
 
@@ -80,4 +84,4 @@ class Hooks:
     job_ready: Callable[[Job], bool] | None = None
     job_pipelined: Callable[[Job], bool] | None = None
     job_need: Callable[[Job], Need] | None = None
-    deserved: Callable[[Queue], FloatArray] | None = None
+    due: "Due | None" = None  # what queues deserve, where a plugin has computed it

@@ -86,7 +86,7 @@ def translate(given: Mapping[str, object], source: str) -> dict[str, object]:
         wrong.append(f"{source}: alwaysCheckAllPredicates: expected true or false")
     if wrong:
         raise InputError(wrong)
-    weights["podaffinity.symmetric"] = str(symmetric)
+    weights["podaffinity.symmetric"] = str(symmetric or 1)  # there, 0 and nothing both mean the default, 1
     return {
         "actions": "allocate, backfill",
         "tiers": [
@@ -107,7 +107,7 @@ def _checks(given: object, source: str, wrong: list[str]) -> dict[str, str]:
     if given is None:
         return {}  # all of them
     chosen: set[str] = set()
-    for where, name, entry in _entries(given, f"{source}: predicates", wrong):
+    for where, name, entry in _entries(given, f"{source}: predicates", "order", wrong):
         if "argument" in entry:
             wrong.append(
                 f"{where}: predicate {name!r} with an argument has no counterpart here; use node affinity instead"
@@ -121,7 +121,7 @@ def _checks(given: object, source: str, wrong: list[str]) -> dict[str, str]:
 
 def _weights(given: object, source: str, wrong: list[str]) -> dict[str, str]:
     weights = dict.fromkeys((argument for argument in PRIORITIES.values() if argument), 0)
-    entries = _entries(_DEFAULT_PRIORITIES if given is None else given, f"{source}: priorities", wrong)
+    entries = _entries(_DEFAULT_PRIORITIES if given is None else given, f"{source}: priorities", "weight", wrong)
     for where, name, entry in entries:
         weight = entry.get("weight", 1)
         if "argument" in entry:
@@ -135,7 +135,8 @@ def _weights(given: object, source: str, wrong: list[str]) -> dict[str, str]:
     return {name: str(weight) for name, weight in weights.items()}
 
 
-def _entries(given: object, where: str, wrong: list[str]) -> list[tuple[str, str, dict[str, object]]]:
+def _entries(given: object, where: str, own: str, wrong: list[str]) -> list[tuple[str, str, dict[str, object]]]:
+    """(place, name, entry) of each entry; `own` is the setting that only such entries have."""
     if not isinstance(given, list):
         wrong.append(f"{where}: expected a list")
         return []
@@ -146,7 +147,7 @@ def _entries(given: object, where: str, wrong: list[str]) -> list[tuple[str, str
         if not isinstance(entry, dict) or not isinstance(name, str):
             wrong.append(f"{at}: expected a map with a 'name'")
             continue
-        unknown = set(entry) - {"name", "weight", "argument", "order"}
+        unknown = set(entry) - {"name", "argument", own}
         wrong.extend(f"{at}: unknown setting {key!r}" for key in sorted(unknown))
         found.append((at, name, entry))
     return found

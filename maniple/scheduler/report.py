@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from maniple.model.occupancy import take_lowest
 from maniple.scheduler.explain import Explainer
 from maniple.scheduler.plan import Bind, Eviction, Nomination, Plan, QueueShare
-from maniple.scheduler.plugins.proportion import queue_share
 from maniple.scheduler.session import Session
+from maniple.scheduler.shares import counted_of, share_of
 from maniple.scheduler.statement import Placed
 
 
@@ -55,8 +55,8 @@ def _shares(session: Session) -> Iterator[QueueShare]:
     axis = session.snapshot.axis
     for queue in session.snapshot.queues:
         held = session.queue_allocated[queue.index]
-        due = session.deserved(queue)
-        share = queue_share(held, session.snapshot.total if due is None else due, axis.shared)
+        due = None if session.due is None else session.due.deserved[queue.index]
+        share = share_of(held, session.snapshot.total if due is None else due, counted_of(session, queue))
         yield QueueShare(
             name=queue.name,
             deserved={} if due is None else axis.describe(due),

@@ -18,6 +18,7 @@ from maniple.scheduler.hooks import Check, Hooks, Key, Need, Reason, Victim
 from maniple.scheduler.room import Rooms
 
 if TYPE_CHECKING:
+    from maniple.scheduler.shares import Due
     from maniple.scheduler.statement import Evicted, Placed
 
 
@@ -187,11 +188,9 @@ class Session:
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         return _first(hooks.admissible(queue, more, is_charged) for hooks in self.hooks if hooks.admissible)
 
-    def deserved(self, queue: Queue) -> FloatArray | None:
-        for hooks in self.hooks:
-            if hooks.deserved:
-                return hooks.deserved(queue)
-        return None
+    @property
+    def due(self) -> "Due | None":
+        return next((hooks.due for hooks in self.hooks if hooks.due is not None), None)
 
     def pod_checks(self, group: TaskGroup) -> list[Check]:
         return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]

@@ -7,12 +7,21 @@ level at which each is full, the amount left decides between which two the water
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from .facts import DEFAULT_QUEUE, Facts, Object, Resources, add, flat, number, resources, table, text
 from .replay import State
 
 Shares = dict[str, Resources]  # queue -> resources
+
+
+@dataclass
+class Dues:
+    """What each queue deserves, and the resources that are scarce among it and its siblings."""
+
+    deserved: Shares
+    scarce: set[tuple[str, str]]
 
 
 class Tree:
@@ -48,7 +57,7 @@ def is_charged(facts: Facts, state: State, key: str) -> bool:
     return pod.is_ours or pod.gang in facts.gangs
 
 
-def deserved(facts: Facts, state: State, tree: Tree) -> Shares:
+def find_dues(facts: Facts, state: State, tree: Tree) -> Dues:
     """By queue and resource, for the pods that are there and wait in `state`."""
     staying = state.staying()
     ours = [key for key in staying if is_charged(facts, state, key)]
@@ -57,7 +66,7 @@ def deserved(facts: Facts, state: State, tree: Tree) -> Shares:
     asked = held_by_queue(facts, state, [*ours, *waiting])
     names = {name for node in facts.nodes.values() for name in node.allocatable}
     names |= {name for wanted in asked.values() for name in wanted}
-    found: Shares = {name: {} for name in tree.names}
+    found = Dues({name: {} for name in tree.names}, set())
     for resource in names:
         total = Fraction(0)
         for node in facts.nodes.values():
@@ -81,7 +90,7 @@ def _want(tree: Tree, asked: Shares, name: str, resource: str) -> Fraction:
     return min(want, tree.limit[name].get(resource, want))
 
 
-def _pour(tree: Tree, parent: str, amount: Fraction, wants: dict[str, Fraction], resource: str, found: Shares) -> None:
+def _pour(tree: Tree, parent: str, amount: Fraction, wants: dict[str, Fraction], resource: str, found: Dues) -> None:
     siblings = tree.children(parent)
     first = {name: min(tree.guaranteed[name].get(resource, Fraction(0)), wants[name]) for name in siblings}
     promised = sum(first.values(), Fraction(0))
@@ -91,7 +100,9 @@ def _pour(tree: Tree, parent: str, amount: Fraction, wants: dict[str, Fraction],
         level = _level({n: wants[n] - first[n] for n in siblings}, tree.weight, amount - promised)
         given = {name: min(wants[name], first[name] + level * tree.weight[name]) for name in siblings}
     for name in siblings:
-        found[name][resource] = given[name]
+        found.deserved[name][resource] = given[name]
+        if sum((wants[sibling] for sibling in siblings), Fraction(0)) > amount:
+            found.scarce.add((name, resource))
         _pour(tree, name, given[name], wants, resource, found)
 
 

@@ -136,13 +136,11 @@ class World(Builder):
 
     # Full clusters.
 
-    def add_gang(self, name: str, queue: str, priority: str) -> tuple[list[Member], int]:
-        """A gang of equal GPU pods and its minimum; the group is written, the pods are the caller's to
-        place.
-        """
+    def add_gang(self, name: str, queue: str, priority: str, cpu: int) -> tuple[list[Member], int]:
+        """A gang of equal GPU pods and its minimum; the group is written, placing the pods is the caller's."""
         gpus, count, surplus = self.pick(1, 1, 2), self.between(1, 4), self.pick(0, 0, 1, 2)
         spec: Object = {"minMember": count, "queue": queue}
-        shape: Object = {"containers": [self.container("main", 100, 64, gpus)]}
+        shape: Object = {"containers": [self.container("main", cpu, 0, gpus)]}
         if priority:
             spec["priorityClassName"] = priority
             shape |= {"priorityClassName": priority, "priority": PRIORITIES[priority]}
@@ -153,16 +151,19 @@ class World(Builder):
         return [Member(f"{name}-{index}", shape, dict(labels)) for index in range(count + surplus)], count
 
     def fill(self) -> None:
-        """Gangs run until no GPU is free, mostly of one greedy queue; some leave, and then others arrive."""
-        greedy = self.pick(*self.queues)
+        """Gangs run until no GPU is free, mostly of one greedy queue; some leave, and then others arrive.
+
+        GPUs are what is fought for; CPU is plenty, as on real nodes, or not even asked for.
+        """
+        greedy, cpu = self.pick(*self.queues), self.pick(0, 100)
         for index in range(12):
             if not any(host.free.get(GPU, Fraction(0)) for host in self.hosts):
                 break
             queue = greedy if not self.one_in(3) else self.pick(*self.queues)
-            members, least = self.add_gang(f"r{index}", queue, self.pick("low", "", "high"))
+            members, least = self.add_gang(f"r{index}", queue, self.pick("low", "", "high"), cpu)
             self.place(members, "default", least, len(members), all_leave=self.one_in(5))
         for index in range(self.between(1, 4)):
-            members, _ = self.add_gang(f"w{index}", self.pick(*self.queues), self.pick("high", "", "low"))
+            members, _ = self.add_gang(f"w{index}", self.pick(*self.queues), self.pick("high", "", "low"), cpu)
             for member in members:
                 self.add_pod(member, "default", "maniple", None)
 

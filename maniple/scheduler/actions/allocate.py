@@ -23,7 +23,9 @@ class Allocate:
             reason = session.overused(queue)
             if reason is not None:
                 for job in line.drop(queue):
-                    session.blocked[job.key] = reason
+                    # A limit that stands in the way as well is the higher wall of the two.
+                    limit = session.admissible(queue, session.needed_resources(job))
+                    session.blocked[job.key] = limit or reason
                 continue
             job = line.next_job(queue)
             started = session.job_ready(job)

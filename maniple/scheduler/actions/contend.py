@@ -23,11 +23,18 @@ def contend(session: Session, reason: str, candidates: Candidates) -> None:
     )
     line = Line(session, jobs)
     # Evictions made here are promised away at once, so what found no room keeps finding none.
-    in_vain: set[tuple[int, int, tuple[tuple[int, int], ...]]] = set()
+    in_vain: set[object] = set()
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
-        alike = (queue.index, job.priority, tuple((group.shape.number, len(group.pods)) for group in job.groups))
+        alike = _demand(session, job)
         if alike in in_vain:
             continue
         if not make_room(session, queue, job, candidates(session, queue, job), reason):
             in_vain.add(alike)
+
+
+def _demand(session: Session, job: Job) -> object:
+    """All that decides whether room can be made for a job: what it asks for, of whom, and how much of it at least."""
+    need = session.job_need(job)
+    groups = tuple((group.shape.number, group.peers, group.role, len(group.pods)) for group in job.groups)
+    return job.queue, job.priority, need.total, tuple(need.by_role.items()), groups

@@ -2,7 +2,8 @@
 
 kube-batch's counting: ready = placed (running, bound, or allocated this cycle) + succeeded pods >= minMember; pipelined
 counts promised pods too; valid counts pending ones too. Roles have minimums of their own. Jobs that are not ready come
-before those that only want more. A pod is a victim only if its job keeps the minimum without it, or is a gang of one.
+before those that only want more. A pod is a victim only if its job keeps its minimums without it, or is a gang of one
+and goes with it.
 """
 
 from collections.abc import Sequence
@@ -38,15 +39,17 @@ class Gang:
             for group in job.groups:
                 pending[group.role] = pending.get(group.role, 0) + len(group.pods)
             for role, count in wanted.by_role.items():
-                if pending.get(role, 0) < count:
-                    return _too_few(job, f"role {role!r} needs {count} more pods and has {pending.get(role, 0)}")
+                there = pending.get(role, 0)
+                if there < count:
+                    return _too_few(job, f"role {role!r} needs {count} more pods and has {there}", count - there)
             there = sum(pending.values())
             if there < wanted.total:
-                return _too_few(job, f"it needs {wanted.total} more pods to start and has {there}")
+                detail = f"it needs {wanted.total} more pods to start and has {there}"
+                return _too_few(job, detail, wanted.total - there)
             return None
 
         def victims(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-            """Those whose job keeps its minimum without them, counting the ones before; a gang of one may go."""
+            """Those whose job keeps its minimums without them, counting the ones before; a gang of one may go whole."""
             del claimant
             gone: dict[tuple[tuple[str, str], str], int] = {}
             chosen = []
@@ -54,8 +57,10 @@ class Gang:
                 job, role = victim.job, victim.pod.role
                 state = session.state(job)
                 left = state.placed_count - gone.get((job.key, ""), 0) - 1
-                left_of_role = state.placed.get(role, 0) - gone.get((job.key, "/" + role), 0) - 1
-                if job.min_member == 1 or (left >= job.min_member and left_of_role >= job.role_min.get(role, 0)):
+                of_role = state.placed.get(role, 0) - gone.get((job.key, "/" + role), 0) - 1
+                of_role += job.succeeded_by_role.get(role, 0)
+                keeps = left + job.succeeded >= job.min_member and of_role >= job.role_min.get(role, 0)
+                if keeps or (job.min_member == 1 and not left):
                     chosen.append(victim)
                     for key in ((job.key, ""), (job.key, "/" + role)):
                         gone[key] = gone.get(key, 0) + 1
@@ -72,10 +77,9 @@ class Gang:
         )
 
 
-def _too_few(job: Job, detail: str) -> Reason:
-    gated = f" ({job.gated} more are held by scheduling gates)" if job.gated else ""
-    return Reason(
-        "SchedulingGated" if job.gated else "NotEnoughPods",
-        f"the gang is not complete: {detail}{gated}",
-        "the missing pods are created" if not job.gated else "its scheduling gates are removed",
-    )
+def _too_few(job: Job, detail: str, missing: int) -> Reason:
+    gated = f" ({job.gated} more held by scheduling gates)" if job.gated else ""
+    message = f"the gang is not complete: {detail}{gated}"
+    if job.gated < missing:
+        return Reason("NotEnoughPods", message, "the missing pods are created")
+    return Reason("SchedulingGated", message, "its scheduling gates are removed")

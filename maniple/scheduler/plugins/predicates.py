@@ -14,6 +14,7 @@ from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
 from maniple.model.peers import Peers, Spread
 from maniple.model.resources import BoolArray
+from maniple.model.shape import ZONE_LABELS
 from maniple.scheduler.arguments import Arguments
 from maniple.scheduler.hooks import Check, Hooks
 from maniple.scheduler.session import Session
@@ -87,11 +88,7 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
     for terms in constraint.volumes:
         yield "volumes", Check("volume cannot be reached", nodes.selected(terms))
     for key, value in constraint.volume_zones:
-        codes, values = nodes.column(key)
-        # As kube-scheduler has it: a node without zone labels is not excluded.
-        wanted = set(value.split("__"))
-        inside = np.array([*(name in wanted for name in values), True], dtype=bool)[codes]
-        yield "volumezones", Check("volume is in another zone", inside)
+        yield "volumezones", Check("volume is in another zone", _in_zone(nodes, key, value))
     yield "ready", Check("node is not ready", nodes.ready & ~nodes.pressure["NetworkUnavailable"])
     unschedulable = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
     if not tolerates(constraint.tolerations, unschedulable):
@@ -101,6 +98,21 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
     yield "diskpressure", Check("node has disk pressure", ~nodes.pressure["DiskPressure"])
     yield "pidpressure", Check("node has PID pressure", ~nodes.pressure["PIDPressure"])
     yield from (("taints", check) for check in _taint_checks(nodes, constraint.tolerations))
+
+
+def _in_zone(nodes: NodeTable, key: str, value: str) -> BoolArray:
+    """As kube-scheduler has it: the old labels of volumes also match the new ones of nodes, and a node that says
+    nothing at all about zones is not excluded.
+    """
+    inside = np.zeros(len(nodes), dtype=bool)
+    says_nothing = ~inside
+    for label in ZONE_LABELS:
+        codes, values = nodes.column(label)
+        says_nothing &= codes < 0
+        if label.rsplit("/", 1)[1] == key.rsplit("/", 1)[1]:
+            wanted = value.split("__")
+            inside |= np.array([*(name in wanted for name in values), False], dtype=bool)[codes]
+    return inside | says_nothing
 
 
 def _taint_checks(nodes: NodeTable, tolerations: tuple[Toleration, ...]) -> Iterator[Check]:
@@ -167,7 +179,8 @@ def _within_skew(session: Session, group: TaskGroup, peers: Peers, spread: Sprea
     """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain."""
     nodes, counts = session.snapshot.nodes, session.peers
     labelled = counts.has_label(spread.term.topology_key)
-    eligible = labelled.copy()
+    # Pods can only go to nodes that have the labels of all constraints: no other node is a domain of any of them.
+    eligible = np.logical_and.reduce([counts.has_label(s.term.topology_key) for s in peers.spread if s.is_required])
     if spread.honours_affinity:
         for name, check in node_checks(nodes, group):
             if name == "nodeselector":

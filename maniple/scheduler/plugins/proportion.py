@@ -5,20 +5,21 @@ far as they ask for them; what is left is poured in proportion to weights into t
 until nobody does or nothing is left (water-filling). Nobody gets more than it asks for or than its limit.
 docs/plugins/proportion.md has examples worked out on paper.
 
-The queue with the lowest share (allocated / deserved, the largest over resources) is served next. With `borrow: "true"`
-queues may go on beyond what they deserve while others leave it unused; without it (kube-batch's way) a queue that has
-what it deserves is skipped. A limit is never exceeded.
+The queue with the lowest share (allocated / deserved, the largest over scarce resources) is served next. With
+`borrow: "true"` queues may go on beyond what they deserve while others leave it unused; without it (kube-batch's way)
+a queue that has what it deserves is skipped. A limit is never exceeded.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from maniple.model.job import Job, Queue
-from maniple.model.resources import BoolArray, FloatArray
+from maniple.model.job import Queue
+from maniple.model.resources import FloatArray
 from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Reason, Victim
+from maniple.scheduler.hooks import Hooks, Reason
 from maniple.scheduler.session import Session
+from maniple.scheduler.shares import EPSILON, Due, counted_of, share_of, spared
 
 
 class Proportion:
@@ -27,24 +28,26 @@ class Proportion:
 
     def open(self, session: Session) -> Hooks:
         snapshot = session.snapshot
-        deserved = deserved_shares(snapshot.queues, snapshot.total, snapshot.queue_allocated + snapshot.queue_pending)
-        counted = snapshot.axis.shared
-
-        def share(queue: Queue) -> float:
-            return queue_share(session.queue_allocated[queue.index], deserved[queue.index], counted)
+        demand = (snapshot.queue_allocated + snapshot.queue_pending) * snapshot.axis.shared
+        due = find_dues(snapshot.queues, snapshot.total, demand)
 
         def order(queue: Queue) -> tuple[float, ...]:
-            served = share(queue)
-            # Whoever is below its due comes first; the queue's own priority decides within both halves.
-            return (float(served >= 1.0), -float(queue.priority), served)
+            held, deserved = session.queue_allocated[queue.index], due.deserved[queue.index]
+            counted = counted_of(session, queue)
+            served = share_of(held, deserved, counted)
+            # Whoever is below its due comes first (who deserves nothing is not); the queue's own priority decides
+            # within both halves.
+            has_its_due = served >= 1.0 or not (held < deserved)[counted].any()
+            return (float(has_its_due), -float(queue.priority), served)
 
         def overused(queue: Queue) -> Reason | None:
-            due, held = deserved[queue.index][counted], session.queue_allocated[queue.index][counted]
-            if not (due <= held).all():
+            scarce = due.scarce[queue.index]
+            deserved = due.deserved[queue.index]
+            if not scarce.any() or not (deserved <= session.queue_allocated[queue.index] + EPSILON)[scarce].all():
                 return None
             return Reason(
                 "QueueOverused",
-                f"queue {queue.name!r} holds what it deserves: {_shown(session, deserved[queue.index])}",
+                f"queue {queue.name!r} holds all that it deserves: {_shown(session, deserved * scarce)}",
                 f"queue {queue.name!r} gave something back, or deserved more",
             )
 
@@ -58,41 +61,20 @@ class Proportion:
                     return _limit(session, snapshot.queues[at], int(over[0]), before, more)
             return None
 
-        def reclaimable(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-            del claimant
-            left = session.queue_allocated.copy()
-            chosen = []
-            for victim in candidates:
-                path = session.queue_paths[victim.job.queue]
-                if not all(snapshot.queues[at].reclaimable for at in path):
-                    continue
-                after = left[path] - victim.pod.requests
-                if (after >= deserved[path] - 1e-6)[:, counted & (victim.pod.requests > 0)].all():
-                    left[path] = after
-                    chosen.append(victim)
-            return chosen
-
         return Hooks(
             queue_order=order,
             overused=None if self._borrow else overused,
             admissible=admissible,
-            reclaimable=reclaimable,
-            deserved=lambda queue: deserved[queue.index],
+            reclaimable=lambda claimant, candidates: spared(session, claimant, candidates),
+            due=due,
         )
 
 
-def queue_share(held: FloatArray, due: FloatArray, counted: BoolArray) -> float:
-    """The largest part of its due that a queue holds, over resources; what it has no due of counts as 1 if held."""
-    held, due = held[counted], due[counted]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = np.where(due > 0, held / due, np.where(held > 0, 1.0, 0.0))
-    return float(parts.max()) if len(parts) else 0.0
-
-
-def deserved_shares(queues: Sequence[Queue], total: FloatArray, own_demand: FloatArray) -> FloatArray:
-    """[Q, R]: what each queue deserves, given what its own jobs hold and ask for."""
+def find_dues(queues: Sequence[Queue], total: FloatArray, own_demand: FloatArray) -> Due:
+    """What each queue deserves, given what its own jobs hold and ask for."""
     demand = np.zeros_like(own_demand)
     deserved = np.zeros_like(own_demand)
+    scarce = np.zeros(own_demand.shape, dtype=bool)
 
     def ask(queue: Queue) -> FloatArray:
         below = own_demand[queue.index].copy()
@@ -110,8 +92,10 @@ def deserved_shares(queues: Sequence[Queue], total: FloatArray, own_demand: Floa
         first = np.minimum(np.array([queue.guaranteed for queue in siblings]), wants)
         for row in range(len(amount)):
             shares = water_fill(float(amount[row]), first[:, row], wants[:, row], weights)
+            is_scarce = float(wants[:, row].sum()) > amount[row] + EPSILON
             for queue, share in zip(siblings, shares, strict=True):
                 deserved[queue.index, row] = share
+                scarce[queue.index, row] = is_scarce
         for queue in siblings:
             pour([queues[child] for child in queue.children], deserved[queue.index])
 
@@ -119,7 +103,7 @@ def deserved_shares(queues: Sequence[Queue], total: FloatArray, own_demand: Floa
     for queue in top:
         ask(queue)
     pour(top, total)
-    return deserved
+    return Due(deserved, scarce)
 
 
 def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: FloatArray) -> FloatArray:
@@ -133,8 +117,8 @@ def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: Flo
     if promised > amount:
         return given * (amount / promised) if promised else given
     rest = amount - promised
-    while rest > 1e-6:
-        open_ = np.flatnonzero(wants - given > 1e-6)
+    while rest > EPSILON:
+        open_ = np.flatnonzero(wants - given > EPSILON)
         if not len(open_):
             break
         slice_ = rest * weights[open_] / weights[open_].sum()
