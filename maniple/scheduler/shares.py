@@ -29,8 +29,7 @@ class Due:
 def share_of(held: FloatArray, due: FloatArray, counted: BoolArray) -> float:
     """The largest part of its due that a queue holds, over resources; what it has no due of counts as 1 if held."""
     held, due = held[counted], due[counted]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = np.where(due > 0, held / due, np.where(held > 0, 1.0, 0.0))
+    parts = np.divide(held, due, out=(held > 0).astype(np.float64), where=due > 0)
     return float(parts.max()) if len(parts) else 0.0
 
 

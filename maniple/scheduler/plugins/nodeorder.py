@@ -20,7 +20,7 @@ import numpy as np
 
 from maniple.api.core import NodeSelectorTerm
 from maniple.model.job import TaskGroup
-from maniple.model.resources import CPU, MEMORY, FloatArray, IntArray
+from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
 from maniple.scheduler.arguments import Arguments
 from maniple.scheduler.hooks import Hooks, Rows
 from maniple.scheduler.plugins.predicates import tolerates
@@ -60,6 +60,11 @@ class _Scorer:
         self.weights = weights
         self.session = session
         self.allocatable = session.snapshot.nodes.allocatable
+        has = (self.allocatable > 0) & np.isfinite(self.allocatable)
+        # Dividing by a node's capacity is the inner loop: 1/capacity once, and 0 where the node has none.
+        self._inverse = np.divide(1.0, self.allocatable, out=np.zeros_like(self.allocatable), where=has)
+        self._capacity = np.where(has, self.allocatable, 0.0)
+        self._none = np.where(has, 0.0, 1.0)
         self._raw: dict[tuple[str, int], FloatArray | None] = {}
 
     def by_resources(self, group: TaskGroup, rows: Rows) -> FloatArray | None:
@@ -87,11 +92,10 @@ class _Scorer:
 
     def _used(self, row: int, requests: FloatArray, rows: Rows) -> FloatArray:
         """The part of the node's resource that is used once the pod is there; 1 where the node has none."""
-        capacity = self.allocatable[row, rows.nodes]
         asked = requests[row] or _UNSTATED.get(row, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            used = (capacity - rows.free[row] + asked) / capacity
-        return np.where((capacity > 0) & np.isfinite(capacity), used, 1.0)
+        nodes = rows.nodes
+        free = np.where(np.isfinite(rows.free[row]), rows.free[row], 0.0) if row == PODS else rows.free[row]
+        return (self._capacity[row, nodes] - free + asked) * self._inverse[row, nodes] + self._none[row, nodes]
 
     def _most_rows(self, requests: FloatArray) -> list[int]:
         axis = self.session.snapshot.axis
