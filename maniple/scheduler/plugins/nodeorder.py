@@ -59,11 +59,11 @@ class _Scorer:
     def __init__(self, weights: NodeOrder, session: Session) -> None:
         self.weights = weights
         self.session = session
-        self.allocatable = session.snapshot.nodes.allocatable
-        has = (self.allocatable > 0) & np.isfinite(self.allocatable)
+        allocatable = session.snapshot.nodes.allocatable
+        has = (allocatable > 0) & np.isfinite(allocatable)
         # Dividing by a node's capacity is the inner loop: 1/capacity once, and 0 where the node has none.
-        self._inverse = np.divide(1.0, self.allocatable, out=np.zeros_like(self.allocatable), where=has)
-        self._capacity = np.where(has, self.allocatable, 0.0)
+        self._inverse = np.divide(1.0, allocatable, out=np.zeros_like(allocatable), where=has)
+        self._capacity = np.where(has, allocatable, 0.0)
         self._none = np.where(has, 0.0, 1.0)
         self._raw: dict[tuple[str, int], FloatArray | None] = {}
 
@@ -95,7 +95,8 @@ class _Scorer:
         asked = requests[row] or _UNSTATED.get(row, 0.0)
         nodes = rows.nodes
         free = np.where(np.isfinite(rows.free[row]), rows.free[row], 0.0) if row == PODS else rows.free[row]
-        return (self._capacity[row, nodes] - free + asked) * self._inverse[row, nodes] + self._none[row, nodes]
+        used: FloatArray = self._capacity[row, nodes] - free + asked
+        return used * self._inverse[row, nodes] + self._none[row, nodes]
 
     def _most_rows(self, requests: FloatArray) -> list[int]:
         axis = self.session.snapshot.axis
