@@ -24,8 +24,7 @@ class _View:
     counts: tuple[NodeCount, ...]
     fits: int  # pods of it that would fit now, as far as each can tell without the others
     fits_empty: int  # … if nothing at all were running
-    lacks_room: bool  # whether some node only lacks room
-    would: str  # what would let one more fit: of the node that lacks least what it lacks, or of the rest why not
+    would: str  # what would let one more fit: the node that lacks least, else what the nodes object to; or nothing
 
 
 class Explainer:
@@ -115,8 +114,10 @@ class Explainer:
         if view.fits_empty < count:
             code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
             message = f"needs {what}; even an empty cluster has room for {view.fits_empty}"
-            missing = count - view.fits_empty
-            would = view.would if not view.fits_empty else f"the cluster had room for {missing} more"
+            if view.fits_empty:
+                would = f"the cluster had room for {count - view.fits_empty} more"
+            else:
+                would = view.would if count == 1 else f"the cluster had room for {count}; one would fit if {view.would}"
             return Reason(code, message, would), view.counts
         if view.fits < count:
             message = f"needs {what} at once; there is room for {view.fits} now"
@@ -178,8 +179,7 @@ class Explainer:
             counts=tuple(NodeCount(r, n) for r, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
             fits=int(min(fits.sum(), 1e9)),
             fits_empty=int(min(empty.sum(), 1e9)),
-            lacks_room=nearest is not None or left > 0,
-            would=nearest or would,
+            would=nearest or ("" if left else would),
         )
 
     def _rows_by_interest(self, requests: FloatArray) -> list[int]:
@@ -220,9 +220,9 @@ def _pods(count: int) -> str:
 
 
 def _more_room(view: _View, missing: int) -> str:
-    if missing == 1 or not view.lacks_room:
+    if missing == 1 and view.would:
         return view.would
-    return f"room for {missing} more came free" + ("" if view.fits else f"; one would fit if {view.would}")
+    return f"room for {missing} more came free" + (f"; one would fit if {view.would}" if view.would else "")
 
 
 def _rules(group: TaskGroup) -> str:

@@ -41,10 +41,10 @@ class Gang:
             for role, count in wanted.by_role.items():
                 there = pending.get(role, 0)
                 if there < count:
-                    return _too_few(job, f"role {role!r} needs {count} more pods and has {there}", count - there)
+                    return _too_few(job, f"role {role!r} needs {_more(count)} and has {there}", count - there)
             there = sum(pending.values())
             if there < wanted.total:
-                detail = f"it needs {wanted.total} more pods to start and has {there}"
+                detail = f"it needs {_more(wanted.total)} to start and has {there}"
                 return _too_few(job, detail, wanted.total - there)
             return None
 
@@ -75,6 +75,10 @@ class Gang:
             preemptable=victims,
             reclaimable=victims,
         )
+
+
+def _more(count: int) -> str:
+    return "1 more pod" if count == 1 else f"{count} more pods"
 
 
 def _too_few(job: Job, detail: str, missing: int) -> Reason:

@@ -95,8 +95,9 @@ class _Scorer:
         asked = requests[row] or _UNSTATED.get(row, 0.0)
         nodes = rows.nodes
         free = np.where(np.isfinite(rows.free[row]), rows.free[row], 0.0) if row == PODS else rows.free[row]
-        used: FloatArray = self._capacity[row, nodes] - free + asked
-        return used * self._inverse[row, nodes] + self._none[row, nodes]
+        used: FloatArray = (self._capacity[row, nodes] - free + asked) * self._inverse[row, nodes]
+        used += self._none[row, nodes]
+        return used
 
     def _most_rows(self, requests: FloatArray) -> list[int]:
         axis = self.session.snapshot.axis
