@@ -66,7 +66,7 @@ class Hooks:
     job_order: Callable[[Job], Key] | None = None
     queue_order: Callable[[Queue], Key] | None = None
     task_order: Callable[[TaskGroup], Key] | None = None
-    # Looks at nodes' own attributes only, so that the answer is cached by the group's Constraint.
+    # Looks at nodes' own attributes only: cached by the group's Constraint, and whether it asks for anything at all.
     predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
     # Looks at the pods that are there, so that it is asked anew for every placement.
     pod_predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
@@ -74,6 +74,8 @@ class Hooks:
     node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None
     # Looks at all candidates together (to normalise) or at pods elsewhere; asked anew for every placement.
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
+    # Whether each pod of the group must see where the one before went, because batch_node_order looks at that.
+    is_placed_singly: Callable[[TaskGroup], bool] | None = None
     preemptable: Callable[[Job, Sequence[Victim]], Sequence[Victim]] | None = None
     reclaimable: Callable[[Job, Sequence[Victim]], Sequence[Victim]] | None = None
     overused: Callable[[Queue], Reason | None] | None = None

@@ -10,6 +10,7 @@ import heapq
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
+from maniple.model.peers import Peers
 from maniple.model.resources import FloatArray, IntArray
 from maniple.scheduler.hooks import Need, Rows
 from maniple.scheduler.room import capacity
@@ -17,9 +18,11 @@ from maniple.scheduler.session import Session
 from maniple.scheduler.statement import Spot, Statement
 
 
-def find_spot(session: Session, group: TaskGroup, wanted: int, *, later: bool) -> Spot | None:
-    """Places for as many of `wanted` pods as fit; None if none does."""
+def find_spot(session: Session, group: TaskGroup, wanted: int, *, later: bool, following: int = 0) -> Spot | None:
+    """Places for as many of `wanted` pods as fit; None if none does. `following` more of the group come after them."""
     fits = _with_pods(session, group, _fits(session, group, later=later))
+    if following and group.peers is not None and group.peers.affinity:
+        fits = _where_all_fit(session, group.peers, fits, wanted + following)
     candidates = np.flatnonzero(fits)
     if not len(candidates):
         return None
@@ -41,14 +44,16 @@ def place_some(session: Session, statement: Statement, job: Job, group: TaskGrou
     """Places up to `wanted` pods of the group; returns how many."""
     wanted = min(wanted, session.state(job).left(group))
     done = 0
+    # Pods that mind each other go one by one, each seeing those before it.
+    singly = group.is_coupled or session.is_placed_singly(group)
     while done < wanted:
-        # Pods that mind each other go one by one, each seeing those before it.
-        spot = find_spot(session, group, 1 if group.is_coupled else wanted - done, later=later)
+        step = 1 if singly else wanted - done
+        spot = find_spot(session, group, step, later=later, following=wanted - done - step)
         if spot is None:
             break
         statement.place(job, group, spot, later=later)
         done += spot.total
-        if not group.is_coupled:
+        if not singly:
             break
     return done
 
@@ -67,25 +72,38 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
         return True
     if len(groups) < 2:
         return False
-    hardest = sorted(groups, key=lambda group: -_hardness(session, group))
-    if hardest == groups:
-        return False
     statement.rollback()
-    return _fill(session, statement, job, hardest, need, later=later)
+    # How many times each fits: by that, or by the part of the cluster that one pod takes.
+    fits = {group: float(_fits(session, group, later=later).sum()) / len(group.pods) for group in groups}
+    for hardest in (
+        sorted(groups, key=lambda group: (_is_drawn(group), fits[group])),
+        sorted(groups, key=lambda group: (_is_drawn(group), -_hardness(session, group))),
+    ):
+        if hardest != groups:
+            if _fill(session, statement, job, hardest, need, later=later):
+                return True
+            statement.rollback()
+    return False
+
+
+def _is_drawn(group: TaskGroup) -> bool:
+    """Whether its pods want to be near others, who may be in the same gang and so must go first."""
+    return group.peers is not None and bool(group.peers.affinity)
 
 
 def _fill(
     session: Session, statement: Statement, job: Job, groups: list[TaskGroup], need: Need, *, later: bool
 ) -> bool:
+    by_role = dict(need.by_role)
     missing = need.total
-    for role, count in need.by_role.items():
-        left = count
-        for group in groups:
-            if left and group.role == role:
-                left -= place_some(session, statement, job, group, left, later=later)
-        if left:
-            return False
-        missing -= count
+    for group in groups:
+        count = by_role.get(group.role, 0)
+        if count:
+            placed = place_some(session, statement, job, group, count, later=later)
+            by_role[group.role] -= placed
+            missing -= placed
+    if any(by_role.values()):
+        return False
     for group in groups:
         if missing > 0:
             missing -= place_some(session, statement, job, group, missing, later=later)
@@ -114,6 +132,16 @@ def _with_pods(session: Session, group: TaskGroup, fits: FloatArray) -> FloatArr
         fits = np.where(check.passes, fits, 0.0)
     clashes = any(one.clashes(one) for one in group.shape.exclusives)
     return np.minimum(fits, 1.0) if clashes else fits
+
+
+def _where_all_fit(session: Session, peers: Peers, fits: FloatArray, count: int) -> FloatArray:
+    """`fits` in the domains that hold `count` pods, if the pods want to be in one domain and some domain does."""
+    for term in peers.affinity:
+        if peers.match(term):
+            roomy = session.peers.spread_out(fits, term.topology_key) >= count
+            if (roomy & (fits > 0)).any():
+                fits = np.where(roomy, fits, 0.0)
+    return fits
 
 
 def _batch_score(session: Session, group: TaskGroup, candidates: IntArray) -> FloatArray | None:

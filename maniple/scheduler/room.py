@@ -57,7 +57,7 @@ class Rooms:
         self._count = count
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
-        self._allowed: dict[int, BoolArray] = {}
+        self._allowed: dict[tuple[int, bool], BoolArray] = {}
         self._fits = _Kept(self._compute_fits, count)
         self._scores = _Kept(self._compute_scores, count)
         self.changed: list[int] = []  # nodes in the order in which they were touched
@@ -68,13 +68,13 @@ class Rooms:
 
     def allowed(self, group: TaskGroup) -> BoolArray:
         """Nodes whose own attributes permit the group's pods."""
-        number = group.shape.constraint.number
-        mask = self._allowed.get(number)
+        key = (group.shape.constraint.number, group.shape.is_best_effort)
+        mask = self._allowed.get(key)
         if mask is None:
             mask = np.ones(self._count, dtype=bool)
             for check in self.checks(group):
                 mask &= check.passes
-            self._allowed[number] = mask
+            self._allowed[key] = mask
         return mask
 
     def fits(self, group: TaskGroup) -> FloatArray:

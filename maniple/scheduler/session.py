@@ -112,15 +112,15 @@ class Session:
         return self._releasing or bool(self.evicted)
 
     # Room only shrinks while a cycle hands it out: so many pods of a shape that did not fit once do not fit later.
-    # Evictions give room back, and so forget all this; pods that mind each other are never remembered.
+    # Evictions give room back, and so forget all this; where pods mind each other nothing is remembered.
 
     def known_not_to_fit(self, group: TaskGroup, count: int, *, later: bool) -> bool:
         known = self._failed.get((group.shape.number, later))
-        return known is not None and count >= known and not group.is_coupled
+        return known is not None and count >= known and group.peers is None
 
     def remember_not_to_fit(self, group: TaskGroup, count: int, *, later: bool) -> None:
         key = (group.shape.number, later)
-        if not group.is_coupled:
+        if group.peers is None:
             self._failed[key] = min(count, self._failed.get(key, count))
 
     def forget_failures(self) -> None:
@@ -191,6 +191,9 @@ class Session:
     @property
     def due(self) -> "Due | None":
         return next((hooks.due for hooks in self.hooks if hooks.due is not None), None)
+
+    def is_placed_singly(self, group: TaskGroup) -> bool:
+        return any(hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly)
 
     def pod_checks(self, group: TaskGroup) -> list[Check]:
         return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]

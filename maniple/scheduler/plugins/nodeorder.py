@@ -52,7 +52,11 @@ class NodeOrder:
 
     def open(self, session: Session) -> Hooks:
         scorer = _Scorer(self, session)
-        return Hooks(node_order=scorer.by_resources, batch_node_order=scorer.by_everything_else)
+        return Hooks(
+            node_order=scorer.by_resources,
+            batch_node_order=scorer.by_everything_else,
+            is_placed_singly=lambda group: bool(group.owner and self.spread),
+        )
 
 
 class _Scorer:
