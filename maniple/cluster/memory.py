@@ -37,6 +37,7 @@ class MemoryCluster:
         now = datetime.fromtimestamp(self._now or 0.0, UTC)
         binds = {bind.pod: bind for bind in plan.binds}
         evicted = {eviction.pod for eviction in plan.evictions}
+        promised = {nomination.pod: nomination.node for nomination in plan.nominations}
         after = []
         for pod in self._objects.pods:
             name = _name(pod)
@@ -45,10 +46,12 @@ class MemoryCluster:
             elif name in evicted:
                 after.append(_replacement(pod, now))
             elif pod.metadata.deletion_timestamp is None:
-                after.append(pod)
+                after.append(_nominated(pod, promised.get(name, "")))
         implied = self._objects.implied
         after += [_bound(pod, binds[_name(pod)], now) for pod in implied if _name(pod) in binds]
-        self._objects.implied = [pod for pod in implied if _name(pod) not in binds]
+        self._objects.implied = [
+            _nominated(pod, promised.get(_name(pod), "")) for pod in implied if _name(pod) not in binds
+        ]
         self._objects.pods = after
         self._now = (self._now or 0.0) + ROUND_S
 
@@ -67,6 +70,12 @@ def _bound(pod: core.Pod, bind: Bind, now: datetime) -> core.Pod:
         spec=msgspec.structs.replace(pod.spec, node_name=bind.node),
         status=core.PodStatus(phase="Running", start_time=now),
     )
+
+
+def _nominated(pod: core.Pod, node: str) -> core.Pod:
+    if pod.status.nominated_node_name == node:
+        return pod
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
 
 
 def _replacement(pod: core.Pod, now: datetime) -> core.Pod:

@@ -12,6 +12,7 @@ import numpy as np
 from maniple.api import core, types
 from maniple.api.errors import InputError, nearest
 from maniple.api.meta import ObjectMeta
+from maniple.model.budgets import find_budgets
 from maniple.model.job import Job, TaskGroup
 from maniple.model.nodes import NodeTable
 from maniple.model.objects import Objects
@@ -122,7 +123,7 @@ class _Builder:
             peers=there.peers,
             exclusives={node: tuple(held) for node, held in there.exclusives.items()},
             owners=there.owners,
-            budgets=[(budget.metadata.namespace, budget) for budget in self.objects.budgets],
+            budgets=find_budgets(self.objects),
         )
 
     def _check_gpus(self) -> None:
@@ -288,6 +289,8 @@ class _Groups:
         if pod.spec.scheduling_gates:
             job.gated += 1
             return
+        job.is_promised |= bool(pod.status.nominated_node_name)
+        job.may_preempt &= not builder.priorities.never_preempts(pod)
         shape = builder.shapes.of(pod)
         role = pod_role(meta)
         priority = builder.pod_priority(pod)

@@ -17,6 +17,8 @@ from maniple.model.resources import BoolArray, FloatArray
 
 Requirement = tuple[str, str, frozenset[str]]
 
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -72,7 +74,8 @@ class PeerReader:
     """Reads Peers off pods, once it has been told which label keys matter (all pods with terms were `noted`)."""
 
     def __init__(self, namespaces: Mapping[str, Labels]) -> None:
-        self._namespaces = namespaces
+        # Every API server gives a namespace this label; in a file it may be missing.
+        self._namespaces = {name: {_NAMESPACE_NAME: name, **labels} for name, labels in namespaces.items()}
         self._keys: set[str] = set()
         self.anyone = False
 

@@ -13,9 +13,12 @@ class Priorities:
 
     def __init__(self, classes: Iterable[PriorityClass]) -> None:
         self._values = dict(CRITICAL_CLASSES)
+        self._patient: set[str] = set()
         defaults = []
         for priority_class in classes:
             self._values[priority_class.metadata.name] = priority_class.value
+            if priority_class.preemption_policy == "Never":
+                self._patient.add(priority_class.metadata.name)
             if priority_class.global_default:
                 defaults.append(priority_class.value)
         self.default = min(defaults, default=0)
@@ -25,6 +28,9 @@ class Priorities:
 
     def unknown(self, name: str) -> str:
         return f"unknown PriorityClass {name!r}{nearest(name, self._values)}"
+
+    def never_preempts(self, pod: Pod) -> bool:
+        return pod.spec.preemption_policy == "Never" or pod.spec.priority_class_name in self._patient
 
     def of_pod(self, pod: Pod) -> int | None:
         """A pod that went through an API server carries the number; None where the class it names is unknown."""

@@ -7,7 +7,7 @@ few copies of arrays and never a loop over pods.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from maniple.api.core import PodDisruptionBudget
+from maniple.model.budgets import Budget
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.peers import Peers
@@ -32,7 +32,7 @@ class Snapshot:
     peers: Sequence[tuple[Peers, int]] = ()  # placed pods with their node; empty where nobody has terms
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
-    budgets: Sequence[tuple[str, PodDisruptionBudget]] = ()  # (namespace, budget)
+    budgets: Sequence[Budget] = ()
 
     def __post_init__(self) -> None:
         for array in (self.free, self.releasing, self.total, self.queue_allocated, self.queue_pending):

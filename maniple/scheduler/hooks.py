@@ -59,6 +59,10 @@ class Victim:
     pod: PlacedPod
 
 
+# Who of these may go for the claimant, counting those before them in the list; a part of the answer is an answer too.
+VictimRule = Callable[[Job, Sequence[Victim]], Sequence[Victim]]
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """The callbacks of one plugin for one session; what it has no opinion about stays None."""
@@ -76,8 +80,8 @@ class Hooks:
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
     # Whether each pod of the group must see where the one before went, because batch_node_order looks at that.
     is_placed_singly: Callable[[TaskGroup], bool] | None = None
-    preemptable: Callable[[Job, Sequence[Victim]], Sequence[Victim]] | None = None
-    reclaimable: Callable[[Job, Sequence[Victim]], Sequence[Victim]] | None = None
+    preemptable: VictimRule | None = None
+    reclaimable: VictimRule | None = None
     overused: Callable[[Queue], Reason | None] | None = None
     # Whether a queue may take on so much more (True: and it is charged for it already). Never exceeded, unlike
     # overused.

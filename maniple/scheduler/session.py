@@ -14,7 +14,7 @@ from maniple.model.peers import PeerCounts
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.hooks import Check, Hooks, Key, Need, Reason, Victim
+from maniple.scheduler.hooks import Check, Hooks, Key, Need, Reason, VictimRule
 from maniple.scheduler.room import Rooms
 
 if TYPE_CHECKING:
@@ -198,17 +198,13 @@ class Session:
     def pod_checks(self, group: TaskGroup) -> list[Check]:
         return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]
 
-    def victims(self, kind: str, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+    def victim_rules(self, kind: str) -> list[VictimRule]:
         """kube-batch's rule: the plugins of a tier must agree, and the first tier that has an opinion decides."""
         for tier in self.tiers:
-            agreed: list[Victim] | None = None
-            for hooks in tier:
-                verdict = hooks.preemptable if kind == "preemptable" else hooks.reclaimable
-                if verdict:
-                    said = {id(victim.pod) for victim in verdict(claimant, candidates)}
-                    agreed = [victim for victim in (candidates if agreed is None else agreed) if id(victim.pod) in said]
-            if agreed is not None:
-                return agreed
+            said = [hooks.preemptable if kind == "preemptable" else hooks.reclaimable for hooks in tier]
+            rules = [rule for rule in said if rule]
+            if rules:
+                return rules
         return []
 
 

@@ -6,20 +6,19 @@ dearest first, if the gang still fits without it. Nothing is committed unless th
 needs, so nobody is taken in vain, and nobody is taken who was not needed.
 """
 
-import math
 from collections.abc import Callable, Sequence
 
-from maniple.api.core import PodDisruptionBudget
 from maniple.model.job import Job, Queue
-from maniple.model.peers import matches_labels
-from maniple.scheduler.hooks import Victim
+from maniple.scheduler.hooks import Victim, VictimRule
 from maniple.scheduler.placement import place_gang
 from maniple.scheduler.session import Session
 from maniple.scheduler.statement import Statement
 
 
-def find_candidates(session: Session, claimant: Job, belongs: Callable[[Job], bool]) -> list[Victim]:
-    """Pods that may be evicted at all, cheapest first: lower priority, younger, the highest index of a job."""
+def find_victims(
+    session: Session, claimant: Job, belongs: Callable[[Job], bool], rules: Sequence[VictimRule]
+) -> list[Victim]:
+    """Pods that all rules let go together, cheapest first: lower priority, younger, the highest index of a job."""
     now = session.snapshot.now
     found = [
         Victim(job, pod)
@@ -29,7 +28,27 @@ def find_candidates(session: Session, claimant: Job, belongs: Callable[[Job], bo
         if pod.node >= 0 and now - pod.started >= job.min_runtime_s and pod.pod not in session.state(job).evicted
     ]
     found.sort(key=lambda victim: (victim.job.priority, -victim.pod.started, victim.job.key, _descending(victim)))
-    return _within_budgets(session, found)
+    return agreed(claimant, found, [lambda _, candidates: _within_budgets(session, candidates), *rules])
+
+
+def agreed(claimant: Job, candidates: Sequence[Victim], rules: Sequence[VictimRule]) -> list[Victim]:
+    """The candidates that every rule lets go.
+
+    Rules count: a gang lets go so many, whoever they are. So one that some rule would not even let go alone must not use
+    up what another rule would have given to others: it is taken out, and all rules are asked again. Ends because the
+    pool shrinks each time.
+    """
+    pool = list(candidates)
+    while True:
+        chosen: Sequence[Victim] = pool
+        never: set[Victim] = set()
+        for rule in rules:
+            kept = rule(claimant, chosen)
+            never |= {victim for victim in set(chosen) - set(kept) if not rule(claimant, [victim])}
+            chosen = kept
+        if not never:
+            return list(chosen)
+        pool = [victim for victim in pool if victim not in never]
 
 
 def _descending(victim: Victim) -> tuple[int, str]:
@@ -83,46 +102,18 @@ def make_room(session: Session, queue: Queue, job: Job, candidates: Sequence[Vic
     return fits(chosen, keep=True) is not None
 
 
-def _within_budgets(session: Session, candidates: list[Victim]) -> list[Victim]:
+def _within_budgets(session: Session, candidates: Sequence[Victim]) -> list[Victim]:
     """`candidates` without those that would break a PodDisruptionBudget, counting the ones before them."""
-    if not session.snapshot.budgets:
-        return candidates
-    allowed: dict[int, int] = {}
+    budgets = session.snapshot.budgets
+    if not budgets:
+        return list(candidates)
+    gone = [sum(budget.covers(done.pod.pod, done.pod.labels) for done in session.evicted) for budget in budgets]
+    left = [budget.allowed - number for budget, number in zip(budgets, gone, strict=True)]
     kept = []
     for victim in candidates:
-        namespace = victim.pod.pod.split("/", 1)[0]
-        bound = [
-            number
-            for number, (where, budget) in enumerate(session.snapshot.budgets)
-            if where == namespace and matches_labels(budget.spec.selector, victim.pod.labels)
-        ]
-        for number in bound:
-            if number not in allowed:
-                allowed[number] = _disruptions_allowed(session, *session.snapshot.budgets[number])
-        if all(allowed[number] > 0 for number in bound):
-            for number in bound:
-                allowed[number] -= 1
+        bound = [at for at, budget in enumerate(budgets) if budget.covers(victim.pod.pod, victim.pod.labels)]
+        if all(left[at] > 0 for at in bound):
+            for at in bound:
+                left[at] -= 1
             kept.append(victim)
     return kept
-
-
-def _disruptions_allowed(session: Session, namespace: str, budget: PodDisruptionBudget) -> int:
-    """What the disruption controller says; where it has said nothing, what it would say of the pods that are there."""
-    selected = [
-        pod
-        for job in session.snapshot.jobs
-        for pod in job.placed
-        if pod.pod.startswith(f"{namespace}/") and matches_labels(budget.spec.selector, pod.labels)
-    ]
-    gone = sum(done.pod in selected for done in session.evicted)
-    if budget.status.disruptions_allowed is not None:
-        return budget.status.disruptions_allowed - gone
-    spec, count = budget.spec, len(selected)
-    if spec.max_unavailable is not None:
-        return _number(spec.max_unavailable, count) - gone
-    return count - _number(spec.min_available if spec.min_available is not None else 1, count) - gone
-
-
-def _number(value: int | str, of: int) -> int:
-    """A count, or a percentage of `of` rounded up, as the disruption controller rounds."""
-    return value if isinstance(value, int) else math.ceil(int(value.removesuffix("%")) * of / 100)

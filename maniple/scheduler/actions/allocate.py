@@ -2,7 +2,8 @@
 
 The queue with the lowest share, its first job, the pods that the job needs to start: placed whole, or not at all and
 the next job is tried. A gang that would fit if those who are leaving had left is promised its room. A job that has
-started goes back into line for one more pod a turn, behind all that have not.
+started goes back into line for one more pod a turn, behind all that have not. A promise of an earlier cycle is kept
+first: the room that was made for a gang goes to that gang.
 """
 
 from maniple.model.job import Job, Queue
@@ -15,10 +16,12 @@ from maniple.scheduler.statement import Statement
 class Allocate:
     def execute(self, session: Session) -> None:
         # Pods that ask for nothing are left to backfill.
-        line = Line(
-            session,
-            (job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)),
-        )
+        jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
+        # Room was made, or kept free, for those who were promised it: it is theirs before anybody's turn.
+        for job in sorted((job for job in jobs if job.is_promised), key=session.job_key):
+            if not session.job_ready(job):
+                start_gang(session, session.queue_of(job), job)
+        line = Line(session, (job for job in jobs if not session.is_promised(job)))
         while (queue := line.next_queue()) is not None:
             reason = session.overused(queue)
             if reason is not None:

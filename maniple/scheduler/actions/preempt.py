@@ -8,7 +8,7 @@ from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.contend import contend
 from maniple.scheduler.hooks import Victim
 from maniple.scheduler.session import Session
-from maniple.scheduler.victims import find_candidates
+from maniple.scheduler.victims import find_victims
 
 
 class Preempt:
@@ -17,7 +17,11 @@ class Preempt:
 
 
 def _candidates(session: Session, queue: Queue, job: Job) -> list[Victim]:
+    rules = session.victim_rules("preemptable")
+    if not rules or not job.may_preempt:
+        return []
+
     def belongs(other: Job) -> bool:
         return other.queue == queue.index and other.priority < job.priority
 
-    return session.victims("preemptable", job, find_candidates(session, job, belongs))
+    return find_victims(session, job, belongs, rules)

@@ -11,7 +11,7 @@ from maniple.scheduler.actions.contend import contend
 from maniple.scheduler.hooks import Victim
 from maniple.scheduler.session import Session
 from maniple.scheduler.shares import spared
-from maniple.scheduler.victims import find_candidates
+from maniple.scheduler.victims import find_victims
 
 
 class Reclaim:
@@ -20,8 +20,11 @@ class Reclaim:
 
 
 def _candidates(session: Session, queue: Queue, job: Job) -> list[Victim]:
+    rules = session.victim_rules("reclaimable")
+    if not rules:
+        return []
+
     def belongs(other: Job) -> bool:
         return other.queue != queue.index
 
-    # In this order: a pod that its gang must keep is not one of those that its queue can spare.
-    return spared(session, job, session.victims("reclaimable", job, find_candidates(session, job, belongs)))
+    return find_victims(session, job, belongs, [*rules, lambda claimant, found: spared(session, claimant, found)])

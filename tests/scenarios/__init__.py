@@ -1,0 +1,1 @@
+"""Scenario tables: a small cluster, and what the plan for it must be."""

@@ -1,0 +1,357 @@
+"""Scenarios as they are written (README.md) to the Kubernetes objects and the policy that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .fields import Fields, Table, amounts, unrolled
+
+OURS = "maniple.dev/v1alpha1"
+ROOT = Path(__file__).parents[2]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PRIORITIES = {"low": -100, "high": 100, "higher": 200}
+TOPOLOGY = {"zone": "topology.kubernetes.io/zone", "host": "kubernetes.io/hostname"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+SPEC_FIELDS = (
+    *("affinity", "containers", "hostNetwork", "initContainers", "nodeName", "nodeSelector", "overhead"),
+    *("preemptionPolicy", "resources", "schedulingGates", "tolerations", "topologySpreadConstraints", "volumes"),
+)
+
+
+def moment(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def objects_of(scenario: Mapping[str, Any]) -> list[Table]:
+    """All objects of the scenario, as a user would write them."""
+    made: list[Table] = []
+    for name, given in unrolled(scenario.get("nodes")):
+        made.append(_node(name, given))
+    for name, given in unrolled(scenario.get("queues")):
+        made.append(_queue(name, given))
+    for name, given in unrolled(scenario.get("gangs")):
+        made.extend(_gang(name, given))
+    for name, given in unrolled(scenario.get("jobs")):
+        made.append(_job(name, given))
+    for name, given in unrolled(scenario.get("pods")):
+        made.append(_lone_pod(name, given))
+    for name, given in unrolled(scenario.get("claims")):
+        made.extend(_claim(name, given))
+    for name, given in unrolled(scenario.get("budgets")):
+        made.append(_budget(name, given))
+    made.extend(scenario.get("objects") or [])
+    made.extend(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        for name, value in PRIORITIES.items()
+    )
+    return made
+
+
+def policy_of(scenario: Mapping[str, Any]) -> str | None:
+    """The text of the policy file; None is the built-in one."""
+    given = scenario.get("policy", "default")
+    if given == "default":
+        return None
+    shipped = (ROOT / "examples" / "policies" / "kube-batch.yaml").read_text()
+    if given == "kube-batch":
+        return shipped
+    if not isinstance(given, dict):
+        raise ValueError(f"policy: {given!r} is none of default, kube-batch, or a map")
+    if "tiers" in given:
+        return yaml.safe_dump(given)
+    policy = yaml.safe_load(shipped)
+    fields = Fields("policy", given)
+    policy["actions"] = fields.take("actions", policy["actions"])
+    for tier in policy["tiers"]:
+        for plugin in tier["plugins"]:
+            arguments = fields.take(plugin["name"])
+            if arguments:
+                plugin["arguments"] = {key: str(value) for key, value in arguments.items()}
+    fields.finish()
+    return yaml.safe_dump(policy)
+
+
+# -- cluster-wide objects
+
+
+def _node(name: str, given: Mapping[str, Any] | None) -> Table:
+    fields = Fields(f"nodes.{name}", given)
+    labels = {TOPOLOGY["host"]: name, **_node_labels(fields.take("labels", {}))}
+    labels |= _node_labels(fields.take_some(("zone",)))
+    spec: Table = {}
+    taints = [_taint(text) for text in fields.take("taints", [])]
+    if taints:
+        spec["taints"] = taints
+    if fields.take("cordoned", False):
+        spec["unschedulable"] = True
+    conditions = {"Ready": "True", **fields.take("conditions", {})}
+    images = [{"names": [image], "sizeBytes": size} for image, size in fields.take("images", {}).items()]
+    has = {"cpu": "64", "memory": "256Gi", "pods": str(fields.take("pods", 110)), **fields.amounts()}
+    fields.finish()
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+        "status": {
+            "allocatable": has,
+            "capacity": has,
+            "conditions": [{"type": kind, "status": str(status)} for kind, status in conditions.items()],
+            "images": images,
+        },
+    }
+
+
+def _taint(text: str) -> Table:
+    what, effect = text.rsplit(":", 1)
+    key, _, value = what.partition("=")
+    return {"key": key, "effect": effect, **({"value": value} if value else {})}
+
+
+def _queue(name: str, given: Mapping[str, Any] | None) -> Table:
+    fields = Fields(f"queues.{name}", given)
+    spec = fields.take_some(("parent", "weight", "reclaimable", "priority"))
+    spec |= {key: amounts(value) for key, value in fields.take_some(("guaranteed", "limit")).items()}
+    fields.finish()
+    return {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def _budget(name: str, given: Mapping[str, Any]) -> Table:
+    fields = Fields(f"budgets.{name}", given)
+    spec = {"selector": {"matchLabels": fields.take("select", {})}}
+    spec |= fields.take_some(("minAvailable", "maxUnavailable"))
+    allowed = fields.take("allowed")
+    fields.finish()
+    status = {} if allowed is None else {"disruptionsAllowed": allowed}
+    metadata = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _claim(name: str, given: Mapping[str, Any] | None) -> Iterator[Table]:
+    fields = Fields(f"claims.{name}", given)
+    labels, terms, volume = fields.take("labels"), fields.take("onNodes"), fields.take("volume")
+    fields.finish()
+    spec: Table = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    if labels or terms:
+        volume = f"volume-of-{name}"
+        reach = {"nodeAffinity": {"required": _node_terms(terms)}} if terms else {}
+        yield {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume, "labels": _node_labels(labels or {})},
+            "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], **reach},
+        }
+    if volume:
+        spec["volumeName"] = volume
+    metadata = {"name": name, "namespace": "default"}
+    yield {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+# -- gangs, jobs and pods
+
+
+def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
+    fields = Fields(f"gangs.{name}", given)
+    shapes = fields.take("shapes")
+    roles: Table = fields.take("roles") or {}
+    own, least, at = fields.take("pods"), fields.take("min"), fields.take("at", 0)
+    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "topology"))
+    has_group, priority = fields.take("podGroup", True), fields.take("priority")
+    if priority:
+        spec["priorityClassName"] = priority
+    started = fields.take("started", at)
+    placed = [("Running", node, count) for node, count in fields.take("running", {}).items()]
+    placed += [("Leaving", node, count) for node, count in fields.take("leaving", {}).items()]
+    placed += [(phase, "n1", fields.take(phase.lower(), 0)) for phase in ("Succeeded", "Failed")]
+    placed += [("Gated", "", fields.take("gated", 0))]
+    shared = fields.given
+    if roles:
+        parts = [{"role": role, **part} for role, part in roles.items()]
+        spec["roles"] = [
+            {"name": role, "minMember": part.get("min", part.get("pods", 1))} for role, part in roles.items()
+        ]
+    else:
+        parts = shapes or [{"pods": own or least or 1}]
+    templates: list[Table] = []
+    for part in parts:
+        rest = {key: value for key, value in part.items() if key not in ("pods", "min")}
+        templates += [{**shared, **rest}] * part.get("pods", part.get("min", 1))
+    spec["minMember"] = (
+        least or len(templates) if not roles else max(least or 0, sum(role["minMember"] for role in spec["roles"]), 1)
+    )
+    namespace = shared.get("namespace", "default")
+    if has_group:
+        metadata = {"name": name, "namespace": namespace, "creationTimestamp": moment(at)}
+        yield {"apiVersion": OURS, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    states = [(phase, node) for phase, node, count in placed for _ in range(count)]
+    if len(states) > len(templates):
+        raise ValueError(f"gangs.{name}: {len(states)} pods are placed, and it has {len(templates)}")
+    states += [("Pending", "")] * (len(templates) - len(states))
+    for index, (template, (phase, node)) in enumerate(zip(templates, states, strict=True)):
+        pod = Fields(f"gangs.{name}", template)
+        labels = {"maniple.dev/pod-group": name}
+        role = pod.take("role")
+        if role:
+            labels["maniple.dev/role"] = role
+        pod.given.setdefault("priority", spec.get("priorityClassName"))
+        yield _pod(f"{name}-{index}", pod, phase=phase, node=node, labels=labels, at=at, started=started)
+
+
+def _lone_pod(name: str, given: Mapping[str, Any]) -> Table:
+    fields = Fields(f"pods.{name}", given)
+    node, at = fields.take("node", ""), fields.take("at", 0)
+    phase = fields.take("phase") or ("Running" if node else "Pending")
+    if fields.take("leaving", False):
+        phase = "Leaving"
+    return _pod(name, fields, phase=phase, node=node, labels={}, at=at, started=fields.take("started", at))
+
+
+def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at: float, started: float) -> Table:
+    metadata: Table = {
+        "name": name,
+        "namespace": fields.take("namespace", "default"),
+        "labels": {**labels, **{key: str(value) for key, value in fields.take("labels", {}).items()}},
+        "annotations": fields.take("annotations", {}),
+        "creationTimestamp": moment(at),
+    }
+    owner = fields.take("owner")
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
+        metadata["ownerReferences"] = [reference]
+    if phase == "Leaving":
+        metadata["deletionTimestamp"] = moment(at + 1)
+    spec = _pod_spec(fields)
+    fields.finish()
+    status: Table = {"phase": {"Leaving": "Running", "Gated": "Pending"}.get(phase, phase)}
+    if phase == "Gated":
+        spec["schedulingGates"] = [{"name": "example.com/wait"}]
+    elif phase != "Pending":
+        spec["nodeName"] = node
+        status["startTime"] = moment(started)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _pod_spec(fields: Fields) -> Table:
+    container: Table = {"name": "main", "image": fields.take("image", "registry.example/work:1")}
+    requests, limits = fields.amounts(), amounts(fields.take("limits"))
+    limits |= {name: value for name, value in requests.items() if "/" in name}
+    resources = {"requests": requests, "limits": limits}
+    container["resources"] = {key: value for key, value in resources.items() if value}
+    container |= fields.take_some(("ports",))
+    spec = {"schedulerName": fields.take("scheduler", "maniple"), "containers": [container]}
+    priority = fields.take("priority")
+    if priority:
+        spec["priorityClassName"] = priority
+    claims = fields.take("claims", [])
+    spec["volumes"] = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    affinity = _affinity(fields)
+    if affinity:
+        spec["affinity"] = affinity
+    spread = [_spread(given) for given in fields.take("spread", [])]
+    if spread:
+        spec["topologySpreadConstraints"] = spread
+    return spec | fields.take_some(SPEC_FIELDS)
+
+
+def _job(name: str, given: Mapping[str, Any]) -> Table:
+    fields = Fields(f"jobs.{name}", given)
+    metadata = {
+        "name": name,
+        "namespace": fields.take("namespace", "default"),
+        "creationTimestamp": moment(fields.take("at", 0)),
+    }
+    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "suspend", "framework", "elastic"))
+    priority, status = fields.take("priority"), fields.take("status", {})
+    if priority:
+        spec["priorityClassName"] = priority
+    spec["roles"] = [_job_role(name, role, part) for role, part in fields.take("roles").items()]
+    fields.finish()
+    return {"apiVersion": OURS, "kind": "ElasticJob", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _job_role(job: str, role: str, given: Mapping[str, Any]) -> Table:
+    fields = Fields(f"jobs.{job}.{role}", given)
+    least = fields.take("min", 1)
+    made = {"name": role, "min": least, "max": fields.take("max", least), **fields.take_some(("step",))}
+    labels = {key: str(value) for key, value in fields.take("labels", {}).items()}
+    spec = _pod_spec(fields)
+    fields.finish()
+    return {**made, "template": {"metadata": {"labels": labels}, "spec": spec}}
+
+
+# -- affinity
+
+
+def _affinity(fields: Fields) -> Table:
+    node: Table = {}
+    terms, preferred = fields.take("onNodes"), fields.take("preferNodes")
+    if terms:
+        node[REQUIRED] = _node_terms(terms)
+    if preferred:
+        node[PREFERRED] = [{"weight": one["weight"], "preference": _node_term(one["onNodes"])} for one in preferred]
+    made: Table = {"nodeAffinity": node} if node else {}
+    for kind, required, wished in (
+        ("podAffinity", "near", "preferNear"),
+        ("podAntiAffinity", "apart", "preferApart"),
+    ):
+        part: Table = {}
+        must, should = fields.take(required), fields.take(wished)
+        if must:
+            part[REQUIRED] = [_pod_term(one) for one in must]
+        if should:
+            part[PREFERRED] = [
+                {
+                    "weight": one["weight"],
+                    "podAffinityTerm": _pod_term({key: value for key, value in one.items() if key != "weight"}),
+                }
+                for one in should
+            ]
+        if part:
+            made[kind] = part
+    return made
+
+
+def _node_terms(terms: list[list[str]]) -> Table:
+    return {"nodeSelectorTerms": [_node_term(term) for term in terms]}
+
+
+def _node_term(written: list[str]) -> Table:
+    expressions: list[Table] = []
+    fields: list[Table] = []
+    for text in written:
+        key, operator, *values = text.split()
+        made: Table = {"key": "metadata.name" if key == "name" else TOPOLOGY.get(key, key), "operator": operator}
+        if values:
+            made["values"] = values[0].split("|")
+        (fields if key == "name" else expressions).append(made)
+    term = {"matchExpressions": expressions, "matchFields": fields}
+    return {key: value for key, value in term.items() if value}
+
+
+def _pod_term(given: Mapping[str, Any]) -> Table:
+    fields = dict(given)
+    key = fields.pop("by")
+    term: Table = {"topologyKey": TOPOLOGY.get(key, key)}
+    if "select" in fields:
+        term["labelSelector"] = {"matchLabels": fields.pop("select")}
+    return term | fields
+
+
+def _spread(given: Mapping[str, Any]) -> Table:
+    return {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **_pod_term(given)}
+
+
+def _node_labels(given: Mapping[str, Any]) -> dict[str, str]:
+    return {TOPOLOGY.get(key, key): str(value) for key, value in given.items()}

@@ -1,0 +1,236 @@
+"""Plans every scenario of the tables beside this file and compares. README.md describes how they are written.
+
+Whatever a scenario expects, the referee must find no broken promise in it, and planning on must come to rest and then
+stay at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from properties.facts import gang_of, key_of, quantity
+from properties.referee import violations
+
+from maniple.cluster.memory import plan_objects
+
+from .fields import Fields, Table, amounts, merged, unrolled
+from .shorthand import objects_of, policy_of
+
+CLUSTER = ("nodes", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy")
+EXPECTED = ("expect", "then", "settled", "cure", "cured")
+QUIET_ROUNDS = 5
+MOST_ROUNDS = 100
+
+
+class Loader(yaml.SafeLoader):
+    """YAML in which a key that stands twice in a map is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        made = super().construct_mapping(node, deep)
+        if len(made) < len(node.value):
+            raise ValueError(f"a key stands twice:{node.start_mark}")
+        return made
+
+
+def scenarios() -> Iterator[Any]:
+    for path in sorted(Path(__file__).parent.glob("*.yaml")):
+        file = yaml.load(path.read_text(), Loader)
+        for scenario in file["scenarios"]:
+            yield pytest.param(merged(file.get("defaults", {}), scenario), id=f"{path.stem}: {scenario['name']}")
+
+
+@pytest.mark.parametrize("scenario", list(scenarios()))
+def test_scenario(scenario: Table) -> None:
+    fields = Fields("scenario", scenario)
+    fields.take_some((*CLUSTER, *EXPECTED, "name"))
+    fields.finish()
+    objects, policy = objects_of(scenario), policy_of(scenario)
+    names = Names(objects)
+    expected = [scenario["expect"], *scenario.get("then", [])]
+    made, rests = plan_to_rest(objects, policy, len(expected))
+    for number, (wanted, found) in enumerate(zip(expected, made["rounds"], strict=False), 1):
+        # The plan says once, at its end, how the queues stand.
+        queues = plan(objects, policy, number)["queues"] if "queues" in wanted else []
+        compare_round(f"round {number}", wanted, found, queues, names)
+    # The rounds at rest are all alike: one of them is enough to judge.
+    assert violations(objects, {**made, "rounds": made["rounds"][: max(rests, len(expected))]}) == []
+    if "settled" in scenario:
+        compare_settled(scenario["settled"], final_places(objects, made, names), names)
+    if "cure" in scenario:
+        cured = merged(scenario, scenario["cure"])
+        objects = objects_of(cured)
+        outcome = plan(objects, policy_of(cured), 1)
+        compare_round("cured", scenario["cured"], outcome["rounds"][0], outcome["queues"], Names(objects))
+
+
+def test_every_promise_has_one_scenario() -> None:
+    ids = [parameter.id for parameter in scenarios()]
+    assert sorted(ids) == sorted(set(ids))
+
+
+def plan(objects: list[Table], policy: str | None, rounds: int) -> Table:
+    return plan_objects(objects, policy=policy, rounds=rounds)
+
+
+def plan_to_rest(objects: list[Table], policy: str | None, rounds: int) -> tuple[Table, int]:
+    """A run that ends with five rounds in which nothing moves, and the number of the first of them.
+
+    The first round never counts as rest: whoever is leaving by himself has left only after it.
+    """
+    rounds += QUIET_ROUNDS
+    while True:
+        made = plan(objects, policy, rounds)
+        moved = [any(found[kind] for kind in ("binds", "evictions", "resizes")) for found in made["rounds"]]
+        rests = next((number for number, moves in enumerate(moved, 1) if number > 1 and not moves), None)
+        if rests is not None:
+            assert not any(moved[rests:]), f"at rest in round {rests}, and then something moved again: {moved}"
+            if len(moved) - rests >= QUIET_ROUNDS - 1:
+                return made, rests
+        assert rounds < MOST_ROUNDS, f"still moving after {rounds} rounds"
+        rounds = min(2 * rounds, MOST_ROUNDS)
+
+
+class Names:
+    """Who is who: pods and their gangs by the names that a scenario uses."""
+
+    def __init__(self, objects: list[Table]) -> None:
+        self.gang_of = {short(key_of(item)): short(gang_of(item)) for item in objects if item["kind"] == "Pod"}
+        for job in objects:
+            if job["kind"] == "ElasticJob":
+                for role in job["spec"]["roles"]:
+                    for index in range(role["min"]):
+                        name = short(key_of(job))
+                        self.gang_of[f"{name}-{role['name']}-{index}"] = name
+        self.gangs = set(self.gang_of.values())
+
+    def check(self, name: str) -> str:
+        assert name in self.gangs or name in self.gang_of, f"the scenario has no gang and no pod {name!r}"
+        return name
+
+
+def short(name: str) -> str:
+    return name.removeprefix("default/")
+
+
+# -- one round
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A round for the message of a test that fails; written out only then."""
+
+    where: str
+    found: Table
+
+    def __str__(self) -> str:
+        text = yaml.safe_dump(self.found, sort_keys=False, allow_unicode=True, width=200)
+        return f"{self.where}: {text[:10_000]}"
+
+
+def compare_round(where: str, wanted: Table, found: Table, queues: list[Table], names: Names) -> None:
+    fields = Fields(where, wanted)
+    shown = Shown(where, found)
+    for key, kind in (("bound", "binds"), ("nominated", "nominations")):
+        places = {short(entry["pod"]): entry["node"] for entry in found[kind]}
+        compare_places(key, fields.take(key), places, names, shown)
+    for key, reason in (("preempted", "Preempted"), ("reclaimed", "Reclaimed")):
+        gone = {short(e["pod"]): short(e["for"]) for e in found["evictions"] if e["reason"] == reason}
+        compare_places(key, fields.take(key), gone, names, shown)
+    compare_waiting(fields.take("waiting"), found["waiting"], names, shown)
+    compare_queues(fields.take("queues"), queues)
+    fields.finish()
+
+
+def compare_places(
+    kind: str, wanted: Mapping[str, Any] | None, places: Mapping[str, str], names: Names, shown: Shown
+) -> None:
+    """`places`: pod -> node, or for an eviction the gang it is for. All of them must be expected."""
+    left = dict(places)
+    for name, value in unrolled(wanted):
+        if isinstance(value, str):
+            assert left.pop(names.check(name), None) == value, f"{kind}: {name} -> {value} expected; {shown}"
+            continue
+        assert names.check(name) in names.gangs, f"the scenario has no gang {name!r}"
+        of_gang = {pod: left.pop(pod) for pod in [pod for pod in left if names.gang_of[pod] == name]}
+        counted = counts(of_gang.values()) if isinstance(value, dict) else len(of_gang)
+        assert counted == value, f"{kind}: {name}: {value} expected, {counted} found; {shown}"
+    assert not left, f"{kind}: nobody expected {left}; {shown}"
+
+
+def counts(nodes: Iterable[str]) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for node in nodes:
+        made[node] = made.get(node, 0) + 1
+    return made
+
+
+def compare_waiting(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:
+    found = {short(entry["group"]): entry for entry in entries}
+    expected = dict(unrolled(wanted))
+    reasons = {name: entry["reason"] for name, entry in found.items()}
+    first = {name: value if isinstance(value, str) else value["reason"] for name, value in expected.items()}
+    assert reasons == first, f"waiting: {shown}"
+    for name, value in expected.items():
+        if not isinstance(value, dict):
+            continue
+        names.check(name)
+        entry, fields = found[name], Fields(f"waiting.{name}", value)
+        fields.take("reason")
+        for key in ("message", "wouldStartIf"):
+            assert fields.take(key, "") in entry[key], f"{name}: {key}; {shown}"
+        nodes = fields.take("nodes")
+        if nodes is not None:
+            assert {row["reason"]: row["count"] for row in entry["nodes"]} == nodes, f"{name}: nodes; {shown}"
+        needs = fields.take("needs")
+        if needs is not None:
+            assert numbers(entry["needs"]) == numbers(amounts(needs)), f"{name}: needs; {shown}"
+        fields.finish()
+
+
+def compare_queues(wanted: Mapping[str, Any] | None, entries: list[Table]) -> None:
+    found = {entry["name"]: entry for entry in entries}
+    for name, value in (wanted or {}).items():
+        fields = Fields(f"queues.{name}", value)
+        for kind in ("deserved", "allocated"):
+            given = fields.take(kind)
+            if given is not None:
+                has = numbers(found[name][kind])
+                expected = numbers(amounts(given))
+                named = {key: has.get(key, Fraction(0)) for key in expected}
+                assert named == expected, f"{name}: {kind}: {found[name]}"
+        share = fields.take("share")
+        assert share is None or found[name]["share"] == pytest.approx(share, abs=1e-3), found[name]
+        fields.finish()
+
+
+def numbers(resources: Mapping[str, str]) -> dict[str, Fraction]:
+    return {name: quantity(value) for name, value in resources.items()}
+
+
+# -- in the end
+
+
+def final_places(objects: list[Table], made: Table, names: Names) -> dict[str, dict[str, int]]:
+    """Gang -> node -> pods, after the last round."""
+    places: dict[str, str] = {}
+    for item in objects:
+        is_there = item["kind"] == "Pod" and item["status"]["phase"] == "Running"
+        if is_there and "deletionTimestamp" not in item["metadata"]:
+            places[short(key_of(item))] = item["spec"]["nodeName"]
+    for found in made["rounds"]:
+        for entry in found["evictions"]:
+            places.pop(short(entry["pod"]))
+        places |= {short(entry["pod"]): entry["node"] for entry in found["binds"]}
+    return {gang: counts(node for pod, node in places.items() if names.gang_of[pod] == gang) for gang in names.gangs}
+
+
+def compare_settled(wanted: Mapping[str, Any], found: Mapping[str, dict[str, int]], names: Names) -> None:
+    for name, value in unrolled(wanted):
+        has = found[names.check(name)]
+        assert (has if isinstance(value, dict) else sum(has.values())) == value, f"settled: {name}: {dict(found)}"
