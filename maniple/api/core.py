@@ -4,7 +4,17 @@ from datetime import datetime
 
 from msgspec import field
 
-from maniple.api.meta import Count, LabelRequirement, Labels, LabelSelector, ObjectMeta, ResourceList, Struct
+from maniple.api.meta import (
+    Count,
+    Int32,
+    Int64,
+    LabelRequirement,
+    Labels,
+    LabelSelector,
+    ObjectMeta,
+    ResourceList,
+    Struct,
+)
 
 
 class Taint(Struct, frozen=True):
@@ -25,7 +35,7 @@ class Condition(Struct, frozen=True):
 
 class ContainerImage(Struct, frozen=True):
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Struct, frozen=True):
@@ -95,11 +105,11 @@ class Toleration(Struct, frozen=True):
 
 
 class TopologySpreadConstraint(Struct, frozen=True):
-    max_skew: int
+    max_skew: Int32
     topology_key: str
     when_unsatisfiable: str
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
@@ -175,18 +185,19 @@ class PodSpec(Struct, frozen=True):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
     host_network: bool = False
     volumes: tuple[Volume, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
-    active_deadline_seconds: int | None = None
+    active_deadline_seconds: Int64 | None = None
 
 
 class PodStatus(Struct, frozen=True):
     phase: str = "Pending"
     start_time: datetime | None = None
+    nominated_node_name: str = ""
 
 
 class Pod(Struct, frozen=True):

@@ -286,15 +286,16 @@ _SAYINGS = {
     "Number out of range": "expected a number of at most 64 bits",
 }
 _WORDS = {
-    "`int`": "a whole number",
-    "`str`": "a string",
-    "`bool`": "true or false",
-    "`float`": "a number",
-    "`object`": "a map",
-    "`array`": "a list",
-    "`null`": "null",
-    "`datetime`": "a time such as 2026-01-31T12:00:00Z",
+    "int": "a whole number",
+    "str": "a string",
+    "bool": "true or false",
+    "float": "a number",
+    "object": "a map",
+    "array": "a list",
+    "null": "null",
+    "datetime": "a time such as 2026-01-31T12:00:00Z",
 }
+_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 
 
 def _explain(error: Exception, struct: type[msgspec.Struct]) -> Problem:
@@ -317,10 +318,15 @@ def _explain(error: Exception, struct: type[msgspec.Struct]) -> Problem:
         if allowed:
             return Problem(place, f"expected {', '.join(allowed[:-1])} or {allowed[-1]}, found {wrong[1]}")
     said = _SAYINGS.get(said, said)
-    for code, word in _WORDS.items():
-        said = said.replace(code, word)
+    said = _TYPES.sub(_in_words, said)
     said = said.replace("Expected ", "expected ").replace(" matching regex ", " matching ")
     return Problem(place, said)
+
+
+def _in_words(types_: re.Match[str]) -> str:
+    """`int | null`, as msgspec has it, in words. Nobody is told to write null."""
+    names = types_[1].split(" | ")
+    return " or ".join(_WORDS.get(name, name) for name in names if name != "null" or len(names) == 1)
 
 
 def _join(place: str, name: str) -> str:

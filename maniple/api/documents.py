@@ -19,6 +19,7 @@ from maniple.api.errors import InputError
 _VALUES_PER_BYTE = 10
 _FEW_VALUES = 10_000
 _DEEPEST = 100
+_BLANK = b"\xef\xbb\xbf \t\r\n"  # the byte order mark that Windows writes, and what JSON skips
 
 if hasattr(yaml, "CSafeLoader"):
 
@@ -43,9 +44,7 @@ class _Loader(_Base):
     }
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merges what `<<` names into the map, once. A map may come here again, as what another one merges."""
-        if getattr(node, "is_flat", False):
-            return
+        """Merges what `<<` names into the map, which may come here again as what another one merges."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -58,7 +57,6 @@ class _Loader(_Base):
         # The last one counts. Without this, maps that merge maps that merge maps … would grow without bound.
         last = {key.value if isinstance(key, yaml.ScalarNode) else key: (key, value) for key, value in node.value}
         node.value = list(last.values())
-        node.is_flat = True  # type: ignore[attr-defined]
 
 
 _Loader.add_implicit_resolver(
@@ -105,7 +103,7 @@ class Document(msgspec.Struct):
 
 def split(data: bytes, source: str) -> Iterator[Document]:
     """Every object in `data`, in order. InputError where `data` is neither YAML nor JSON."""
-    stripped = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    stripped = data.lstrip(_BLANK)
     if stripped[:1] in (b"{", b"["):
         try:
             yield from _open(stripped, source)
@@ -124,11 +122,20 @@ def split(data: bytes, source: str) -> Iterator[Document]:
     for number, value in enumerate(_yaml_documents(data, source), start=1):
         if value is not None:
             where = f"{source}, document {number}"
-            yield from _open(msgspec.json.encode(_plain(value, where, len(data))), where)
+            try:
+                raw = msgspec.json.encode(_plain(value, where, len(data)))
+            except UnicodeEncodeError:  # half a surrogate pair; libyaml does not take it, Python's parser does
+                raise InputError([f"{where}: not valid UTF-8"]) from None
+            yield from _open(raw, where)
 
 
 def load_one(data: bytes, source: str) -> object:
     """The single YAML or JSON value in `data`, as plain Python. For configuration files."""
+    if data.lstrip(_BLANK)[:1] == b"{":
+        try:
+            return _plain(msgspec.json.decode(data.lstrip(_BLANK)), source, len(data))
+        except (ValueError, RecursionError):
+            pass  # YAML in flow style, or neither
     found = [_plain(value, source, len(data)) for value in _yaml_documents(data, source) if value is not None]
     if len(found) != 1:
         raise InputError([f"{source}: expected one YAML document, found {len(found)}"])

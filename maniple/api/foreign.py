@@ -6,14 +6,14 @@ is never dropped in silence: `unread` names those that were set, and the reader 
 
 from collections.abc import Mapping
 
-from maniple.api.meta import ObjectMeta, ResourceList, Struct
+from maniple.api.meta import Int32, ObjectMeta, ResourceList, Struct
 from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
 
 Unknown = Mapping[str, object]
 
 
 class KubeBatchPodGroupSpec(Struct, frozen=True):
-    min_member: int = 1
+    min_member: Int32 = 1
     queue: str = ""
     priority_class_name: str = ""
     min_resources: ResourceList = {}
@@ -37,7 +37,7 @@ class KubeBatchPodGroup(Struct, frozen=True):
 
 
 class KubeBatchQueueSpec(Struct, frozen=True):
-    weight: int = 1
+    weight: Int32 = 1
     capability: ResourceList = {}
 
 
@@ -55,8 +55,8 @@ class KubeBatchQueue(Struct, frozen=True):
 
 
 class VolcanoPodGroupSpec(Struct, frozen=True):
-    min_member: int = 1
-    min_task_member: dict[str, int] = {}
+    min_member: Int32 = 1
+    min_task_member: dict[str, Int32] = {}
     queue: str = ""
     priority_class_name: str = ""
     min_resources: ResourceList = {}
@@ -96,13 +96,13 @@ class VolcanoGuarantee(Struct, frozen=True):
 
 
 class VolcanoQueueSpec(Struct, frozen=True):
-    weight: int = 1
+    weight: Int32 = 1
     capability: ResourceList = {}
     deserved: ResourceList = {}
     guarantee: VolcanoGuarantee = VolcanoGuarantee()
     reclaimable: bool = True
     parent: str = ""
-    priority: int = 0
+    priority: Int32 = 0
     type: str = ""
     dequeue_strategy: str = ""
     affinity: Unknown = {}
@@ -138,9 +138,9 @@ class VolcanoQueue(Struct, frozen=True):
 
 
 class CoschedulingPodGroupSpec(Struct, frozen=True):
-    min_member: int = 1
+    min_member: Int32 = 1
     min_resources: ResourceList = {}
-    schedule_timeout_seconds: int | None = None
+    schedule_timeout_seconds: Int32 | None = None
 
 
 class CoschedulingPodGroup(Struct, frozen=True):

@@ -74,7 +74,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     "PodStatus": _fields(
         "allocatedResources conditions containerStatuses ephemeralContainerStatuses "
         "extendedResourceClaimStatus hostIP hostIPs initContainerStatuses message "
-        "nodeAllocatableResourceClaimStatuses nominatedNodeName observedGeneration podIP podIPs qosClass "
+        "nodeAllocatableResourceClaimStatuses observedGeneration podIP podIPs qosClass "
         "reason resize resourceClaimStatuses resources volumeHealth"
     ),
     "PodTemplate": _fields(""),

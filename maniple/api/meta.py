@@ -9,6 +9,9 @@ from msgspec import Meta
 Labels = dict[str, str]
 # Kubernetes writes quantities as strings, people also as bare numbers.
 ResourceList = dict[str, str | int | float]
+# As wide as Kubernetes has them: JSON can hold numbers that no float can.
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Text = Annotated[str, Meta(min_length=1, max_length=253)]
 

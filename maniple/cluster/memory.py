@@ -14,7 +14,7 @@ import msgspec
 from maniple.api import core, types
 from maniple.api.decode import decode
 from maniple.model.build import Ours, build_snapshot
-from maniple.model.objects import Objects, sort_objects
+from maniple.model.objects import Objects, implied_pods, sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, load_policy, schedule
 from maniple.scheduler.plan import Bind
@@ -49,9 +49,10 @@ class MemoryCluster:
                 after.append(_nominated(pod, promised.get(name, "")))
         implied = self._objects.implied
         after += [_bound(pod, binds[_name(pod)], now) for pod in implied if _name(pod) in binds]
-        self._objects.implied = [
-            _nominated(pod, promised.get(_name(pod), "")) for pod in implied if _name(pod) not in binds
-        ]
+        kept = [_nominated(pod, promised.get(_name(pod), "")) for pod in implied if _name(pod) not in binds]
+        # A job whose last pods have just left is one without pods again.
+        jobs, name = self._objects.elastic_jobs, self._ours.scheduler_name
+        self._objects.implied = [*kept, *implied_pods(jobs, [*after, *kept], scheduler_name=name)]
         self._objects.pods = after
         self._now = (self._now or 0.0) + ROUND_S
 

@@ -238,7 +238,9 @@ class Builder:
     def add_rule(self, spec: Object, app: str, namespace: str) -> None:
         """A rule that ties this pod to others, mostly of its own kind."""
         selector = {"matchLabels": {"app": self.pick(app, app, "a", "b")}}
-        term = {"labelSelector": selector, "topologyKey": self.pick(HOSTNAME, ZONE)}
+        term: Object = {"labelSelector": selector, "topologyKey": self.pick(HOSTNAME, ZONE)}
+        if self.one_in(5):
+            term |= self.pick({"namespaces": ["team"]}, {"namespaceSelector": {}})
         affinity = spec.get("affinity")
         assert affinity is None or isinstance(affinity, dict)
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
@@ -246,14 +248,23 @@ class Builder:
             case "port":
                 containers = spec["containers"]
                 assert isinstance(containers, list)
-                port: Object = {"containerPort": 8080, "hostPort": self.pick(8080, 9090)}
-                containers[0]["ports"] = [port | ({"protocol": "UDP"} if self.one_in(4) else {})]
+                wanted = self.pick(8080, 9090)
+                port: Object = {"containerPort": wanted, "hostPort": wanted}
+                if self.one_in(4):
+                    port |= self.pick({"protocol": "UDP"}, {"hostIP": "10.0.0.1"}, {"hostIP": "10.0.0.2"})
+                containers[0]["ports"] = [port]
+                if self.one_in(4):
+                    spec["hostNetwork"] = True
             case "anti":
                 spec["affinity"] = (affinity or {}) | {"podAntiAffinity": required}
             case "together":
                 spec["affinity"] = (affinity or {}) | {"podAffinity": required}
             case "spread":
-                rule = {"whenUnsatisfiable": "DoNotSchedule", "topologyKey": term["topologyKey"]}
+                rule: Object = {"whenUnsatisfiable": "DoNotSchedule", "topologyKey": term["topologyKey"]}
+                if self.one_in(4):
+                    rule |= self.pick(
+                        {"minDomains": 2}, {"nodeTaintsPolicy": "Honor"}, {"nodeAffinityPolicy": "Ignore"}
+                    )
                 spec["topologySpreadConstraints"] = [
                     {"maxSkew": self.between(1, 2), **rule, "labelSelector": {"matchLabels": {"app": app}}}
                 ]

@@ -16,6 +16,7 @@ Object: TypeAlias = dict[str, object]
 Resources: TypeAlias = dict[str, Fraction]
 
 GPU = "nvidia.com/gpu"
+GPUS = (GPU, "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 SCHEDULER = "maniple"
 DEFAULT_QUEUE = "default"
 JOB_LABEL, ROLE_LABEL, INDEX_LABEL = "maniple.dev/job", "maniple.dev/role", "maniple.dev/index"
@@ -112,7 +113,7 @@ class Pod:
 
     @property
     def gpu_count(self) -> int:
-        return int(self.requests.get(GPU, Fraction(0)))
+        return int(sum(self.requests.get(name, Fraction(0)) for name in GPUS))
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def read_node(item: object) -> Node:
         name=text(item, "metadata", "name"),
         labels=strings(item, "metadata", "labels"),
         allocatable=allocatable,
-        gpu_count=int(allocatable.get(GPU, Fraction(0))),
+        gpu_count=int(sum(allocatable.get(name, Fraction(0)) for name in GPUS)),
         pod_limit=allocatable.get("pods"),
         taints=rows(item, "spec", "taints"),
         is_unschedulable=at(item, "spec", "unschedulable") is True,

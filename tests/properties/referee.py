@@ -168,7 +168,8 @@ def judge_waiting(facts: Facts, state: State, played: Round) -> Iterator[str]:
     bound = {move.pod.key for move in played.binds}
     ours = [pod for key, pod in state.pods.items() if key in state.pending and pod.is_ours]
     still = {pod.gang for pod in ours if pod.key not in bound}
-    victims = {state.pods[key].gang for key in played.evicted}
+    # Those who lost their place just now or are gated may be listed or not.
+    others = {state.pods[key].gang for key in state.gated.union(played.evicted)}
     have_pods = {pod.gang for pod in state.pods.values()}
     listed: set[str] = set()
     for entry in played.waiting:
@@ -181,7 +182,7 @@ def judge_waiting(facts: Facts, state: State, played: Round) -> Iterator[str]:
         named, queue = text(entry, "queue"), facts.gang(key).queue
         if named != queue:
             yield f"{key} is listed as waiting in queue {named}, but it is in {queue}"
-        if key not in still | victims and (key in have_pods or key not in facts.gangs):
+        if key not in still | others and (key in have_pods or key not in facts.gangs):
             yield f"{key} is listed as waiting, but none of its pods is"
     for key in sorted(still - moved - listed):
         yield f"{key} has pending pods that got neither a bind nor a nomination, and is not listed as waiting"

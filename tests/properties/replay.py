@@ -53,6 +53,7 @@ class State:
     pending: frozenset[str]
     gpu_ids: dict[str, frozenset[str]]  # only of pods whose devices are known
     succeeded: dict[str, list[str]] = field(default_factory=dict)  # gang -> roles of its members that are done
+    gated: frozenset[str] = frozenset()  # not pending yet: they wait for somebody to open their gate
 
     def staying(self, without: Iterable[str] = ()) -> list[str]:
         gone = self.leaving | set(without)
@@ -84,6 +85,7 @@ def read_state(facts: Facts, objects: Iterable[object]) -> State:
     where: dict[str, str] = {}
     leaving: set[str] = set()
     pending: set[str] = set()
+    gated: set[str] = set()
     gpu_ids: dict[str, frozenset[str]] = {}
     succeeded: dict[str, list[str]] = {}
     for item in flat(objects):
@@ -102,11 +104,11 @@ def read_state(facts: Facts, objects: Iterable[object]) -> State:
             ids = strings(item, "metadata", "annotations").get(GPUS_ANNOTATION)
             if ids is not None:
                 gpu_ids[pod.key] = frozenset(part.strip() for part in ids.split(",") if part.strip())
-        elif not is_leaving and not rows(item, "spec", "schedulingGates"):
-            pending.add(pod.key)
+        elif not is_leaving:
+            (gated if rows(item, "spec", "schedulingGates") else pending).add(pod.key)
         if is_leaving:
             leaving.add(pod.key)
-    state = State(pods, where, frozenset(leaving), frozenset(pending), gpu_ids, succeeded)
+    state = State(pods, where, frozenset(leaving), frozenset(pending), gpu_ids, succeeded, frozenset(gated))
     return with_first_pods(facts, state)
 
 

@@ -484,6 +484,12 @@ def test_who_waits_must_be_told_why_and_who_starts_must_not() -> None:
     assert not broken([node("n1"), pod("x", 8, scheduler="default-scheduler")], round_of())
 
 
+def test_a_gated_pod_may_be_listed_or_not() -> None:
+    objects = [node("n1"), pod("a", schedulingGates=[{"name": "example.com/wait"}])]
+    assert not broken(objects, round_of(waiting=[wait("a")]))
+    assert not broken(objects, round_of())
+
+
 def test_surplus_that_waits_is_told_why_too() -> None:
     objects = [node("n1"), group("g", 1), pod("g-0", on="n1", group="g", ids="0"), pod("g-1", 8, group="g")]
     assert broken(objects, round_of()) == {Promise.WAITING}

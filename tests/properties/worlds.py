@@ -53,6 +53,10 @@ class World(Builder):
     def add_lone_pod(self, name: str) -> None:
         app, namespace = self.pick("a", "b"), self.pick(*self.namespaces)
         member = Member(name, self.pod_spec(app, namespace) | self.priority(), {"app": app})
+        if self.one_in(16):
+            member.spec["schedulingGates"] = [{"name": "example.com/not-yet"}]
+            self.add_pod(member, namespace, "maniple", None)
+            return
         host = self.find_host(member.spec) if self.one_in(3) else None
         self.add_pod(member, namespace, "maniple", host, leaves=self.one_in(3))
 
