@@ -34,8 +34,8 @@ def find_victims(
 def agreed(claimant: Job, candidates: Sequence[Victim], rules: Sequence[VictimRule]) -> list[Victim]:
     """The candidates that every rule lets go.
 
-    Rules count: a gang lets go so many, whoever they are. So one that some rule would not even let go alone must not use
-    up what another rule would have given to others: it is taken out, and all rules are asked again. Ends because the
+    Rules count: a gang lets go so many, whoever they are. So one that some rule would not even let go alone must not
+    use up what another rule would have given to others: it is taken out, and all rules are asked again. Ends since the
     pool shrinks each time.
     """
     pool = list(candidates)

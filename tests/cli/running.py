@@ -1,0 +1,61 @@
+"""Runs maniple as a user would: its own process, arguments in, exit code and two streams out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+COMMAND = [sys.executable, "-m", "maniple"]
+
+Plan = dict[str, Any]
+
+
+def run(
+    *arguments: str | Path, stdin: str | bytes = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """At the root of the project; whatever it prints must be UTF-8, and never a traceback."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=ROOT,
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert "Traceback" not in result.stderr, result.stderr
+    return result
+
+
+def plan(*arguments: str | Path, stdin: str | bytes = b"", env: dict[str, str] | None = None) -> Plan:
+    """The plan of a run that must succeed and say nothing else."""
+    done = run("plan", *arguments, "-o", "json", stdin=stdin, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    made: Plan = json.loads(done.stdout)
+    return made
+
+
+@cache
+def example(name: str) -> Plan:
+    """The plan of examples/<name>*.yaml."""
+    (path,) = EXAMPLES.glob(f"{name}*.yaml")
+    return plan("-f", path)
+
+
+def refused(*arguments: str | Path, stdin: str | bytes = b"") -> list[str]:
+    """The lines on standard error of a run that must fail with exit code 2 and print nothing."""
+    done = run("plan", *arguments, stdin=stdin)
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr.splitlines()
+
+
+def untimed(made: Plan) -> Plan:
+    return {key: value for key, value in made.items() if key != "timings"}

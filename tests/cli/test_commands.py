@@ -1,0 +1,111 @@
+"""The other commands, help and completion."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maniple import __version__
+from maniple.cli.main import COMMANDS
+
+from .running import ROOT, run
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_has_examples(command: str, option: str) -> None:
+    done = run(*([command] if command else []), option)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Usage: maniple {command}".rstrip() in done.stdout
+    after = done.stdout.split("Example", 1)[1]
+    assert f"maniple {command}" in after
+
+
+def test_help_lists_every_command() -> None:
+    listed = run("--help").stdout.split("Commands:")[1]
+    assert [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "][
+        : len(COMMANDS)
+    ] == list(COMMANDS)
+
+
+def test_version() -> None:
+    assert run("--version").stdout.strip().endswith(__version__)
+
+
+def test_the_installed_command_is_the_same_program() -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "maniple"), "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, run("--version").stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pln"], "Error: No such command 'pln'."),
+        (["--nope"], "--nope"),
+        (["completion", "tcsh"], "Error: Invalid value for '{bash|zsh|fish}': 'tcsh' is not one of"),
+        (["completion"], "Error: Missing argument '{bash|zsh|fish}'."),
+        (["crds", "--write", __file__], "Error: Invalid value for '--write': Directory"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_prints_only_to_standard_error(arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+# -- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_asks_maniple(shell: str) -> None:
+    done = run("completion", shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"_MANIPLE_COMPLETE={shell}_complete" in done.stdout
+    if program := shutil.which(shell):
+        subprocess.run([program, "-n"], input=done.stdout, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "expected"),
+    [
+        ("maniple pl", "1", {"plan"}),
+        ("maniple ", "1", set(COMMANDS)),
+        ("maniple plan --ro", "2", {"--rounds"}),
+        ("maniple plan -o ", "3", {"table", "json", "yaml"}),
+        ("maniple completion ", "2", {"bash", "zsh", "fish"}),
+    ],
+)
+def test_a_shell_that_asks_gets_the_words_that_fit(words: str, at: str, expected: set[str]) -> None:
+    done = run(env={"COMP_WORDS": words, "COMP_CWORD": at, "_MANIPLE_COMPLETE": "bash_complete"})
+    assert {line.split(",")[1] for line in done.stdout.splitlines()} == expected
+
+
+# -- crds
+
+
+def test_crds_prints_what_is_in_deploy() -> None:
+    done = run("crds")
+    assert (done.returncode, done.stderr) == (0, "")
+    kept = {path.read_text(encoding="utf-8") for path in (ROOT / "deploy/crds").glob("*.yaml")}
+    assert set(done.stdout.split("---\n")) == kept
+
+
+def test_crds_writes_one_file_each_and_says_which(tmp_path: Path) -> None:
+    done = run("crds", "--write", tmp_path / "new/folder")
+    assert done.returncode == 0
+    written = sorted((tmp_path / "new/folder").iterdir())
+    assert sorted(done.stdout.split()) == [str(path) for path in written]
+    kept = sorted((ROOT / "deploy/crds").glob("*.yaml"))
+    assert [path.read_bytes() for path in written] == [path.read_bytes() for path in kept]
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error_and_no_traceback() -> None:
+    done = run("crds", "--write", "/proc/nosuch/folder")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: [Errno 2] No such file or directory: '/proc/nosuch'\n"

@@ -1,0 +1,387 @@
+"""`maniple plan`: its input, its options, its output and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .running import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
+
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '1', memory: 4Gi}}\n"
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: p1}
+spec: {schedulerName: maniple, containers: [{name: main, resources: {requests: {cpu: '1'}}}]}
+"""
+FIRST = next(EXAMPLES.glob("01*.yaml"))
+KUBE_BATCH = EXAMPLES / "policies/kube-batch.yaml"
+
+
+def bound(made: dict[str, Any], round_: int = 0) -> list[str]:
+    return [bind["pod"] for bind in made["rounds"][round_]["binds"]]
+
+
+# -- input
+
+
+def test_standard_input_is_a_file_like_any_other() -> None:
+    assert untimed(plan("-f", "-", stdin=FIRST.read_bytes())) == untimed(example("01"))
+    assert refused("-f", "-", stdin="kind: Pod\n") == [
+        "error: <stdin>, document 1: apiVersion is missing for kind Pod; did you mean 'Pod'?"
+    ]
+
+
+def test_several_files_folders_and_standard_input_are_one_cluster(tmp_path: Path) -> None:
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "pods/a.yml").write_text(POD)
+    (tmp_path / "pods/b.json").write_text(json.dumps(yaml.safe_load(POD.replace("p1", "p2"))))
+    (tmp_path / "pods/README.md").write_text("not an object")
+    (tmp_path / "n1.yaml").write_text(NODE)
+    more = NODE.replace("n1", "n2") + "---\n" + NODE.replace("n1", "n3") + "---\n" + POD.replace("p1", "p3")
+    made = plan("-f", tmp_path / "n1.yaml", "-f", tmp_path / "pods", "-f", "-", stdin=more)
+    assert bound(made) == ["default/p1", "default/p2", "default/p3"]
+
+
+@pytest.mark.parametrize("text", ["", "---\n# nothing\n", '{"apiVersion": "v1", "kind": "List", "items": []}'])
+def test_nothing_is_planned_for_nothing(text: str) -> None:
+    made = plan("-f", "-", stdin=text)
+    assert made["rounds"] == [{"binds": [], "evictions": [], "nominations": [], "resizes": [], "waiting": []}]
+    assert made["queues"] == [{"name": "default", "deserved": {}, "allocated": {}, "share": 0.0}]
+
+
+def test_what_cannot_be_read_is_named_and_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty/notes.txt").write_text("x")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd/folder.yaml").mkdir()
+    long = "x" * 5000
+    lines = refused("-f", "nosuch.yaml", "-f", tmp_path / "empty", "-f", tmp_path / "odd", "-f", "", "-f", long)
+    assert lines[:4] == [
+        "error: nosuch.yaml: cannot be read: No such file or directory",
+        f"error: {tmp_path}/empty: the folder has no file that ends in .yaml, .yml, .json",
+        f"error: {tmp_path}/odd/folder.yaml: cannot be read: Is a directory",
+        "error: : cannot be read: the name is empty",
+    ]
+    assert lines[4].startswith("error: xxx")
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"kind: \xff\xfe\n", "error: <stdin>: not valid YAML: "),
+        (
+            b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"\xff"}}',
+            "error: <stdin>: Pod (no name): not valid UTF-8",
+        ),
+        (bytes(range(256)), "error: <stdin>: not valid YAML: "),
+        (b"[" * 300_000, "error: <stdin>: "),
+        (b'{"a":' * 300_000, "error: <stdin>: nested too deeply"),
+        (
+            b'{"apiVersion": "v1", "kind": "List", "items": [{"api',
+            "error: <stdin>: line 1, column 53: not valid YAML: ",
+        ),
+    ],
+    ids=["yaml not in utf-8", "json not in utf-8", "every byte", "deep yaml", "deep json", "half a file"],
+)
+def test_input_that_is_no_text_no_object_or_half_of_one_is_refused(data: bytes, message: str) -> None:
+    (line,) = refused("-f", "-", stdin=data)
+    assert line.startswith(message)
+
+
+def test_all_problems_are_told_at_once_and_nothing_is_planned() -> None:
+    text = "---\n".join([NODE, POD.replace("spec:", "sepc:"), "kind: [\n"])
+    lines = refused("-f", "-", "-f", FIRST, "-f", FIRST, stdin=text)
+    assert lines == [
+        "error: <stdin>, document 2: Pod p1: unknown field 'sepc'; did you mean 'spec'?",
+        "error: <stdin>: line 12, column 1: not valid YAML: did not find expected node content",
+    ]
+
+
+def test_contradictions_between_objects_are_refused_too() -> None:
+    group = "apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\nspec: {queue: reserch}\n"
+    queue = "apiVersion: maniple.dev/v1alpha1\nkind: Queue\nmetadata: {name: research}\n"
+    assert refused("-f", "-", stdin=f"{queue}---\n{group}") == [
+        "error: <stdin>, document 2: PodGroup default/g: spec.queue: unknown queue 'reserch'; did you mean 'research'?"
+    ]
+    assert refused("-f", "-", stdin=f"{NODE}---\n{NODE}") == [
+        "error: <stdin>, document 2: Node n1: given twice; an object may stand in the input once"
+    ]
+
+
+def test_notes_go_to_standard_error_and_leave_the_output_whole() -> None:
+    other = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+    volcano = """apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: g}
+spec: {minMember: 1, minResources: {cpu: '1'}}
+"""
+    done = run("plan", "-f", "-", "-o", "json", stdin="---\n".join([NODE, other, volcano, POD]))
+    assert done.returncode == 0
+    assert bound(json.loads(done.stdout)) == ["default/p1"]
+    assert done.stderr.splitlines() == [
+        "note: <stdin>, document 3: PodGroup g: spec.minResources has no counterpart here and is not read",
+        "note: skipped, because scheduling does not read them: 1 Secret",
+    ]
+
+
+# -- options
+
+
+def test_only_pods_of_our_scheduler_are_planned_unless_told_otherwise() -> None:
+    nodes = [NODE.replace("n1", f"n{number}") for number in range(3)]
+    names = ["maniple", "volcano", "default-scheduler"]
+    pods = [
+        POD.replace("p1", f"of-{name}").replace("schedulerName: maniple", f"schedulerName: {name}") for name in names
+    ]
+    text = "---\n".join([*nodes, *pods])
+    assert bound(plan("-f", "-", stdin=text)) == ["default/of-maniple"]
+    assert bound(plan("-f", "-", "--scheduler-name", "volcano", stdin=text)) == ["default/of-volcano"]
+    assert bound(plan("-f", "-", "--all", stdin=text)) == [
+        *("default/of-default-scheduler", "default/of-maniple", "default/of-volcano"),
+    ]
+
+
+LEAVING = POD.replace("p1}", "leaving, deletionTimestamp: '2026-01-01T00:00:00Z'}").replace(
+    "spec: {", "spec: {nodeName: n1, "
+)
+
+
+def test_rounds_apply_the_plan_and_plan_again() -> None:
+    """Promised in the first round, bound in the second when the leaving pod has left, and then nothing moves."""
+    made = plan("-f", "-", "--rounds", "3", stdin="---\n".join([NODE, LEAVING, POD]))
+    promised, then, last = made["rounds"]
+    assert promised["nominations"] == [{"pod": "default/p1", "node": "n1"}]
+    assert [entry["reason"] for entry in promised["waiting"]] == ["Promised"]
+    assert then["binds"] == [{"pod": "default/p1", "node": "n1", "gpus": []}]
+    assert last == {"binds": [], "evictions": [], "nominations": [], "resizes": [], "waiting": []}
+    assert len(made["timings"]["schedule_s"]) == 3
+
+
+CONTENDED = "---\n".join(
+    [
+        NODE,
+        "apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {name: low}\nspec: {minRuntimeSeconds: 60}\n",
+        """apiVersion: v1
+kind: Pod
+metadata: {name: low, labels: {maniple.dev/pod-group: low}}
+spec: {schedulerName: maniple, nodeName: n1, priority: 0, containers: [{name: m, resources: {requests: {cpu: '1'}}}]}
+status: {phase: Running, startTime: '2026-01-01T12:00:00Z'}
+""",
+        POD.replace("spec: {", "spec: {priority: 10, "),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "evicted"),
+    [
+        ("2026-01-01T12:00:59Z", []),
+        ("2026-01-01T12:01:00Z", ["default/low"]),
+        ("2026-01-01T13:00:59+01:00", []),
+        ("2026-01-01T12:01:00", ["default/low"]),
+        (None, []),
+    ],
+)
+def test_now_is_the_moment_of_the_decision(now: str | None, evicted: list[str]) -> None:
+    """A pod that must run for a minute before it may be evicted. Without --now, now is when it started."""
+    arguments = ["--now", now] if now else []
+    made = plan("-f", "-", "--policy", KUBE_BATCH, *arguments, stdin=CONTENDED)
+    assert [eviction["pod"] for eviction in made["rounds"][0]["evictions"]] == evicted
+
+
+def test_a_policy_file_decides() -> None:
+    evictions = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=CONTENDED)["rounds"][0][
+        "evictions"
+    ]
+    assert evictions == [{"pod": "default/low", "reason": "Preempted", "for": "default/p1"}]
+    assert plan("-f", "-", "--now", "2027-01-01", stdin=CONTENDED)["rounds"][0]["evictions"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policy", "nosuch.yaml"], "error: nosuch.yaml: cannot be read: No such file or directory"),
+        (["--policy", str(EXAMPLES)], f"error: {EXAMPLES}: cannot be read: Is a directory"),
+        (["--policy", str(FIRST)], f"error: {FIRST}: expected one YAML document, found 9"),
+        (["--now", "soon"], "error: --now: 'soon' is not a time; expected one such as 2026-01-31T12:00:00Z"),
+        (
+            ["--now", "9999-12-31T23:59:59-12:00"],
+            "error: --now: expected a time between the years 1971 and 9998, found '9999-12-31T23:59:59-12:00'",
+        ),
+    ],
+)
+def test_wrong_values_of_options_are_refused(arguments: list[str], message: str) -> None:
+    assert refused("-f", FIRST, *arguments) == [message]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Missing option '-f' / '--file'."),
+        (["-f", str(FIRST), "--rounds", "0"], "Invalid value for '--rounds': 0 is not in the range 1<=x<=100000."),
+        (["-f", str(FIRST), "--rounds", "x"], "Invalid value for '--rounds': 'x' is not a valid integer range."),
+        (["-f", str(FIRST), "-o", "xml"], "Invalid value for '-o' / '--output': 'xml' is not one of"),
+        (["-f", str(FIRST), "--round", "2"], "--round"),
+    ],
+)
+def test_wrong_usage_is_refused_with_a_hint(arguments: list[str], message: str) -> None:
+    lines = refused(*arguments)
+    assert message in lines[-1]
+    assert "Try 'maniple plan --help' for help." in lines
+
+
+# -- output
+
+
+def test_json_has_exactly_the_documented_form() -> None:
+    """Two nodes, one pod of each fate: bound, evicted, promised, waiting."""
+    text = "---\n".join(
+        [
+            CONTENDED,
+            NODE.replace("n1", "n2").replace("cpu: '1'", "nvidia.com/gpu: 2, cpu: '4'"),
+            POD.replace("p1", "starts").replace("cpu: '1'", "nvidia.com/gpu: 2"),
+            POD.replace("p1", "waits").replace("cpu: '1'", "cpu: '9'"),
+        ]
+    )
+    # The pod on n1 is the only one that p1 can displace: it may not go to n2.
+    text = text.replace("priority: 10", "priority: 10, nodeSelector: {disk: fast}").replace(
+        "{name: n1}", "{name: n1, labels: {disk: fast}}"
+    )
+    made = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=text)
+    assert list(made) == ["rounds", "queues", "timings"]
+    assert list(made["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "waiting"]
+    assert [list(entry) for entry in made["rounds"][0]["waiting"]] == [
+        ["group", "queue", "reason", "message", "needs", "nodes", "wouldStartIf"]
+    ] * 2
+    for entry in made["rounds"][0]["waiting"]:
+        assert entry.pop("message")
+        assert entry.pop("wouldStartIf")
+    assert made["rounds"] == [
+        {
+            "binds": [{"pod": "default/starts", "node": "n2", "gpus": ["0", "1"]}],
+            "evictions": [{"pod": "default/low", "reason": "Preempted", "for": "default/p1"}],
+            "nominations": [{"pod": "default/p1", "node": "n1"}],
+            "resizes": [],
+            "waiting": [
+                {
+                    "group": "default/p1",
+                    "queue": "default",
+                    "reason": "Promised",
+                    "needs": made["rounds"][0]["waiting"][0]["needs"],
+                    "nodes": [],
+                },
+                {
+                    "group": "default/waits",
+                    "queue": "default",
+                    "reason": "NoNodeFits",
+                    "needs": {"pods": "1", "cpu": "9"},
+                    "nodes": [{"reason": "insufficient cpu", "count": 2}],
+                },
+            ],
+        }
+    ]
+    assert made["rounds"][0]["waiting"][0]["needs"]["pods"] == "1"
+    (queue,) = made["queues"]
+    assert list(queue) == ["name", "deserved", "allocated", "share"]
+    assert queue["allocated"] == {"cpu": "1", "nvidia.com/gpu": "2"}
+    assert isinstance(queue["share"], float)
+    assert {key: type(value) for key, value in made["timings"].items()} == {"load_s": float, "schedule_s": list}
+
+
+def test_lists_are_sorted() -> None:
+    made = example("06")
+    (round_,) = made["rounds"]
+    assert [bind["pod"] for bind in round_["binds"]] == sorted(bind["pod"] for bind in round_["binds"])
+    assert [entry["group"] for entry in round_["waiting"]] == sorted(entry["group"] for entry in round_["waiting"])
+    assert [queue["name"] for queue in made["queues"]] == ["default", "production", "research"]
+
+
+def test_yaml_says_what_json_says() -> None:
+    done = run("plan", "-f", FIRST, "-o", "yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    made = yaml.safe_load(done.stdout)
+    assert untimed(made) == untimed(example("01"))
+    assert list(made) == list(example("01"))
+
+
+def test_the_table_says_what_starts_what_moves_who_waits_and_what_would_change_it() -> None:
+    done = run("plan", "-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", "--rounds", "2", stdin=CONTENDED)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    titles = [line for line in lines if line and not line.startswith(" ")]
+    assert titles == ["Round 1", "Leaves", "Is promised", "Waits", "Round 2", "Starts", "Waits", "Queues"]
+    assert any("default/low" in line and "Preempted" in line and "default/p1" in line for line in lines)
+    assert any("would start if" in line for line in lines)
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def test_names_from_the_input_cannot_draw_on_the_terminal() -> None:
+    text = "---\n".join([NODE, POD.replace("spec: {", 'spec: {nodeSelector: {"a\\nb": "\\e[31mred"}, ')])
+    done = run("plan", "-f", "-", stdin=text)
+    assert done.returncode == 0
+    assert r"a\nb=\x1b[31mred" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1251", "latin-1"])
+def test_a_terminal_that_lacks_a_letter_gets_a_question_mark_and_no_traceback(encoding: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "plan", "-f", str(FIRST)],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"default/b" in done.stdout
+
+
+def test_a_reader_that_has_seen_enough_causes_no_traceback() -> None:
+    """`maniple plan … | head -1`, with more output than a pipe holds."""
+    command = [*COMMAND, "plan", "-f", str(next(EXAMPLES.glob("06*.yaml"))), "-o", "json", "--rounds", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline() == b"{\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) in (0, 1)  # which of them is up to click
+
+
+def test_a_full_disk_is_an_error_and_no_traceback() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*COMMAND, "plan", "-f", str(FIRST)], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"error: [Errno 28] No space left on device\n")
+
+
+def test_closed_streams_are_empty_ones() -> None:
+    shell = shutil.which("sh")
+    assert shell
+    line = f"exec {COMMAND[0]} -m maniple plan -f - <&- >&-"
+    done = subprocess.run([shell, "-c", line], cwd=ROOT, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_interrupted_while_it_waits_for_input_it_just_stops() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "plan", "-f", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(b'{"apiVersion": "v1", "kind"')
+        process.stdin.flush()
+        time.sleep(1.5)  # until it reads: there is no way to see that from outside
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 1
+        assert process.stdout.read() == b""
+        assert process.stderr.read().strip() == b"Aborted!"

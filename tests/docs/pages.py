@@ -1,0 +1,164 @@
+"""Reads the pages: fenced blocks, the commands in them, and what those commands print.
+
+Run as a program it writes the shown output and the included files anew, for when a message has changed:
+`python tests/docs/pages.py`. Look at the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ELISION = "…"  # a line of its own: any number of lines that are not shown
+STANDARD_INPUT = ROOT / "examples" / "01-small-behind-large.yaml"  # what `kubectl … |` is taken to print
+
+# Commands that the pages show and no test runs: each needs a reason.
+NOT_RUN = {
+    "make install": "it makes the environment that the tests run in",
+    "make test": "it runs this test",
+    "make bench": "it takes minutes",
+    "make lock": "it asks the package index",
+    "make crds": "tests/api compares what it would write",
+    ".venv/bin/python tests/docs/pages.py": "it rewrites these pages",
+    ".venv/bin/pytest tests/docs": "it runs this test",
+    "kubectl apply --server-side -f deploy/crds": "it needs a cluster",
+}
+
+_FENCE = re.compile(r"^```(?P<language>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
+_INCLUDE = re.compile(r"# (examples/\S+\.(?:yaml|json))")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    body: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def included(self) -> Path | None:
+        """The file that this block shows; its first line names it."""
+        match = _INCLUDE.match(self.body)
+        return ROOT / match[1] if match else None
+
+
+@dataclass(frozen=True)
+class Command:
+    where: str
+    line: str
+    shown: tuple[str, ...]  # the output below it, () if the page shows none
+
+
+def pages() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(page, text.count("\n", 0, match.start()) + 1, match["language"].strip(), match["body"])
+        for match in _FENCE.finditer(text)
+    ]
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """The `$` lines of a console block, each with the output shown below it."""
+    line, shown = "", list[str]()
+    for number, text in enumerate(block.body.splitlines()):
+        if text.startswith("$ "):
+            if line:
+                yield Command(block.where, line, tuple(shown))
+            line, shown = text.removeprefix("$ "), []
+        elif not line:
+            raise ValueError(f"{block.where}: line {number + 1} of the block stands before any command")
+        else:
+            shown.append(text.rstrip())
+    if line:
+        while shown and not shown[-1]:
+            shown.pop()
+        yield Command(block.where, line, tuple(shown))
+
+
+def arguments(line: str) -> tuple[list[str], bool]:
+    """What to run for a command of the pages, and whether it reads standard input."""
+    is_piped = line.startswith("kubectl ") and " | " in line
+    if is_piped:
+        line = line.split(" | ", 1)[1]
+    program, *rest = shlex.split(line)
+    if program in ("maniple", ".venv/bin/maniple"):
+        return [sys.executable, "-m", "maniple", *rest], is_piped
+    if [program, *rest] == ["make", "demo"]:
+        return [sys.executable, "tools/demo.py"], False
+    if [program, *rest] == ["make", "help"]:
+        return ["make", "--no-print-directory", "help"], False
+    raise ValueError(f"no test knows how to run {line!r}")
+
+
+@cache
+def run(line: str) -> tuple[int, tuple[str, ...]]:
+    """Exit code and output, errors included, of a command of the pages, run at the root of the project."""
+    argv, reads_input = arguments(line)
+    done = subprocess.run(
+        argv,
+        cwd=ROOT,
+        env={key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS", "COLUMNS"))},
+        input=STANDARD_INPUT.read_text(encoding="utf-8") if reads_input else "",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, tuple(text.rstrip() for text in done.stdout.rstrip("\n").splitlines())
+
+
+def is_as_shown(shown: tuple[str, ...], printed: tuple[str, ...]) -> bool:
+    pattern = "".join("(?:.*\n)*?" if text == ELISION else re.escape(text) + "\n" for text in shown)
+    return re.fullmatch(pattern, "".join(f"{text}\n" for text in printed)) is not None
+
+
+def renew(text: str) -> str:
+    """The page with its included files and shown output as they are now; elided output is left alone."""
+
+    def replaced(match: re.Match[str]) -> str:
+        block = Block(ROOT / "page", 0, match["language"].strip(), match["body"])
+        body = block.body
+        if block.included is not None:
+            body = block.included.read_text(encoding="utf-8")
+        elif block.language == "console":
+            lines: list[str] = []
+            for command in commands(block):
+                shown = command.shown
+                if shown and ELISION not in shown:
+                    shown = run(command.line)[1]
+                lines += [f"$ {command.line}", *shown]
+            body = "\n".join(lines) + "\n"
+        return f"```{match['language']}\n{body}```"
+
+    return _FENCE.sub(replaced, text)
+
+
+def main() -> None:
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        new = renew(text)
+        if new != text:
+            page.write_text(new, encoding="utf-8")
+            print(page.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
