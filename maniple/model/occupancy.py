@@ -111,13 +111,11 @@ class Occupancy:
             if counts is not None:
                 counts[node] = counts.get(node, 0) + 1
         for row, count in self._gpu_demand(request):
-            given = pod.metadata.annotations.get(types.GPUS_ANNOTATION)
-            if given:
-                for device in given.split(","):
-                    if device.strip().isdecimal() and int(device) < MOST_GPUS:
-                        self._gpus[node, row] = self._gpus.get((node, row), 0) | 1 << int(device)
-            else:
-                self._gpus_unnamed.append(((node, row), count))
+            named = _device_ids(pod.metadata.annotations.get(types.GPUS_ANNOTATION, ""))
+            for device in named:
+                self._gpus[node, row] = self._gpus.get((node, row), 0) | 1 << device
+            if len(named) < count:
+                self._gpus_unnamed.append(((node, row), min(count, MOST_GPUS) - len(named)))
 
     def _gpu_demand(self, request: int) -> list[tuple[int, int]]:
         found = self._gpu_rows.get(request)
@@ -148,6 +146,12 @@ class Occupancy:
                 counts = np.bincount(nodes[requests == request], minlength=total.shape[1])
                 total += np.outer(self.world.shapes.vector(int(request)), counts)
         return total
+
+
+def _device_ids(written: str) -> set[int]:
+    """The ids in an annotation such as "0,1"; what is no id of ours (a UUID, say) counts as a device without a name."""
+    words = [word.strip() for word in written.split(",")] if written else []
+    return {int(word) for word in words if word.isdecimal() and len(word) <= 4 and int(word) < MOST_GPUS}
 
 
 def take_lowest(taken: int, count: int) -> tuple[list[int], int]:

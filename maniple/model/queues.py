@@ -24,6 +24,9 @@ def tree_problems(queues: Sequence[types.Queue]) -> list[tuple[types.Queue, str]
     wrong = []
     for queue in queues:
         parent = queue.spec.parent
+        if parent == types.DEFAULT_QUEUE:
+            wrong.append((queue, "spec.parent: 'default' takes what names no queue, so no queue can be below it"))
+            continue
         if parent and parent not in by_name:
             wrong.append((queue, f"spec.parent: unknown queue {parent!r}{nearest(parent, by_name)}"))
             continue

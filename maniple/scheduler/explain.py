@@ -80,13 +80,12 @@ class Explainer:
             return self._surplus(job, left, blocked)
         if blocked is not None:
             return blocked, ()
-        return self._no_room(job, need)
+        return self._no_room(job, need) if job.groups else (_gated(job), ())
 
     def _surplus(self, job: Job, left: int, blocked: Reason | None) -> tuple[Reason, tuple[NodeCount, ...]]:
         """The gang runs; pods above its minimum wait."""
         if not left:
-            held = f"{_pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
-            return Reason("SchedulingGated", held, "the gates are removed"), ()
+            return _gated(job), ()
         counts: tuple[NodeCount, ...] = ()
         if blocked is not None:
             why, would = blocked.message, blocked.would_start_if
@@ -213,6 +212,11 @@ class Explainer:
     def _describe(self, requests: FloatArray) -> str:
         named = self._session.snapshot.axis.describe(requests)
         return ", ".join(f"{value} {name}" for name, value in named.items()) or "no requests"
+
+
+def _gated(job: Job) -> Reason:
+    held = f"{_pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
+    return Reason("SchedulingGated", held, "the gates are removed")
 
 
 def _pods(count: int) -> str:

@@ -177,18 +177,10 @@ def mutate_once(world: list[Object], random: Random) -> None:
             container[key] = alike(container[key], random)
 
 
-def keep_gpus_few(world: list[Object]) -> None:
-    """Goes when test_a_running_pod_that_claims_a_million_gpus_does_not_stop_the_world passes."""
-    for container, key in places(world):
-        if isinstance(container, dict) and key == GPU and len(str(container[key])) > 4:
-            container[key] = 1
-
-
 def mutated_objects(random: Random) -> bytes:
     world = copy.deepcopy(random.choice(ORIGINALS))
     for _ in range(random.choice([1, 1, 1, 2, 5])):
         mutate_once(world, random)
-    keep_gpus_few(world)
     if random.random() < 0.02:
         return b"\n".join(json.dumps(item).encode() for item in world)  # a stream, with NaN and all
     # json, not msgspec: it also writes what other programs write, such as escapes for everything beyond ASCII.
@@ -262,7 +254,6 @@ def test_three_thousand_mutated_texts_never_give_a_traceback() -> None:
     assert 100 < planned < done - 100
 
 
-@pytest.mark.xfail(raises=TimeoutError, reason="model/occupancy.py: take_lowest counts them one by one, without bound")
 def test_a_running_pod_that_claims_a_million_gpus_does_not_stop_the_world() -> None:
     claims = running(pod("greedy", {"containers": [{"name": "main", "resources": {"limits": {GPU: 10**6}}}]}), "n1")
     with time_limit(1):

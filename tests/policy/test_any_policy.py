@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +73,6 @@ def test_every_choice_plans_and_over_commits_nothing(policy: Object) -> None:
     assert bound.isdisjoint({"default/large", "default/unknown"})
 
 
-@pytest.mark.xfail(raises=ValueError, reason="scheduler/explain.py: _no_room of a job that has only gated pods")
 def test_a_gated_pod_waits_also_where_no_plugin_knows_of_gangs() -> None:
     gated = pod("p", schedulingGates=[{"name": "wait"}])
     made = plan([node("n1"), gated], {"actions": "allocate", "tiers": []})

@@ -187,6 +187,7 @@ REFUSED: dict[str, list[Object]] = {
     ],
     "MatchNodeSelector": [node("n1"), pod("p", nodeSelector={"zone": "b"})],
     "PodToleratesNodeTaints": [node("n1", spec=taint("NoSchedule")), pod("p")],
+    "PodToleratesNodeNoExecuteTaints": [node("n1", spec=taint("NoExecute")), pod("p")],
     "CheckNodeUnschedulable": [node("n1", spec={"unschedulable": True}), pod("p")],
     "CheckNodeCondition": [node("n1", conditions=condition("Ready", "False")), pod("p")],
     "CheckNodeMemoryPressure": [node("n1", conditions=condition("MemoryPressure", "True")), pod("p", "")],
@@ -207,7 +208,6 @@ ALIASES = {
     "PodFitsPorts": "PodFitsHostPorts",
     "GeneralPredicates": "MatchNodeSelector",
     "CheckVolumeBinding": "NoVolumeNodeConflict",
-    "PodToleratesNodeNoExecuteTaints": "PodToleratesNodeTaints",
 }
 CASES = [*((name, name) for name in REFUSED), *ALIASES.items(), ("CheckNodeCondition", "CheckNodeUnschedulable")]
 

@@ -24,6 +24,7 @@ CHECKS = (
     "nodename",
     "nodeselector",
     "taints",
+    "noexecute",
     "unschedulable",
     "ready",
     "memorypressure",
@@ -97,7 +98,8 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
         yield "memorypressure", Check("node has memory pressure", ~nodes.pressure["MemoryPressure"])
     yield "diskpressure", Check("node has disk pressure", ~nodes.pressure["DiskPressure"])
     yield "pidpressure", Check("node has PID pressure", ~nodes.pressure["PIDPressure"])
-    yield from (("taints", check) for check in _taint_checks(nodes, constraint.tolerations))
+    for effect, check in _taint_checks(nodes, constraint.tolerations):
+        yield ("noexecute" if effect == "NoExecute" else "taints"), check
 
 
 def _in_zone(nodes: NodeTable, key: str, value: str) -> BoolArray:
@@ -115,8 +117,8 @@ def _in_zone(nodes: NodeTable, key: str, value: str) -> BoolArray:
     return inside | says_nothing
 
 
-def _taint_checks(nodes: NodeTable, tolerations: tuple[Toleration, ...]) -> Iterator[Check]:
-    """One check for each taint that some node has and the pod does not tolerate."""
+def _taint_checks(nodes: NodeTable, tolerations: tuple[Toleration, ...]) -> Iterator[tuple[str, Check]]:
+    """(effect, check) for each taint that some node has and the pod does not tolerate."""
     refused: dict[Taint, list[int]] = {}
     for number, taints in enumerate(nodes.taint_sets):
         for taint in taints:
@@ -124,7 +126,8 @@ def _taint_checks(nodes: NodeTable, tolerations: tuple[Toleration, ...]) -> Iter
                 refused.setdefault(taint, []).append(number)
     for taint, sets in sorted(refused.items(), key=lambda item: (item[0].key, item[0].value, item[0].effect)):
         shown = f"{taint.key}={taint.value}" if taint.value else taint.key
-        yield Check(f"taint {shown}:{taint.effect} is not tolerated", ~np.isin(nodes.taint_class, sets))
+        passes = ~np.isin(nodes.taint_class, sets)
+        yield taint.effect, Check(f"taint {shown}:{taint.effect} is not tolerated", passes)
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
@@ -186,7 +189,7 @@ def _within_skew(session: Session, group: TaskGroup, peers: Peers, spread: Sprea
             if name == "nodeselector":
                 eligible &= check.passes
     if spread.honours_taints:
-        for check in _taint_checks(nodes, group.shape.constraint.tolerations):
+        for _, check in _taint_checks(nodes, group.shape.constraint.tolerations):
             eligible &= check.passes
     if not eligible.any():
         return labelled & False
