@@ -25,6 +25,7 @@ NOT_RUN = {
     "make install": "it makes the environment that the tests run in",
     "make test": "it runs this test",
     "make bench": "it takes minutes",
+    ".venv/bin/python -m benchmarks loading": "it takes minutes",
     "make lock": "it asks the package index",
     "make crds": "tests/api compares what it would write",
     ".venv/bin/python tests/docs/pages.py": "it rewrites these pages",
