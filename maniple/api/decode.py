@@ -190,7 +190,8 @@ class _FieldError(Exception):
 def _typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, may_strip: bool = True) -> Struct:
     try:
         found = _decoder(struct).decode(raw)
-        if not typing.cast(Object, found).metadata.uid:
+        # Only pods and nodes are many; where there are few, a second look at all of them costs nothing.
+        if struct not in (core.Pod, core.Node) or not typing.cast(Object, found).metadata.uid:
             _decoder(_strict(struct)).decode(raw)
     except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
         text = bytes(raw)
@@ -209,7 +210,9 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
     if not kind:
         return "kind is missing; expected an object with apiVersion, kind and metadata"
     if not api_version:
-        return f"apiVersion is missing for kind {kind}{nearest(kind, [name for _, name in KINDS])}"
+        versions = sorted({version for version, name in KINDS if name == kind})
+        hint = f"; expected {' or '.join(versions)}" if versions else nearest(kind, [name for _, name in KINDS])
+        return f"apiVersion is missing for kind {kind}{hint}"
     if kind == "List" or (api_version, kind.removesuffix("List")) in KINDS:
         return "items: expected a list of objects"
     if kind in _SKIPPED.get(api_version, ()):

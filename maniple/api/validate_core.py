@@ -292,6 +292,17 @@ def _compared(names: tuple[str, str], low: Items, high: Items) -> Wrong:
     most, wrong_high = _parsed(high)
     wrong = [(lower + field, message) for field, message in wrong_low]
     wrong += [(upper + field, message) for field, message in wrong_high]
+    if names == _REQUESTS:
+        # Kubernetes divides CPU, and no device.
+        for field, values in ((lower, least), (upper, most)):
+            wrong += [
+                (
+                    f"{field}[{resource}]",
+                    f"expected a whole number, found {dict(low if field == lower else high)[resource]}",
+                )
+                for resource, value in values.items()
+                if "/" in resource and value.denominator != 1
+            ]
     for resource, value in least.items():
         if value > most.get(resource, value):
             expected = f"at most {upper}[{resource}] ({dict(high)[resource]})"

@@ -39,7 +39,6 @@ Exit codes: 0 planned, 2 wrong input.
     "--file",
     "files",
     multiple=True,
-    required=True,
     metavar="FILE",
     type=click.Path(allow_dash=True),
     help="File of Kubernetes objects, Lists or streams, YAML or JSON; a folder of them; '-' for standard input.",
@@ -77,12 +76,18 @@ def command(
     now: str | None,
 ) -> None:
     """Plan a cluster given as YAML or JSON: who goes where, who waits and why."""
+    if not files and not more_files:
+        raise click.UsageError("Missing option '-f' / '--file': name at least one file, or '-' for standard input.")
     start = time.perf_counter()
     # A dump has a million small objects and no cycles among them: collecting garbage meanwhile would double the time.
     gc.disable()
     chosen = _policy(policy)
     moment = _moment(now)
     decoded = decode(read_sources((*files, *more_files)))
+    if not decoded.objects:
+        raise InputError(
+            ["the input has no objects that scheduling reads; expected nodes, pods and the like", *decoded.notes]
+        )
     objects = sort_objects(decoded, scheduler_name=scheduler_name)
     for note in decoded.notes:
         click.echo(f"note: {printable(note)}", err=True)

@@ -86,7 +86,7 @@ class _Builder:
 
     def _stop_if_wrong(self) -> None:
         if self.wrong:
-            raise InputError(self.wrong)
+            raise InputError(dict.fromkeys(self.wrong))  # each once, in order
 
     def build(self, now: float | None) -> Snapshot:
         self._check_gpus()
@@ -281,10 +281,13 @@ class _Groups:
 
     def wait(self, pod: core.Pod) -> None:
         builder, meta = self.builder, pod.metadata
-        if pod.status.phase in ("Succeeded", "Failed") or meta.deletion_timestamp or not builder.ours.claims(pod):
+        if pod.status.phase in ("Succeeded", "Failed") or meta.deletion_timestamp:
             return
         job = builder.job_of(pod)
         if job is None:
+            return
+        if not builder.ours.claims(pod):
+            job.strangers += 1
             return
         if pod.spec.scheduling_gates:
             job.gated += 1

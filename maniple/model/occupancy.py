@@ -111,7 +111,8 @@ class Occupancy:
             if counts is not None:
                 counts[node] = counts.get(node, 0) + 1
         for row, count in self._gpu_demand(request):
-            named = _device_ids(pod.metadata.annotations.get(types.GPUS_ANNOTATION, ""))
+            there = min(MOST_GPUS, int(world.nodes.allocatable[row, node] // 1000))
+            named = _device_ids(pod.metadata.annotations.get(types.GPUS_ANNOTATION, ""), there)[:count]
             for device in named:
                 self._gpus[node, row] = self._gpus.get((node, row), 0) | 1 << device
             if len(named) < count:
@@ -148,10 +149,10 @@ class Occupancy:
         return total
 
 
-def _device_ids(written: str) -> set[int]:
-    """The ids in an annotation such as "0,1"; what is no id of ours (a UUID, say) counts as a device without a name."""
+def _device_ids(written: str, there: int) -> list[int]:
+    """The ids in an annotation such as "0,1"; what names no device of the node (a UUID, say) has no name here."""
     words = [word.strip() for word in written.split(",")] if written else []
-    return {int(word) for word in words if word.isdecimal() and len(word) <= 4 and int(word) < MOST_GPUS}
+    return sorted({int(word) for word in words if word.isdecimal() and len(word) <= 4 and int(word) < there})
 
 
 def take_lowest(taken: int, count: int) -> tuple[list[int], int]:

@@ -82,7 +82,8 @@ class Hooks:
     is_placed_singly: Callable[[TaskGroup], bool] | None = None
     preemptable: VictimRule | None = None
     reclaimable: VictimRule | None = None
-    overused: Callable[[Queue], Reason | None] | None = None
+    # Whether the queue has had its share of what is asked for (a vector, of which only what is not 0 matters).
+    overused: Callable[[Queue, FloatArray], Reason | None] | None = None
     # Whether a queue may take on so much more (True: and it is charged for it already). Never exceeded, unlike
     # overused.
     admissible: Callable[[Queue, FloatArray, bool], Reason | None] | None = None

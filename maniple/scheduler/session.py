@@ -182,8 +182,12 @@ class Session:
             total += group.shape.requests * (own + more)
         return total
 
-    def overused(self, queue: Queue) -> Reason | None:
-        return _first(hooks.overused(queue) for hooks in self.hooks if hooks.overused)
+    def asked(self, job: Job) -> FloatArray:
+        """What all of its waiting pods ask for."""
+        return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
+
+    def overused(self, queue: Queue, asked: FloatArray) -> Reason | None:
+        return _first(hooks.overused(queue, asked) for hooks in self.hooks if hooks.overused)
 
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         return _first(hooks.admissible(queue, more, is_charged) for hooks in self.hooks if hooks.admissible)

@@ -23,14 +23,12 @@ class Allocate:
                 start_gang(session, session.queue_of(job), job)
         line = Line(session, (job for job in jobs if not session.is_promised(job)))
         while (queue := line.next_queue()) is not None:
-            reason = session.overused(queue)
-            if reason is not None:
-                for job in line.drop(queue):
-                    # A limit that stands in the way as well is the higher wall of the two.
-                    limit = session.admissible(queue, session.needed_resources(job))
-                    session.blocked[job.key] = limit or reason
-                continue
             job = line.next_job(queue)
+            reason = session.overused(queue, session.asked(job))
+            if reason is not None:
+                # A limit that stands in the way as well is the higher wall of the two.
+                session.blocked[job.key] = session.admissible(queue, session.needed_resources(job)) or reason
+                continue
             started = session.job_ready(job)
             moved = place_one(session, queue, job) if started else start_gang(session, queue, job)
             if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):

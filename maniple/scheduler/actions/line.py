@@ -30,7 +30,7 @@ class Line:
         return self._session.job_key(job), self._entered, job
 
     def next_queue(self) -> Queue | None:
-        """The queue whose turn it is; it stays in line until it has no jobs left or is dropped."""
+        """The queue whose turn it is; it stays in line until it has no jobs left."""
         while self._queues:
             key, at = self._queues[0]
             if not self._jobs[at]:
@@ -48,9 +48,3 @@ class Line:
 
     def put_back(self, job: Job) -> None:
         heapq.heappush(self._jobs[job.queue], self._entry(job))
-
-    def drop(self, queue: Queue) -> list[Job]:
-        """Takes the queue out of line; returns the jobs that were still in it."""
-        left = [job for _, _, job in self._jobs[queue.index]]
-        self._jobs[queue.index] = []
-        return left

@@ -83,7 +83,10 @@ def _more(count: int) -> str:
 
 def _too_few(job: Job, detail: str, missing: int) -> Reason:
     gated = f" ({job.gated} more held by scheduling gates)" if job.gated else ""
-    message = f"the gang is not complete: {detail}{gated}"
+    strangers = f" ({job.strangers} more with another schedulerName)" if job.strangers else ""
+    message = f"the gang is not complete: {detail}{gated}{strangers}"
+    if job.strangers >= missing - job.gated > 0:
+        return Reason("NotEnoughPods", message, "those pods named this scheduler as their schedulerName")
     if job.gated < missing:
         return Reason("NotEnoughPods", message, "the missing pods are created")
     return Reason("SchedulingGated", message, "its scheduling gates are removed")

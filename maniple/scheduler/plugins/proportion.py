@@ -40,8 +40,9 @@ class Proportion:
             has_its_due = served >= 1.0 or not (held < deserved)[counted].any()
             return (float(has_its_due), -float(queue.priority), served)
 
-        def overused(queue: Queue) -> Reason | None:
-            scarce = due.scarce[queue.index]
+        def overused(queue: Queue, asked: FloatArray) -> Reason | None:
+            # GPUs that are short hold up nobody who asks for none.
+            scarce = due.scarce[queue.index] & (asked > 0)
             deserved = due.deserved[queue.index]
             if not scarce.any() or not (deserved <= session.queue_allocated[queue.index] + EPSILON)[scarce].all():
                 return None
@@ -54,12 +55,12 @@ class Proportion:
         limited = [queue.index for queue in snapshot.queues if np.isfinite(queue.limit).any()]
 
         def admissible(queue: Queue, more: FloatArray, is_charged: bool) -> Reason | None:
+            over = []
             for at in session.queue_paths[queue.index] if limited else ():
                 before = session.queue_allocated[at] - more if is_charged else session.queue_allocated[at]
-                over = np.flatnonzero((before + more > snapshot.queues[at].limit) & (more > 0))
-                if len(over):
-                    return _limit(session, snapshot.queues[at], int(over[0]), before, more)
-            return None
+                rows = np.flatnonzero((before + more > snapshot.queues[at].limit) & (more > 0))
+                over += [(snapshot.queues[at], int(row), float(before[row])) for row in rows]
+            return _limit(session, over, more) if over else None
 
         return Hooks(
             queue_order=order,
@@ -95,7 +96,8 @@ def find_dues(queues: Sequence[Queue], total: FloatArray, own_demand: FloatArray
             is_scarce = float(wants[:, row].sum()) > amount[row] + EPSILON
             for queue, share in zip(siblings, shares, strict=True):
                 deserved[queue.index, row] = share
-                scarce[queue.index, row] = is_scarce
+                # To a queue that asks for none of it, nothing is scarce.
+                scarce[queue.index, row] = is_scarce and demand[queue.index, row] > 0
         for queue in siblings:
             pour([queues[child] for child in queue.children], deserved[queue.index])
 
@@ -130,17 +132,19 @@ def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: Flo
     return given
 
 
-def _limit(session: Session, queue: Queue, row: int, held: FloatArray, more: FloatArray) -> Reason:
+def _limit(session: Session, over: list[tuple[Queue, int, float]], more: FloatArray) -> Reason:
+    """`over`: every queue and resource in which `more` would pass a limit, with what is held there."""
     axis = session.snapshot.axis
+    queue, row, held = over[0]
     name, limit, wanted = axis.names[row], axis.text(row, queue.limit[row]), axis.text(row, more[row])
-    if more[row] > queue.limit[row]:
-        would = f"the limit of queue {queue.name!r} were at least {wanted} {name}"
-    else:
-        excess = axis.text(row, held[row] + more[row] - queue.limit[row])
+    walls = [f"queue {q.name!r} were {axis.text(r, h + more[r])} {axis.names[r]}" for q, r, h in over]
+    would = f"the limit of {' and that of '.join(walls)}"
+    if len(over) == 1 and more[row] <= queue.limit[row]:
+        excess = axis.text(row, held + more[row] - queue.limit[row])
         would = f"queue {queue.name!r} gave back {excess} {name}, or its limit were so much higher"
     return Reason(
         "QueueLimit",
-        f"queue {queue.name!r} is limited to {limit} {name}, holds {axis.text(row, held[row])}, this needs {wanted}",
+        f"queue {queue.name!r} is limited to {limit} {name}, holds {axis.text(row, held)}, this needs {wanted}",
         would,
     )
 
