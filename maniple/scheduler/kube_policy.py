@@ -90,7 +90,7 @@ def translate(given: Mapping[str, object], source: str) -> dict[str, object]:
     return {
         "actions": "allocate, backfill",
         "tiers": [
-            {"plugins": [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]},
+            {"plugins": [{"name": "gang"}, {"name": "priority"}, {"name": "conformance"}]},
             {
                 "plugins": [
                     {"name": "drf"},

@@ -232,7 +232,7 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_with_one_note() -> None
             "PriorityClas",
             "kind 'PriorityClas' of scheduling.k8s.io/v1 is not known; did you mean 'PriorityClass'?",
         ),
-        ("", "Pod", "apiVersion is missing for kind Pod; did you mean 'Pod'?"),
+        ("", "Pod", "apiVersion is missing for kind Pod; expected v1"),
         ("v1", "", "kind is missing; expected an object with apiVersion, kind and metadata"),
         ("v1", "PodList", "items: expected a list of objects"),
         ("v1", "List", "items: expected a list of objects"),

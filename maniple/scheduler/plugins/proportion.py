@@ -41,8 +41,8 @@ class Proportion:
             return (float(has_its_due), -float(queue.priority), served)
 
         def overused(queue: Queue, asked: FloatArray) -> Reason | None:
-            # GPUs that are short hold up nobody who asks for none.
-            scarce = due.scarce[queue.index] & (asked > 0)
+            # GPUs that are short hold up nobody who asks for none; where there are none at all, nobody has his share.
+            scarce = due.scarce[queue.index] & (asked > 0) & (snapshot.total > 0)
             deserved = due.deserved[queue.index]
             if not scarce.any() or not (deserved <= session.queue_allocated[queue.index] + EPSILON)[scarce].all():
                 return None
@@ -137,7 +137,7 @@ def _limit(session: Session, over: list[tuple[Queue, int, float]], more: FloatAr
     axis = session.snapshot.axis
     queue, row, held = over[0]
     name, limit, wanted = axis.names[row], axis.text(row, queue.limit[row]), axis.text(row, more[row])
-    walls = [f"queue {q.name!r} were {axis.text(r, h + more[r])} {axis.names[r]}" for q, r, h in over]
+    walls = [f"queue {q.name!r} were at least {axis.text(r, h + more[r])} {axis.names[r]}" for q, r, h in over]
     would = f"the limit of {' and that of '.join(walls)}"
     if len(over) == 1 and more[row] <= queue.limit[row]:
         excess = axis.text(row, held + more[row] - queue.limit[row])
