@@ -47,17 +47,24 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
     mine = set(session.queue_paths[claimant.queue])
     left = session.queue_allocated.copy()
     kept = []
+    refused: set[tuple[int, int]] = set()  # (queue, request): what it cannot spare now it cannot spare later
     for victim in candidates:
+        kind = (victim.job.queue, id(victim.pod.requests))
+        if kind in refused:
+            continue
         path = session.queue_paths[victim.job.queue]
         below = [at for at in path if at not in mine]
         meeting = next((at for at in path if at in mine), -1)
         if meeting not in allowed_above or not all(queues[at].reclaimable for at in below):
+            refused.add(kind)
             continue
         after = left[below] - victim.pod.requests
         touched = due.scarce[below] & (victim.pod.requests > 0)
         if touched.any() and (~touched | (after >= due.deserved[below] - EPSILON)).all():
             left[path] -= victim.pod.requests
             kept.append(victim)
+        else:
+            refused.add(kind)
     return kept
 
 

@@ -28,10 +28,10 @@ def find_victims(
         if pod.node >= 0 and now - pod.started >= job.min_runtime_s and pod.pod not in session.state(job).evicted
     ]
     found.sort(key=lambda victim: (victim.job.priority, -victim.pod.started, victim.job.key, _descending(victim)))
-    return agreed(claimant, found, [lambda _, candidates: _within_budgets(session, candidates), *rules])
+    return agreed(session, claimant, found, [lambda _, candidates: _within_budgets(session, candidates), *rules])
 
 
-def agreed(claimant: Job, candidates: Sequence[Victim], rules: Sequence[VictimRule]) -> list[Victim]:
+def agreed(session: Session, claimant: Job, candidates: Sequence[Victim], rules: Sequence[VictimRule]) -> list[Victim]:
     """The candidates that every rule lets go.
 
     Rules count: a gang lets go so many, whoever they are. So one that some rule would not even let go alone must not
@@ -44,11 +44,26 @@ def agreed(claimant: Job, candidates: Sequence[Victim], rules: Sequence[VictimRu
         never: set[Victim] = set()
         for rule in rules:
             kept = rule(claimant, chosen)
-            never |= {victim for victim in set(chosen) - set(kept) if not rule(claimant, [victim])}
+            alone: dict[object, bool] = {}  # asked once of victims that are alike: there may be thousands
+            for victim in set(chosen) - set(kept):
+                kind = _kind(session, victim)
+                if kind not in alone:
+                    alone[kind] = bool(rule(claimant, [victim]))
+                if not alone[kind]:
+                    never.add(victim)
             chosen = kept
         if not never:
             return list(chosen)
         pool = [victim for victim in pool if victim not in never]
+
+
+def _kind(session: Session, victim: Victim) -> object:
+    """Victims of one kind are the same to every rule that looks at one of them alone."""
+    job, pod = victim.job, victim.pod
+    alike = len(job.placed) == 1 and not job.succeeded and not job.role_min
+    of_job = (job.queue, job.priority, job.min_member) if alike else job.key
+    budgets = tuple(budget.covers(pod.pod, pod.labels) for budget in session.snapshot.budgets)
+    return of_job, id(pod.requests), pod.role, pod.is_critical, budgets
 
 
 def _descending(victim: Victim) -> tuple[int, str]:
