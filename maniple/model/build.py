@@ -266,8 +266,9 @@ class _Builder:
         return at
 
     def started(self, pod: core.Pod) -> float:
-        self.time(pod.metadata.deletion_timestamp)
-        return self.time(pod.status.start_time) or self.time(pod.metadata.creation_timestamp)
+        if pod.metadata.deletion_timestamp is not None:
+            self.time(pod.metadata.deletion_timestamp)
+        return self.time(pod.status.start_time or pod.metadata.creation_timestamp)
 
 
 class _Groups:

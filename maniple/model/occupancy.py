@@ -75,7 +75,7 @@ class Occupancy:
                 pod=f"{meta.namespace}/{meta.name}",
                 node=node,
                 role=role,
-                priority=world.pod_priority(pod),
+                priority=job.priority if job.key[1] == "Pod" else world.pod_priority(pod),
                 requests=vector,
                 peers=self.peers[-1][0] if world.reader.anyone and node >= 0 else None,
                 started=world.started(pod),
@@ -111,8 +111,9 @@ class Occupancy:
             if counts is not None:
                 counts[node] = counts.get(node, 0) + 1
         for row, count in self._gpu_demand(request):
-            there = min(MOST_GPUS, int(world.nodes.allocatable[row, node] // 1000))
-            named = _device_ids(pod.metadata.annotations.get(types.GPUS_ANNOTATION, ""), there)[:count]
+            written = pod.metadata.annotations.get(types.GPUS_ANNOTATION)
+            there = min(MOST_GPUS, int(world.nodes.allocatable[row, node] // 1000)) if written else 0
+            named = _device_ids(written, there)[:count] if written else []
             for device in named:
                 self._gpus[node, row] = self._gpus.get((node, row), 0) | 1 << device
             if len(named) < count:
@@ -151,7 +152,7 @@ class Occupancy:
 
 def _device_ids(written: str, there: int) -> list[int]:
     """The ids in an annotation such as "0,1"; what names no device of the node (a UUID, say) has no name here."""
-    words = [word.strip() for word in written.split(",")] if written else []
+    words = [word.strip() for word in written.split(",")]
     return sorted({int(word) for word in words if word.isdecimal() and len(word) <= 4 and int(word) < there})
 
 

@@ -5,28 +5,25 @@ import re
 from maniple.api import types
 from maniple.api.meta import Labels, ObjectMeta
 
-_GROUP_LABELS = (types.POD_GROUP_LABEL, "scheduling.x-k8s.io/pod-group")
-_GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-_ROLE_LABELS = (types.ROLE_LABEL, "volcano.sh/task-spec")
+_VOLCANO_ROLE = "volcano.sh/task-spec"
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 
 def group_name(meta: ObjectMeta) -> str:
+    """The gang that the pod names, in any of the ways there are; empty if it names none."""
     labels, annotations = meta.labels, meta.annotations
-    for key in _GROUP_LABELS:
-        if key in labels:
-            return labels[key]
-    for key in _GROUP_ANNOTATIONS:
-        if key in annotations:
-            return annotations[key]
-    return ""
+    return (
+        labels.get(types.POD_GROUP_LABEL)
+        or labels.get("scheduling.x-k8s.io/pod-group")
+        or annotations.get("scheduling.k8s.io/group-name")
+        or annotations.get("scheduling.volcano.sh/group-name")
+        or ""
+    )
 
 
 def pod_role(meta: ObjectMeta) -> str:
-    for key in _ROLE_LABELS:
-        if key in meta.labels:
-            return meta.labels[key]
-    return meta.annotations.get(_ROLE_LABELS[1], "")
+    labels = meta.labels
+    return labels.get(types.ROLE_LABEL) or labels.get(_VOLCANO_ROLE) or meta.annotations.get(_VOLCANO_ROLE, "")
 
 
 def pod_owner(meta: ObjectMeta) -> str:
