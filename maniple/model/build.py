@@ -293,7 +293,7 @@ class _Groups:
         if pod.spec.scheduling_gates:
             job.gated += 1
             return
-        job.is_promised |= bool(pod.status.nominated_node_name)
+        job.was_promised |= bool(pod.status.nominated_node_name)
         job.may_preempt &= not builder.priorities.never_preempts(pod)
         shape = builder.shapes.of(pod)
         role = pod_role(meta)

@@ -67,7 +67,7 @@ class Job:
     succeeded_by_role: dict[str, int] = field(default_factory=dict)
     gated: int = 0
     strangers: int = 0  # waiting pods of the gang with another schedulerName
-    is_promised: bool = False  # in an earlier cycle, and still waiting for those who were leaving
+    was_promised: bool = False  # room in an earlier cycle, and still waits for it
     may_preempt: bool = True
     allocated: FloatArray | None = None  # what its placed pods hold; None: nothing
     pending: FloatArray | None = None

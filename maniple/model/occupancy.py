@@ -122,9 +122,7 @@ class Occupancy:
     def _gpu_demand(self, request: int) -> list[tuple[int, int]]:
         found = self._gpu_rows.get(request)
         if found is None:
-            vector = self.world.shapes.vector(request)
-            rows = self.world.axis.gpu_rows
-            found = self._gpu_rows[request] = [(row, int(-(-vector[row] // 1000))) for row in rows if vector[row]]
+            found = self._gpu_rows[request] = self.world.axis.devices(self.world.shapes.vector(request))
         return found
 
     def gpus(self) -> Mapping[tuple[int, int], int]:

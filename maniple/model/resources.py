@@ -69,6 +69,10 @@ class Axis:
             if name != "pods" and np.isfinite(vector[row]) and (zeros or vector[row])
         }
 
+    def devices(self, requests: FloatArray) -> list[tuple[int, int]]:
+        """(row, how many whole ones) of the GPUs that a pod asks for."""
+        return [(row, int(-(-requests[row] // 1000))) for row in self.gpu_rows if requests[row]]
+
     def text(self, row: int, units: float) -> str:
         name = self.names[row]
         return format_quantity(units, per_unit=per_unit(name), binary=is_binary(name))

@@ -68,6 +68,11 @@ class Shape:
     exclusives: tuple[Exclusive, ...]
     is_best_effort: bool
 
+    @property
+    def is_one_per_node(self) -> bool:
+        """Whether two of its pods would want the same port or disk."""
+        return any(exclusive.clashes(exclusive) for exclusive in self.exclusives)
+
 
 class Shapes:
     """Interns shapes and constraints, resolving volumes on the way."""

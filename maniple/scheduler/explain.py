@@ -161,7 +161,7 @@ class Explainer:
         usable = np.minimum(session.free, session.future)
         fits = np.where(open_, capacity(requests, usable), 0.0)
         empty = np.where(statically, capacity(requests, nodes.allocatable), 0.0)
-        if any(one.clashes(one) for one in group.shape.exclusives):
+        if group.shape.is_one_per_node:
             fits, empty = np.minimum(fits, 1.0), np.minimum(empty, 1.0)
         nearest = self._nearest_miss(group, np.flatnonzero(open_ & (fits == 0)), usable)
         would = "a node that meets the pod's demands were added"

@@ -130,8 +130,7 @@ def _with_pods(session: Session, group: TaskGroup, fits: FloatArray) -> FloatArr
         return fits
     for check in session.pod_checks(group):
         fits = np.where(check.passes, fits, 0.0)
-    clashes = any(one.clashes(one) for one in group.shape.exclusives)
-    return np.minimum(fits, 1.0) if clashes else fits
+    return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 
 
 def _where_all_fit(session: Session, peers: Peers, fits: FloatArray, count: int) -> FloatArray:

@@ -64,8 +64,3 @@ class Plan:
     resizes: tuple[Resize, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     queues: tuple[QueueShare, ...] = ()
-
-    @property
-    def moves(self) -> bool:
-        """Whether anything happens if it is applied."""
-        return bool(self.binds or self.evictions or self.resizes)

@@ -36,13 +36,11 @@ def _pods(done: Placed) -> Iterator[tuple[str, int]]:
 
 def _binds(session: Session) -> Iterator[Bind]:
     names = session.snapshot.nodes.names
-    rows = session.snapshot.axis.gpu_rows
     taken = dict(session.snapshot.gpus_taken)
     for done in session.placed:
         if done.later:
             continue
-        requests = done.group.shape.requests
-        wanted = [(row, int(-(-requests[row] // 1000))) for row in rows if requests[row]]
+        wanted = session.snapshot.axis.devices(done.group.shape.requests)
         for pod, node in _pods(done):
             gpus: list[int] = []
             for row, count in wanted:

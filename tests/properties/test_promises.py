@@ -24,19 +24,7 @@ from .referee import judge, missed_opportunities, violations
 from .replay import Promise, read_state
 from .worlds import contended_worlds, limited_worlds, ruled_worlds, simple_worlds, single_queue_worlds, worlds
 
-KUBE_BATCH = """
-actions: "reclaim, allocate, backfill, preempt"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-  - name: conformance
-- plugins:
-  - name: drf
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-"""
+KUBE_BATCH = (Path(__file__).parents[2] / "examples" / "policies" / "kube-batch.yaml").read_text()
 POLICIES = pytest.mark.parametrize("policy", [None, KUBE_BATCH], ids=["default", "kube-batch"])
 
 promised = settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -18,7 +18,7 @@ class Allocate:
         # Pods that ask for nothing are left to backfill.
         jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
         # Room was made, or kept free, for those who were promised it: it is theirs before anybody's turn.
-        for job in sorted((job for job in jobs if job.is_promised), key=session.job_key):
+        for job in sorted((job for job in jobs if job.was_promised), key=session.job_key):
             if not session.job_ready(job):
                 start_gang(session, session.queue_of(job), job)
         line = Line(session, (job for job in jobs if not session.is_promised(job)))
