@@ -21,7 +21,11 @@ POD_GROUP_LABEL = "maniple.dev/pod-group"
 JOB_LABEL = "maniple.dev/job"
 ROLE_LABEL = "maniple.dev/role"
 INDEX_LABEL = "maniple.dev/index"
-GPUS_ANNOTATION = "maniple.dev/gpus"
+GPUS_ANNOTATION = "maniple.dev/gpus"  # the devices that a bound pod has
+GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"  # of a node: its devices and their links (gputopology.py)
+GPU_FRACTION_ANNOTATION = "maniple.dev/gpu-fraction"  # of a pod: what it asks of GPUs (gpuwish.py)
+GPU_MEMORY_ANNOTATION = "maniple.dev/gpu-memory"
+GPU_MODELS_ANNOTATION = "maniple.dev/gpu-models"
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
 Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -97,9 +101,36 @@ class TopologyRequest(Struct, frozen=True):
     ] = ""
 
 
+class GpuModel(Struct, frozen=True):
+    """A GPU model that a pod may have."""
+
+    model: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=63,
+            description="Words of the node's product label, such as A100 or A100-SXM4; * is any other model.",
+        ),
+    ]
+    speed: Annotated[float, Meta(gt=0, le=1_000_000, description="How fast the pod is on it, relative to others.")] = 1.0
+
+
+GpuModels = Annotated[
+    tuple[GpuModel, ...],
+    Meta(
+        max_length=32,
+        description="Models its pods may have, the one liked best first; a pod's annotation wins. Empty: any.",
+    ),
+]
+MixedGpuModels = Annotated[
+    bool, Meta(description="Whether pods with the same list of models may be on different models at once.")
+]
+
+
 class PodGroupRole(Struct, frozen=True):
     name: Annotated[RoleName, Meta(description="Value of the pods' label maniple.dev/role.")]
     min_member: Annotated[Replicas, Meta(description="Pods of this role that must start together with the rest.")]
+    gpu_models: GpuModels = ()
 
 
 class PodGroupSpec(Struct, frozen=True):
@@ -120,6 +151,7 @@ class PodGroupSpec(Struct, frozen=True):
     roles: Annotated[
         tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums of its own for pods of a role.")
     ] = ()
+    mixed_gpu_models: MixedGpuModels = False
 
 
 class PodGroupStatus(Struct, frozen=True):
@@ -158,6 +190,7 @@ class ElasticRole(Struct, frozen=True):
     max: Annotated[Replicas, Meta(description="Replicas beyond which the role does not grow.")]
     template: PodTemplate
     step: Annotated[int, Meta(ge=1, le=100_000, description="The role grows and shrinks by this many replicas.")] = 1
+    gpu_models: GpuModels = ()
 
 
 class SpeedupPoint(Struct, frozen=True):
@@ -192,6 +225,7 @@ class ElasticJobSpec(Struct, frozen=True):
         Seconds, Meta(description="For so long after its start the job is not evicted for others.")
     ] = 0
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
+    mixed_gpu_models: MixedGpuModels = False
     suspend: Annotated[bool, Meta(description="While true the job holds no resources.")] = False
     restart_policy: Annotated[
         Literal["Always", "OnFailure", "Never", "ExitCode"],

@@ -35,6 +35,8 @@ def _pod_group(group: types.PodGroup, found: Found) -> None:
     check_metadata(group.metadata, found)
     spec = group.spec
     _role_names([role.name for role in spec.roles], found)
+    for index, role in enumerate(spec.roles):
+        _models(role.gpu_models, f"spec.roles[{index}].gpuModels", found)
     needed = sum(role.min_member for role in spec.roles)
     if needed > spec.min_member:
         add(found, "spec.minMember", f"at least {needed}, the sum of its roles' minMember", spec.min_member)
@@ -51,6 +53,8 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
         at = f"spec.roles[{index}]"
         if role.min > role.max:
             add(found, f"{at}.max", f"at least min ({role.min})", role.max)
+        _models(role.gpu_models, f"{at}.gpuModels", found)
+        kube.check_wishes(role.template.metadata.annotations, f"{at}.template.metadata", found)
         kube.check_pod_spec(role.template.spec, f"{at}.template.spec", found)
     most = sum(role.max for role in roles)
     if not any(role.min for role in roles):
@@ -66,6 +70,13 @@ def _topology(topology: types.Topology, found: Found) -> None:
     levels = topology.spec.levels
     _distinct([level.name for level in levels], "spec.levels", "name", found)
     _distinct([level.node_label for level in levels], "spec.levels", "nodeLabel", found)
+
+
+def _models(models: tuple[types.GpuModel, ...], at: str, found: Found) -> None:
+    _distinct([entry.model.lower() for entry in models], at, "model", found)
+    for index, entry in enumerate(models):
+        if "," in entry.model or "=" in entry.model or entry.model != entry.model.strip():
+            add(found, f"{at}[{index}].model", "words of a product label, such as A100", shown(entry.model))
 
 
 def _role_names(names: list[str], found: Found) -> None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from maniple.api import core
 from maniple.api.errors import Problem
+from maniple.api.gpuwish import wish_problems
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
 from maniple.api.quantity import parse_quantity
 from maniple.api.types import GPUS_ANNOTATION
@@ -54,10 +55,17 @@ def check_pod(pod: core.Pod, found: Found) -> None:
     if gpus is not None and not _GPU_LIST.fullmatch(gpus):
         expected = "GPU ids with commas between them, such as 0,1"
         add(found, f"metadata.annotations[{GPUS_ANNOTATION}]", expected, shown(gpus))
+    if metadata.annotations:
+        check_wishes(metadata.annotations, "metadata", found)
     check_pod_spec(pod.spec, "spec", found)
     if pod.status.phase not in _PHASES:
         _one_of(pod.status.phase, _PHASES, "status.phase", found)
     check_time(pod.status.start_time, "status.startTime", found)
+
+
+def check_wishes(annotations: dict[str, str], at: str, found: Found) -> None:
+    """The annotations that ask for GPUs."""
+    found.extend(Problem(f"{at}.annotations[{name}]", message) for name, message in wish_problems(annotations))
 
 
 def check_pod_spec(spec: core.PodSpec, at: str, found: Found) -> None:

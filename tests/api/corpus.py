@@ -87,7 +87,8 @@ PLAIN: list[Object] = [
             "preemptable": True,
             "minRuntimeSeconds": 5,
             "topology": {"required": "", "preferred": "zone"},
-            "roles": [{"name": "worker", "minMember": 1}],
+            "roles": [{"name": "worker", "minMember": 1, "gpuModels": [{"model": "A100", "speed": 2.5}]}],
+            "mixedGpuModels": False,
         },
         "status": {
             "phase": "Pending",
@@ -280,7 +281,11 @@ ELASTIC: list[Object] = [
                     "max": 4,
                     "step": 2,
                     "template": {
-                        "metadata": {"name": "x", "labels": {"app": "t"}, "annotations": {"a": "b"}},
+                        "metadata": {
+                            "name": "x",
+                            "labels": {"app": "t"},
+                            "annotations": {"maniple.dev/gpu-fraction": "0.5", "maniple.dev/gpu-models": "A100=2, *"},
+                        },
                         "spec": {
                             "containers": [{"name": "main", "resources": {"limits": {GPU: 1, "memory": "1Gi"}}}],
                             "tolerations": [{"operator": "Exists"}],

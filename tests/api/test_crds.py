@@ -128,7 +128,7 @@ def without_empty(value: Any) -> Any:
 
 @every_kind
 def test_defaults_are_valid_under_their_own_schema(kind: Kind) -> None:
-    python = {"object": dict, "string": str, "integer": int, "boolean": bool}
+    python = {"object": dict, "string": str, "integer": int, "boolean": bool, "number": float}
     for path, schema in nodes(schema_of(kind.type.__name__)):
         if "default" in schema:
             value = fill(schema, schema["default"])
