@@ -112,7 +112,7 @@ class GpuModel(Struct, frozen=True):
             description="Words of the node's product label, such as A100 or A100-SXM4; * is any other model.",
         ),
     ]
-    speed: Annotated[float, Meta(gt=0, le=1_000_000, description="How fast the pod is on it, relative to others.")] = 1.0
+    speed: Annotated[float, Meta(gt=0, le=1_000_000, description="How fast its pods are on it, relatively.")] = 1.0
 
 
 GpuModels = Annotated[

@@ -11,12 +11,15 @@ import numpy as np
 
 from maniple.api import core, types
 from maniple.api.errors import InputError, nearest
+from maniple.api.gpuwish import read_models
 from maniple.api.meta import ObjectMeta
 from maniple.model.budgets import find_budgets
+from maniple.model.devices import MOST_GPUS
+from maniple.model.domains import Domains
 from maniple.model.job import Job, TaskGroup
 from maniple.model.nodes import NodeTable
 from maniple.model.objects import Objects
-from maniple.model.occupancy import MOST_GPUS, Occupancy
+from maniple.model.occupancy import Occupancy
 from maniple.model.peers import PeerReader, Peers, has_terms
 from maniple.model.podinfo import group_name, pod_order, pod_owner, pod_role
 from maniple.model.priority import Priorities
@@ -53,11 +56,13 @@ class _Builder:
         self.requests = RequestTable()
         placed = [pod for pod in objects.pods if pod.spec.node_name]
         waiting = [*(pod for pod in objects.pods if not pod.spec.node_name), *objects.implied]
-        self.placed_requests = [self.requests.number(pod.spec) for pod in placed]
+        self.placed_requests = [self.requests.number(pod) for pod in placed]
         for pod in waiting:
-            self.requests.number(pod.spec)
+            self.requests.number(pod)
         self.axis = Axis(self._resource_names())
         self.nodes = NodeTable(objects.nodes, self.axis)
+        self.gpus = self.nodes.gpus
+        self.domains = Domains(objects.topologies, self.nodes)
         self.priorities = Priorities(objects.priority_classes)
         written = with_default(objects.queues)
         self.wrong += [f"{objects.place_of(queue)}: {text}" for queue, text in tree_problems(written)]
@@ -66,6 +71,7 @@ class _Builder:
         self.shapes = Shapes(
             self.axis,
             self.requests,
+            self.gpus,
             {(claim.metadata.namespace, claim.metadata.name): claim for claim in objects.claims},
             {volume.metadata.name: volume for volume in objects.volumes},
         )
@@ -77,7 +83,7 @@ class _Builder:
         self.placed, self.waiting = placed, waiting
 
     def _resource_names(self) -> set[str]:
-        names = {name for request in self.requests.amounts for name in request}
+        names = {name for request in self.requests.requests for name in request.amounts}
         for node in self.objects.nodes:
             names.update(node.status.allocatable or node.status.capacity)
         for queue in self.objects.queues:
@@ -107,6 +113,7 @@ class _Builder:
             if job.pending is not None and job.exists and not job.is_suspended:
                 queue_pending[job.queue] += job.pending
         used, releasing, foreign, queue_allocated = there.sums()
+        gpus_free, gpus_releasing = there.gpus()
         return Snapshot(
             now=self.latest if now is None else now,
             axis=self.axis,
@@ -119,7 +126,10 @@ class _Builder:
             queue_pending=queue_pending,
             jobs=jobs,
             waiting=waiting,
-            gpus_taken=there.gpus(),
+            gpus=self.gpus,
+            gpus_free=gpus_free,
+            gpus_releasing=gpus_releasing,
+            domains=self.domains,
             peers=there.peers,
             exclusives={node: tuple(held) for node, held in there.exclusives.items()},
             owners=there.owners,
@@ -128,10 +138,11 @@ class _Builder:
 
     def _check_gpus(self) -> None:
         for row in self.axis.gpu_rows:
-            for at in np.flatnonzero(self.nodes.allocatable[row] > MOST_GPUS * 1000):
+            written = self.nodes.written_gpus[row]
+            for at in np.flatnonzero(written > MOST_GPUS * 1000):
                 self.wrong.append(
                     f"Node {self.nodes.names[at]}: status.allocatable[{self.axis.names[row]}]: "
-                    f"expected at most {MOST_GPUS}, got {self.axis.text(row, self.nodes.allocatable[row, at])}"
+                    f"expected at most {MOST_GPUS}, got {self.axis.text(row, written[at])}"
                 )
 
     def _total(self, used: FloatArray, foreign: FloatArray) -> FloatArray:
@@ -159,6 +170,10 @@ class _Builder:
                     role_min={role.name: role.min_member for role in spec.roles},
                     preemptable=spec.preemptable,
                     min_runtime_s=spec.min_runtime_seconds,
+                    required=spec.topology.required,
+                    preferred=spec.topology.preferred,
+                    mixed_models=spec.mixed_gpu_models,
+                    role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
                 ),
             )
         for job in self.objects.elastic_jobs:
@@ -174,6 +189,10 @@ class _Builder:
                     role_min={role.name: role.min for role in job.spec.roles},
                     preemptable=job.spec.preemptable,
                     min_runtime_s=job.spec.min_runtime_seconds,
+                    required=job.spec.topology.required,
+                    preferred=job.spec.topology.preferred,
+                    mixed_models=job.spec.mixed_gpu_models,
+                    role_models={role.name: role.gpu_models for role in job.spec.roles if role.gpu_models},
                     is_suspended=job.spec.suspend,
                 ),
             )
@@ -248,6 +267,16 @@ class _Builder:
         job = self.jobs[key] = self._lone(key, pod)
         return job
 
+    def models_of(self, pod: core.Pod, job: Job) -> tuple[types.GpuModel, ...]:
+        """GPU models that the pod may have: its own list, else that of its role."""
+        written = pod.metadata.annotations.get(types.GPU_MODELS_ANNOTATION)
+        if written:
+            try:
+                return read_models(written)
+            except ValueError:
+                return ()  # validation has said why
+        return job.role_models.get(pod_role(pod.metadata), ()) if job.role_models else ()
+
     def _lone(self, key: tuple[str, str], pod: core.Pod) -> Job:
         return Job(
             key=key,
@@ -295,7 +324,7 @@ class _Groups:
             return
         job.was_promised |= bool(pod.status.nominated_node_name)
         job.may_preempt &= not builder.priorities.never_preempts(pod)
-        shape = builder.shapes.of(pod)
+        shape = builder.shapes.of(pod, builder.models_of(pod, job))
         role = pod_role(meta)
         priority = builder.pod_priority(pod)
         peers = builder.reader.read(pod) if builder.reader.anyone else None

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from maniple.api.types import GpuModel
+from maniple.model.devices import Granted
 from maniple.model.peers import Peers
 from maniple.model.podinfo import pod_order
 from maniple.model.resources import FloatArray
@@ -39,6 +41,8 @@ class PlacedPod:
     started: float
     is_critical: bool
     labels: dict[str, str]
+    gpu_models: tuple[GpuModel, ...] = ()  # those it may have, the one liked best first
+    gpus: tuple[Granted, ...] = ()
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -58,6 +62,10 @@ class Job:
     role_min: dict[str, int]
     preemptable: bool = True
     min_runtime_s: float = 0.0
+    required: str = ""  # level of the topology, one domain of which must hold the gang
+    preferred: str = ""  # … should hold it
+    mixed_models: bool = False
+    role_models: dict[str, tuple[GpuModel, ...]] = field(default_factory=dict)
     is_suspended: bool = False
     exists: bool = True  # False: its pods name a group that nobody wrote
     groups: list[TaskGroup] = field(default_factory=list)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from maniple.api.core import Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
+from maniple.model.devices import build_gpus
 from maniple.model.resources import PODS, Axis, BoolArray, FloatArray, IntArray, amounts
 
 Codes = NDArray[np.int32]
@@ -35,6 +36,9 @@ class NodeTable:
             column = axis.vector(units)
             column[PODS] = units.get("pods", np.inf)
             self.allocatable[:, at] = column
+        self.gpus = build_gpus(nodes, axis, self.allocatable)
+        self.written_gpus = {row: self.allocatable[row].copy() for row in axis.gpu_rows}
+        self.gpus.lower(self.allocatable)
         conditions = [{c.type: c.status for c in node.status.conditions} for node in nodes]
         # A node without conditions was written by hand: it is taken to be ready. Unknown is not ready.
         self.ready = np.array([c.get("Ready", "True") == "True" for c in conditions], dtype=bool)

@@ -7,6 +7,7 @@ from typing import Any
 from maniple.api import core, types
 from maniple.api.decode import Decoded, Object
 from maniple.api.errors import InputError
+from maniple.api.gpuwish import write_models
 from maniple.api.meta import ObjectMeta
 
 
@@ -72,12 +73,6 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     ]
     if twice:
         raise InputError(twice)
-    jobs: list[types.PodGroup | types.ElasticJob] = [*objects.pod_groups, *objects.elastic_jobs]
-    decoded.notes.extend(
-        f"{objects.place_of(job)}: spec.topology is checked, but not obeyed yet"
-        for job in jobs
-        if job.spec.topology != types.TopologyRequest()
-    )
     return objects
 
 
@@ -105,6 +100,9 @@ def _replica(job: types.ElasticJob, role: types.ElasticRole, index: int, schedul
         types.ROLE_LABEL: role.name,
         types.INDEX_LABEL: str(index),
     }
+    annotations = template.metadata.annotations
+    if role.gpu_models and types.GPU_MODELS_ANNOTATION not in annotations:
+        annotations = {**annotations, types.GPU_MODELS_ANNOTATION: write_models(role.gpu_models)}
     spec = template.spec
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     fields |= {
@@ -116,7 +114,7 @@ def _replica(job: types.ElasticJob, role: types.ElasticRole, index: int, schedul
             name=f"{meta.name}-{role.name}-{index}",
             namespace=meta.namespace,
             labels=labels,
-            annotations=template.metadata.annotations,
+            annotations=annotations,
             creation_timestamp=meta.creation_timestamp,
         ),
         spec=core.PodSpec(**fields),

@@ -3,21 +3,23 @@
 A hundred thousand pods pass through `place`: a handful of dictionary look-ups each; the arithmetic is left to numpy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from maniple.api import core, types
+from maniple.api.gpuwish import WHOLE
+from maniple.api.types import GpuModel
+from maniple.model.devices import GpuAsk, Gpus, Granted, Millis
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.peers import PeerReader, Peers
 from maniple.model.podinfo import group_name, pod_owner, pod_role
 from maniple.model.priority import CRITICAL_CLASSES
-from maniple.model.resources import Axis, FloatArray
+from maniple.model.resources import Axis, FloatArray, RequestTable
 from maniple.model.shape import Exclusive, Shapes, exclusives_of
-
-MOST_GPUS = 1024  # of one node; more are a typing error, and would make the bit masks slow
 
 
 class World(Protocol):
@@ -25,6 +27,8 @@ class World(Protocol):
 
     axis: Axis
     nodes: NodeTable
+    gpus: Gpus
+    requests: RequestTable
     shapes: Shapes
     reader: PeerReader
     queues: list[Queue]
@@ -34,6 +38,8 @@ class World(Protocol):
     def pod_priority(self, pod: core.Pod) -> int: ...
 
     def started(self, pod: core.Pod) -> float: ...
+
+    def models_of(self, pod: core.Pod, job: Job) -> tuple[GpuModel, ...]: ...
 
 
 class Occupancy:
@@ -46,9 +52,7 @@ class Occupancy:
         self._leaving: list[tuple[int, int]] = []
         self._foreign: list[tuple[int, int]] = []
         self._by_queue: dict[tuple[int, int], int] = {}
-        self._gpu_rows: dict[int, list[tuple[int, int]]] = {}
-        self._gpus: dict[tuple[int, int], int] = {}
-        self._gpus_unnamed: list[tuple[tuple[int, int], int]] = []
+        self._held = Held(world.gpus)
 
     def place(self, pod: core.Pod, request: int) -> None:
         world, meta = self.world, pod.metadata
@@ -57,12 +61,20 @@ class Occupancy:
             return
         node = world.nodes.index.get(pod.spec.node_name, -1)
         job = world.job_of(pod)
+        hand: Hand | None = None
         if node >= 0:
+            asks = world.shapes.asks(request)
+            if asks:
+                hand = self._held.take(node, asks, meta.annotations.get(types.GPUS_ANNOTATION, ""))
+                if asks[0].memory:
+                    request = world.requests.held(request, self._held.by_memory(node, asks[0], hand))
             self._occupy(pod, node, request)
         if meta.deletion_timestamp is not None:
             world.started(pod)
             if node >= 0:
                 self._leaving.append((node, request))
+                if hand is not None:
+                    hand.is_leaving = True
             return
         if job is None:
             if node >= 0:
@@ -81,8 +93,11 @@ class Occupancy:
                 started=world.started(pod),
                 is_critical=meta.namespace == "kube-system" or pod.spec.priority_class_name in CRITICAL_CLASSES,
                 labels=meta.labels,
+                gpu_models=world.models_of(pod, job) if hand is not None else (),
             )
         )
+        if hand is not None:
+            hand.pod = job.placed[-1]
         job.placed_by_role[role] = job.placed_by_role.get(role, 0) + 1
         job.allocated = vector if job.allocated is None else job.allocated + vector
         key = (job.queue, request)
@@ -110,26 +125,10 @@ class Occupancy:
             counts = self.owners.get(pod_owner(pod.metadata))
             if counts is not None:
                 counts[node] = counts.get(node, 0) + 1
-        for row, count in self._gpu_demand(request):
-            written = pod.metadata.annotations.get(types.GPUS_ANNOTATION)
-            there = min(MOST_GPUS, int(world.nodes.allocatable[row, node] // 1000)) if written else 0
-            named = _device_ids(written, there)[:count] if written else []
-            for device in named:
-                self._gpus[node, row] = self._gpus.get((node, row), 0) | 1 << device
-            if len(named) < count:
-                self._gpus_unnamed.append(((node, row), min(count, MOST_GPUS) - len(named)))
 
-    def _gpu_demand(self, request: int) -> list[tuple[int, int]]:
-        found = self._gpu_rows.get(request)
-        if found is None:
-            found = self._gpu_rows[request] = self.world.axis.devices(self.world.shapes.vector(request))
-        return found
-
-    def gpus(self) -> Mapping[tuple[int, int], int]:
-        """Device ids in use. Pods that do not say which they have are taken to have the lowest ones left."""
-        for key, count in self._gpus_unnamed:
-            _, self._gpus[key] = take_lowest(self._gpus.get(key, 0), count)
-        return self._gpus
+    def gpus(self) -> tuple[Mapping[int, Millis], Mapping[int, Millis]]:
+        """What of each device is free, and what leaving pods will give back, by row of the axis."""
+        return self._held.settle()
 
     def sums(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         queue_allocated = np.zeros((len(self.world.queues), len(self.world.axis)))
@@ -148,19 +147,106 @@ class Occupancy:
         return total
 
 
-def _device_ids(written: str, there: int) -> list[int]:
-    """The ids in an annotation such as "0,1"; what names no device of the node (a UUID, say) has no name here."""
-    words = [word.strip() for word in written.split(",")]
-    return sorted({int(word) for word in words if word.isdecimal() and len(word) <= 4 and int(word) < there})
+@dataclass(slots=True, eq=False)
+class Hand:
+    """Devices of one pod that is on a node."""
+
+    node: int
+    asks: tuple[GpuAsk, ...]
+    named: tuple[tuple[int, ...], ...]  # for each ask: the devices that the pod's annotation names
+    pod: PlacedPod | None = None
+    is_leaving: bool = False
 
 
-def take_lowest(taken: int, count: int) -> tuple[list[int], int]:
-    """The `count` lowest device ids that are not in the bit mask `taken`, and the mask with them."""
-    found: list[int] = []
-    device = 0
-    while len(found) < count:
-        if not taken >> device & 1:
-            found.append(device)
-            taken |= 1 << device
-        device += 1
-    return found, taken
+class Held:
+    """Which devices placed pods hold.
+
+    Most say it in an annotation. One that does not is taken to have the lowest devices with room, once all who do
+    have theirs: what the kubelet gave it nobody else knows.
+    """
+
+    def __init__(self, gpus: Gpus) -> None:
+        self._gpus = gpus
+        self._hands: list[Hand] = []
+        self._read: dict[tuple[int, str, tuple[str, ...], int], tuple[int, ...]] = {}
+        self._granted: dict[tuple[Granted, ...], tuple[Granted, ...]] = {}
+
+    def take(self, node: int, asks: tuple[GpuAsk, ...], written: str) -> Hand:
+        named = tuple(self._named(node, ask, written) for ask in asks) if written else ((),) * len(asks)
+        hand = Hand(node, asks, named)
+        self._hands.append(hand)
+        return hand
+
+    def _named(self, node: int, ask: GpuAsk, written: str) -> tuple[int, ...]:
+        """The devices in an annotation such as "0,1"; what names no device of the node has no name here."""
+        table = self._gpus.tables[ask.row]
+        key = (ask.row, written, table.ids[node], ask.count)
+        found = self._read.get(key)
+        if found is None:
+            words = [word.strip().removeprefix(f"{table.resource}/") for word in written.split(",")]
+            numbers = [table.number_of(node, word) for word in words]
+            found = tuple(dict.fromkeys(number for number in numbers if number is not None))[: ask.count]
+            self._read[key] = found
+        return found
+
+    def by_memory(self, node: int, ask: GpuAsk, hand: Hand) -> int:
+        """Thousandths that a request by memory is on the node; without names, on the first device that holds it."""
+        milli = self._gpus.tables[ask.row].milli_for(ask.memory, np.array([node]))[0]
+        devices = hand.named[0] or (int(np.argmax(milli <= WHOLE)),)
+        shares = [min(WHOLE, int(milli[device])) for device in devices]
+        return sum(shares) + shares[0] * (ask.count - len(shares))
+
+    def settle(self) -> tuple[Mapping[int, Millis], Mapping[int, Millis]]:
+        free = {row: table.there.astype(np.int32) * WHOLE for row, table in self._gpus.tables.items()}
+        releasing = {row: np.zeros_like(array) for row, array in free.items()}
+        # Devices that are lost or unhealthy may still be in somebody's hands: nobody else gets them, so nothing counts.
+        for hand in self._hands:
+            for ask, named in zip(hand.asks, hand.named, strict=True):
+                if named:
+                    self._give(hand, ask, named, free, releasing)
+        rows: dict[tuple[int, int], list[int]] = {}
+        for hand in self._hands:
+            for ask, named in zip(hand.asks, hand.named, strict=True):
+                if len(named) < ask.count:
+                    left = rows.get((ask.row, hand.node))
+                    if left is None:
+                        left = rows[ask.row, hand.node] = free[ask.row][hand.node].tolist()
+                    self._give(hand, ask, _lowest(left, ask, named), free, releasing, left)
+        return free, releasing
+
+    def _give(
+        self,
+        hand: Hand,
+        ask: GpuAsk,
+        devices: Sequence[int],
+        free: Mapping[int, Millis],
+        releasing: Mapping[int, Millis],
+        left: list[int] | None = None,
+    ) -> None:
+        table = self._gpus.tables[ask.row]
+        granted = []
+        for device in devices:
+            milli = ask.milli
+            if ask.memory:
+                milli = min(WHOLE, int(table.milli_for(ask.memory, np.array([hand.node]))[0, device]))
+            if table.there[hand.node, device]:
+                free[ask.row][hand.node, device] -= milli
+                if left is not None:
+                    left[device] -= milli
+                if hand.is_leaving:
+                    releasing[ask.row][hand.node, device] += milli
+            granted.append(Granted(ask.row, device, milli))
+        if hand.pod is not None:
+            key = (*hand.pod.gpus, *granted)
+            hand.pod.gpus = self._granted.setdefault(key, key)
+
+
+def _lowest(left: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> list[int]:
+    """The lowest devices with room for what is not named, else those with the most left."""
+    missing = ask.count - len(named)
+    others = [device for device in range(len(left)) if device not in named]
+    roomy = [device for device in others if left[device] >= ask.milli][:missing]
+    if len(roomy) < missing:
+        rest = sorted((device for device in others if device not in roomy), key=lambda device: -left[device])
+        roomy += rest[: missing - len(roomy)]
+    return roomy

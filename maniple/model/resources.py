@@ -6,14 +6,17 @@ int64.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maniple.api.core import Container, PodSpec
+from maniple.api.core import Container, Pod, PodSpec
+from maniple.api.gpuwish import WHOLE, read_fraction, read_memory
 from maniple.api.meta import ResourceList
 from maniple.api.quantity import format_quantity, parse_quantity, to_units
+from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -24,6 +27,7 @@ _FIXED = ("cpu", "memory", "pods")
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 _NO_RESOURCES: dict[str, int] = {}
+_NO_WISH = (WHOLE, 0)
 
 
 def per_unit(name: str) -> int:
@@ -68,10 +72,6 @@ class Axis:
             for row, name in enumerate(self.names)
             if name != "pods" and np.isfinite(vector[row]) and (zeros or vector[row])
         }
-
-    def devices(self, requests: FloatArray) -> list[tuple[int, int]]:
-        """(row, how many whole ones) of the GPUs that a pod asks for."""
-        return [(row, int(-(-requests[row] // 1000))) for row in self.gpu_rows if requests[row]]
 
     def text(self, row: int, units: float) -> str:
         name = self.names[row]
@@ -126,15 +126,27 @@ def _raise(total: dict[str, int], floor: Mapping[str, int]) -> None:
         total[name] = max(total.get(name, 0), value)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a pod asks for, in our units, and how its GPUs are to be counted."""
+
+    amounts: dict[str, int]
+    gpus: tuple[tuple[str, int], ...] = ()  # (resource, devices)
+    share: int = WHOLE  # thousandths of each device
+    memory: int = 0  # bytes of each device, where it asks by memory: its share then depends on the device
+
+
 class RequestTable:
     """Interns pod requests: a hundred thousand pods have a handful of them."""
 
     def __init__(self) -> None:
         self._by_lists: dict[Any, int] = {}
-        self._by_amounts: dict[tuple[tuple[str, int], ...], int] = {}
-        self.amounts: list[dict[str, int]] = []
+        self._by_amounts: dict[Any, int] = {}
+        self.requests: list[Request] = []
 
-    def number(self, spec: PodSpec) -> int:
+    def number(self, pod: Pod) -> int:
+        spec, annotations = pod.spec, pod.metadata.annotations
+        wish = _wish(annotations) if annotations else _NO_WISH
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources
             # The lists as written; different spellings of one amount meet in _by_amounts.
@@ -143,17 +155,43 @@ class RequestTable:
                 tuple(resources.limits.items()),
                 tuple(spec.resources.requests.items()),
                 tuple(spec.resources.limits.items()),
+                wish,
             )
             number = self._by_lists.get(key)
             if number is None:
-                number = self._by_lists[key] = self._intern(pod_requests(spec))
+                number = self._by_lists[key] = self._intern(pod_requests(spec), *wish)
             return number
-        return self._intern(pod_requests(spec))
+        return self._intern(pod_requests(spec), *wish)
 
-    def _intern(self, units: dict[str, int]) -> int:
-        key = tuple(sorted((name, value) for name, value in units.items() if value and name != "pods"))
+    def held(self, number: int, milli: int) -> int:
+        """The request of a pod that has its GPUs: by memory it asked, but it is `milli` of them that it holds."""
+        request = self.requests[number]
+        amounts = {**request.amounts, request.gpus[0][0]: milli}
+        return self._add((*sorted(amounts.items()), "held"), Request(amounts))
+
+    def _intern(self, units: dict[str, int], share: int, memory: int) -> int:
+        amounts = {name: value for name, value in sorted(units.items()) if value and name != "pods"}
+        gpus = tuple((name, -(-amounts[name] // WHOLE)) for name in GPU_RESOURCES if name in amounts)
+        if share != WHOLE or memory:
+            gpus = gpus or ((GPU_RESOURCES[0], 1),)
+            amounts.update((name, count * share) for name, count in gpus)
+        return self._add((*amounts.items(), gpus, share, memory), Request(amounts, gpus, share, memory))
+
+    def _add(self, key: object, request: Request) -> int:
         number = self._by_amounts.get(key)
         if number is None:
-            number = self._by_amounts[key] = len(self.amounts)
-            self.amounts.append(dict(key))
+            number = self._by_amounts[key] = len(self.requests)
+            self.requests.append(request)
         return number
+
+
+def _wish(annotations: Mapping[str, str]) -> tuple[int, int]:
+    """(thousandths of each GPU, bytes of each GPU) that the annotations ask for; what cannot be read is not there."""
+    try:
+        if fraction := annotations.get(GPU_FRACTION_ANNOTATION):
+            return read_fraction(fraction), 0
+        if memory := annotations.get(GPU_MEMORY_ANNOTATION):
+            return WHOLE, read_memory(memory)
+    except ValueError:
+        pass
+    return _NO_WISH

@@ -19,7 +19,10 @@ from maniple.api.core import (
     PreferredSchedulingTerm,
     Toleration,
 )
-from maniple.model.resources import Axis, FloatArray, RequestTable
+from maniple.api.gpuwish import WHOLE
+from maniple.api.types import GpuModel
+from maniple.model.devices import GpuAsk, Gpus
+from maniple.model.resources import Axis, FloatArray, Request, RequestTable
 
 ZONE_LABELS = (
     "topology.kubernetes.io/zone",
@@ -43,6 +46,7 @@ class Constraint:
     volume_zones: tuple[tuple[str, str], ...]
     missing_volumes: tuple[str, ...]
     images: tuple[str, ...]
+    gpu_models: tuple[GpuModel, ...]  # the one liked best first; empty: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Shape:
     requests: FloatArray
     constraint: Constraint
     exclusives: tuple[Exclusive, ...]
+    gpus: tuple[GpuAsk, ...]
     is_best_effort: bool
 
     @property
@@ -81,11 +86,14 @@ class Shapes:
         self,
         axis: Axis,
         requests: RequestTable,
+        gpus: Gpus,
         claims: Mapping[tuple[str, str], PersistentVolumeClaim],
         volumes: Mapping[str, PersistentVolume],
     ) -> None:
         self._axis = axis
         self._requests = requests
+        self._gpus = gpus
+        self._asks: dict[int, tuple[GpuAsk, ...]] = {}
         self._claims = claims
         self._volumes = volumes
         self._vectors: dict[int, FloatArray] = {}
@@ -95,15 +103,33 @@ class Shapes:
     def vector(self, request: int) -> FloatArray:
         found = self._vectors.get(request)
         if found is None:
-            found = self._axis.vector({**self._requests.amounts[request], "pods": 1})
+            found = self._axis.vector({**self._requests.requests[request].amounts, "pods": 1})
+            for ask in self.asks(request):
+                found[ask.row] = ask.count * ask.milli
             found.setflags(write=False)
             self._vectors[request] = found
         return found
 
-    def of(self, pod: Pod) -> Shape:
+    def asks(self, request: int) -> tuple[GpuAsk, ...]:
+        """What the request asks of devices."""
+        found = self._asks.get(request)
+        if found is None:
+            asked = self._requests.requests[request]
+            found = self._asks[request] = tuple(self._ask(asked, name, count) for name, count in asked.gpus)
+        return found
+
+    def _ask(self, asked: Request, name: str, count: int) -> GpuAsk:
+        row = self._axis.index[name]
+        if not asked.memory:
+            return GpuAsk(row, count, asked.share)
+        table = self._gpus.tables.get(row)
+        least = int(table.milli_for(asked.memory).min(initial=WHOLE)) if table is not None else WHOLE
+        return GpuAsk(row, count, least, asked.memory)
+
+    def of(self, pod: Pod, models: tuple[GpuModel, ...] = ()) -> Shape:
         spec = pod.spec
-        request = self._requests.number(spec)
-        constraint = self._constraint(pod)
+        request = self._requests.number(pod)
+        constraint = self._constraint(pod, models)
         exclusives = exclusives_of(spec)
         key = (request, constraint.number, exclusives)
         shape = self._shapes.get(key)
@@ -113,11 +139,12 @@ class Shapes:
                 requests=self.vector(request),
                 constraint=constraint,
                 exclusives=exclusives,
-                is_best_effort=not self._requests.amounts[request],
+                gpus=self.asks(request),
+                is_best_effort=not self._requests.requests[request].amounts,
             )
         return shape
 
-    def _constraint(self, pod: Pod) -> Constraint:
+    def _constraint(self, pod: Pod, models: tuple[GpuModel, ...]) -> Constraint:
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         claims = tuple(v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim)
@@ -129,6 +156,7 @@ class Shapes:
             (pod.metadata.namespace, claims) if claims else None,
             tuple(container.image for container in spec.containers),
             spec.node_name,
+            models,
         )
         found = self._constraints.get(key)
         if found is None:
@@ -145,6 +173,7 @@ class Shapes:
                 volume_zones=zones,
                 missing_volumes=missing,
                 images=tuple(container.image for container in spec.containers),
+                gpu_models=models,
             )
         return found
 

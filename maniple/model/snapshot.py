@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maniple.model.budgets import Budget
+from maniple.model.devices import Gpus, Millis
+from maniple.model.domains import Domains
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.peers import Peers
@@ -28,7 +30,10 @@ class Snapshot:
     queue_pending: FloatArray  # [Q, R] asked for by its waiting pods
     jobs: Sequence[Job]
     waiting: Sequence[Job]  # those of `jobs` with pods to place
-    gpus_taken: Mapping[tuple[int, int], int]  # (node, resource row) -> bit mask of device ids in use
+    gpus: Gpus
+    gpus_free: Mapping[int, Millis]  # row of the axis -> [N, G] thousandths of each device
+    gpus_releasing: Mapping[int, Millis]
+    domains: Domains
     peers: Sequence[tuple[Peers, int]] = ()  # placed pods with their node; empty where nobody has terms
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
@@ -37,3 +42,5 @@ class Snapshot:
     def __post_init__(self) -> None:
         for array in (self.free, self.releasing, self.total, self.queue_allocated, self.queue_pending):
             array.setflags(write=False)
+        for devices in (*self.gpus_free.values(), *self.gpus_releasing.values()):
+            devices.setflags(write=False)

@@ -161,6 +161,10 @@ class Explainer:
         usable = np.minimum(session.free, session.future)
         fits = np.where(open_, capacity(requests, usable), 0.0)
         empty = np.where(statically, capacity(requests, nodes.allocatable), 0.0)
+        on_devices = session.gpus.fits(group.shape, None) if session.gpus.is_counted(group.shape) else None
+        if on_devices is not None:
+            fits = np.minimum(fits, on_devices)
+            empty = np.minimum(empty, session.gpus.fits(group.shape, None, empty=True))
         if group.shape.is_one_per_node:
             fits, empty = np.minimum(fits, 1.0), np.minimum(empty, 1.0)
         nearest = self._nearest_miss(group, np.flatnonzero(open_ & (fits == 0)), usable)
@@ -170,6 +174,8 @@ class Explainer:
             would = f"some node were not refused because {list(counts)[-1]}"
         for row in self._rows_by_interest(requests):
             refuse(f"insufficient {session.snapshot.axis.names[row]}", usable[row] >= requests[row])
+        if on_devices is not None:
+            refuse("no GPU has so much of it free", on_devices > 0)
         left = int(open_.sum())
         if left:
             counts["has room, but not for all pods"] = left

@@ -6,6 +6,8 @@ lists. The outcome is the one the loop would give, ties going to the node whose 
 """
 
 import heapq
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,14 +15,16 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.peers import Peers
 from maniple.model.resources import FloatArray, IntArray
 from maniple.scheduler.hooks import Need, Rows
-from maniple.scheduler.room import capacity
+from maniple.scheduler.scopes import Scope, pack, room_in, scopes
 from maniple.scheduler.session import Session
 from maniple.scheduler.statement import Spot, Statement
 
 
-def find_spot(session: Session, group: TaskGroup, wanted: int, *, later: bool, following: int = 0) -> Spot | None:
+def find_spot(
+    session: Session, group: TaskGroup, wanted: int, scope: Scope, *, later: bool, following: int = 0
+) -> Spot | None:
     """Places for as many of `wanted` pods as fit; None if none does. `following` more of the group come after them."""
-    fits = _with_pods(session, group, _fits(session, group, later=later))
+    fits = room_in(session, group, scope, later=later)
     if following and group.peers is not None and group.peers.affinity:
         fits = _where_all_fit(session, group.peers, fits, wanted + following)
     candidates = np.flatnonzero(fits)
@@ -31,6 +35,9 @@ def find_spot(session: Session, group: TaskGroup, wanted: int, *, later: bool, f
     score = session.rooms.scores(group)[candidates]
     if batch is not None:
         score = score + batch
+    if scope.levels is not None and wanted > 1:
+        found = pack(candidates, fits, score, scope.levels, wanted)
+        return Spot(np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.float64))
     best = _top(score, min(wanted, len(candidates)))
     if wanted == 1 or fits[best].max() <= 1:
         return Spot(candidates[best], np.ones(len(best)))
@@ -40,47 +47,89 @@ def find_spot(session: Session, group: TaskGroup, wanted: int, *, later: bool, f
     return Spot(nodes[list(chosen)], np.array(list(chosen.values()), dtype=np.float64))
 
 
-def place_some(session: Session, statement: Statement, job: Job, group: TaskGroup, wanted: int, *, later: bool) -> int:
-    """Places up to `wanted` pods of the group; returns how many."""
+def place_some(
+    session: Session,
+    statement: Statement,
+    job: Job,
+    group: TaskGroup,
+    wanted: int,
+    scope: Scope,
+    *,
+    later: bool,
+) -> int:
+    """Places up to `wanted` pods of the group in the scope; returns how many."""
     wanted = min(wanted, session.state(job).left(group))
     done = 0
-    # Pods that mind each other go one by one, each seeing those before it.
-    singly = group.is_coupled or session.is_placed_singly(group)
-    while done < wanted:
-        step = 1 if singly else wanted - done
-        spot = find_spot(session, group, step, later=later, following=wanted - done - step)
-        if spot is None:
-            break
-        statement.place(job, group, spot, later=later)
-        done += spot.total
-        if not singly:
-            break
+    for choice in _in_order_of_models(session, group, scope):
+        # Pods that mind each other go one by one, each seeing those before it.
+        singly = group.is_coupled or session.is_placed_singly(group)
+        while done < wanted:
+            step = 1 if singly else wanted - done
+            spot = find_spot(session, group, step, choice, later=later, following=wanted - done - step)
+            if spot is None:
+                break
+            statement.place(job, group, spot, later=later, model=choice.model_of(group))
+            done += spot.total
+            if not singly:
+                break
     return done
 
 
-def place_gang(session: Session, statement: Statement, job: Job, *, later: bool) -> bool:
-    """Places what the job still needs to start, or (False) leaves the statement for the caller to roll back.
+def _in_order_of_models(session: Session, group: TaskGroup, scope: Scope) -> Sequence[Scope]:
+    """The scope; for pods that may be on several models of their list at once, a scope for each in turn."""
+    models = group.shape.constraint.gpu_models
+    if not models or not group.shape.gpus or models in scope.models or not session.gpus.is_mixed:
+        return [scope]
+    return [replace(scope, models={**scope.models, models: code}) for code in session.gpus.allowed(models) or ()]
 
-    Groups are tried in task order; where that fails, those that are hardest to place go first: a small pod must not
-    take the last place of a large one.
-    """
+
+def place_gang(session: Session, statement: Statement, job: Job, *, later: bool) -> bool:
+    """Places what the job still needs to start, or (False) leaves the statement for the caller to roll back."""
     need = session.job_need(job)
     groups = session.groups(job)
-    if len(groups) == 1 and _fits(session, groups[0], later=later).sum() < need.total:
+    for scope in scopes(session, job, need, groups, later=later):
+        if _place_in(session, statement, job, need, groups, scope, later=later):
+            return True
+        statement.rollback()
+    return False
+
+
+def place_more(session: Session, statement: Statement, job: Job, group: TaskGroup) -> bool:
+    """Places one pod more of a gang that has started, where its own demands let it go."""
+    for scope in scopes(session, job, Need({}, 1), [group], later=False):
+        if place_some(session, statement, job, group, 1, scope, later=False):
+            return True
+    return False
+
+
+def _place_in(
+    session: Session,
+    statement: Statement,
+    job: Job,
+    need: Need,
+    groups: list[TaskGroup],
+    scope: Scope,
+    *,
+    later: bool,
+) -> bool:
+    """Groups are tried in task order; where that fails, those that are hardest to place go first: a small pod must
+    not take the last place of a large one.
+    """
+    if len(groups) == 1 and room_in(session, groups[0], scope, later=later).sum() < need.total:
         return False  # said without choosing any node
-    if _fill(session, statement, job, groups, need, later=later):
+    if _fill(session, statement, job, groups, need, scope, later=later):
         return True
     if len(groups) < 2:
         return False
     statement.rollback()
     # How many times each fits: by that, or by the part of the cluster that one pod takes.
-    fits = {group: float(_fits(session, group, later=later).sum()) / len(group.pods) for group in groups}
+    fits = {group: float(room_in(session, group, scope, later=later).sum()) / len(group.pods) for group in groups}
     for hardest in (
         sorted(groups, key=lambda group: (_is_drawn(group), fits[group])),
         sorted(groups, key=lambda group: (_is_drawn(group), -_hardness(session, group))),
     ):
         if hardest != groups:
-            if _fill(session, statement, job, hardest, need, later=later):
+            if _fill(session, statement, job, hardest, need, scope, later=later):
                 return True
             statement.rollback()
     return False
@@ -92,21 +141,28 @@ def _is_drawn(group: TaskGroup) -> bool:
 
 
 def _fill(
-    session: Session, statement: Statement, job: Job, groups: list[TaskGroup], need: Need, *, later: bool
+    session: Session,
+    statement: Statement,
+    job: Job,
+    groups: list[TaskGroup],
+    need: Need,
+    scope: Scope,
+    *,
+    later: bool,
 ) -> bool:
     by_role = dict(need.by_role)
     missing = need.total
     for group in groups:
         count = by_role.get(group.role, 0)
         if count:
-            placed = place_some(session, statement, job, group, count, later=later)
+            placed = place_some(session, statement, job, group, count, scope, later=later)
             by_role[group.role] -= placed
             missing -= placed
     if any(by_role.values()):
         return False
     for group in groups:
         if missing > 0:
-            missing -= place_some(session, statement, job, group, missing, later=later)
+            missing -= place_some(session, statement, job, group, missing, scope, later=later)
     return missing <= 0
 
 
@@ -116,21 +172,6 @@ def _hardness(session: Session, group: TaskGroup) -> float:
     counted = session.snapshot.axis.shared & (total > 0)
     share = group.shape.requests[counted] / total[counted]
     return float(share.max()) if len(share) else 0.0
-
-
-def _fits(session: Session, group: TaskGroup, *, later: bool) -> FloatArray:
-    if not later:
-        return session.rooms.fits(group)
-    return np.where(session.rooms.allowed(group), capacity(group.shape.requests, session.future), 0.0)
-
-
-def _with_pods(session: Session, group: TaskGroup, fits: FloatArray) -> FloatArray:
-    """`fits` less what the pods that are already there forbid."""
-    if not group.shape.exclusives and group.peers is None:
-        return fits
-    for check in session.pod_checks(group):
-        fits = np.where(check.passes, fits, 0.0)
-    return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 
 
 def _where_all_fit(session: Session, peers: Peers, fits: FloatArray, count: int) -> FloatArray:

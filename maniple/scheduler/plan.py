@@ -6,18 +6,21 @@ A Plan is a value: applying it is somebody else's job.
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import UNSET, UnsetType, field
 
 
 class Bind(msgspec.Struct, frozen=True, order=True):
     pod: str
     node: str
     gpus: tuple[str, ...] = ()
+    gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, where it is not all of it
+    ring_gbs: float | UnsetType = field(default=UNSET, name="ringGBs")  # of a ring over its GPUs, where links are known
 
 
 class Eviction(msgspec.Struct, frozen=True, order=True):
     pod: str
     reason: str
-    beneficiary: str = msgspec.field(name="for")
+    beneficiary: str = field(name="for")
 
 
 class Nomination(msgspec.Struct, frozen=True, order=True):
@@ -28,8 +31,8 @@ class Nomination(msgspec.Struct, frozen=True, order=True):
 class Resize(msgspec.Struct, frozen=True, order=True):
     job: str
     role: str
-    from_size: int = msgspec.field(name="from")
-    to_size: int = msgspec.field(name="to")
+    from_size: int = field(name="from")
+    to_size: int = field(name="to")
 
 
 class NodeCount(msgspec.Struct, frozen=True):
@@ -46,7 +49,7 @@ class Waiting(msgspec.Struct, frozen=True):
     message: str
     needs: dict[str, str]
     nodes: tuple[NodeCount, ...]
-    would_start_if: str = msgspec.field(name="wouldStartIf")
+    would_start_if: str = field(name="wouldStartIf")
 
 
 class QueueShare(msgspec.Struct, frozen=True):

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
-from maniple.model.occupancy import take_lowest
+from msgspec import UNSET
+
+from maniple.api.gpuwish import WHOLE
 from maniple.scheduler.explain import Explainer
+from maniple.scheduler.gpus import Grants
 from maniple.scheduler.plan import Bind, Eviction, Nomination, Plan, QueueShare
 from maniple.scheduler.session import Session
 from maniple.scheduler.shares import counted_of, share_of
@@ -27,26 +30,53 @@ def make_plan(session: Session) -> Plan:
 
 def _pods(done: Placed) -> Iterator[tuple[str, int]]:
     """Pods in order to nodes in order of choice, so that neighbours by index sit together."""
-    at = done.start
-    for node, count in zip(done.spot.nodes.tolist(), done.spot.counts.tolist(), strict=True):
-        for pod in done.group.pods[at : at + int(count)]:
-            yield pod, node
-        at += int(count)
+    for at, (node, _) in enumerate(done.slots(), done.start):
+        yield done.group.pods[at], node
 
 
 def _binds(session: Session) -> Iterator[Bind]:
-    names = session.snapshot.nodes.names
-    taken = dict(session.snapshot.gpus_taken)
+    if not session.snapshot.domains.levels:
+        for done in session.placed:
+            if not done.later:
+                for at, (node, grants) in enumerate(done.slots(), done.start):
+                    yield _bind(session, done.group.pods[at], node, grants)
+        return
+    # Indices follow the topology: pods in order go to places in the order of their domains' names, those beside pods
+    # of the gang that run already first.
+    together: dict[tuple[object, int], list[Placed]] = {}
     for done in session.placed:
-        if done.later:
-            continue
-        wanted = session.snapshot.axis.devices(done.group.shape.requests)
-        for pod, node in _pods(done):
-            gpus: list[int] = []
-            for row, count in wanted:
-                found, taken[node, row] = take_lowest(taken.get((node, row), 0), count)
-                gpus += found
-            yield Bind(pod, names[node], tuple(map(str, gpus)))
+        if not done.later:
+            together.setdefault((done.job.key, done.group.number), []).append(done)
+    rank = session.snapshot.domains.rank
+    for parts in together.values():
+        pods = [pod for done in parts for pod in done.group.pods[done.start : done.start + done.spot.total]]
+        home = {pod.node for pod in parts[0].job.placed}
+        slots = [slot for done in parts for slot in done.slots()]
+        slots.sort(key=lambda slot: (slot[0] not in home, rank[slot[0]]))
+        for pod, (node, grants) in zip(pods, slots, strict=True):
+            yield _bind(session, pod, node, grants)
+
+
+def _bind(session: Session, pod: str, node: int, grants: Grants) -> Bind:
+    name = session.snapshot.nodes.names[node]
+    if not grants:
+        return Bind(pod, name)
+    tables = session.gpus.tables
+    several = len({granted.row for granted in grants}) > 1
+    ids = [
+        f"{tables[granted.row].resource}/" * several + tables[granted.row].ids[node][granted.device]
+        for granted in grants
+    ]
+    # One number for all: devices of unlike memory in one pod are told apart by nobody but us.
+    share = max(granted.milli for granted in grants)
+    ring = session.gpus.ring_gbs(node, grants)
+    return Bind(
+        pod,
+        name,
+        tuple(ids),
+        UNSET if share == WHOLE else share / WHOLE,
+        UNSET if ring is None else ring,
+    )
 
 
 def _shares(session: Session) -> Iterator[QueueShare]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.gpus import GpuRoom
 from maniple.scheduler.hooks import Check, Hooks, Rows
 
 # An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands of them must not fill the memory.
@@ -51,24 +52,32 @@ class _Kept:
 
 class Rooms:
     def __init__(
-        self, free: Callable[[IntArray], tuple[FloatArray, FloatArray]], count: int, hooks: Sequence[Hooks]
+        self,
+        free: Callable[[IntArray], tuple[FloatArray, FloatArray]],
+        gpus: GpuRoom,
+        count: int,
+        hooks: Sequence[Hooks],
     ) -> None:
         self._free = free  # nodes -> (usable now, free)
+        self._gpus = gpus
         self._count = count
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
-        self._allowed: dict[tuple[int, bool], BoolArray] = {}
+        self._allowed: dict[tuple[int, ...], BoolArray] = {}
         self._fits = _Kept(self._compute_fits, count)
         self._scores = _Kept(self._compute_scores, count)
         self.changed: list[int] = []  # nodes in the order in which they were touched
 
     def checks(self, group: TaskGroup) -> list[Check]:
-        """What the predicates say of every node."""
-        return [check for predicate in self._predicates for check in predicate(group)]
+        """What the predicates say of every node, and whether it has GPUs of the kind that is asked for."""
+        found = [check for predicate in self._predicates for check in predicate(group)]
+        return [*found, *self._gpus.checks(group.shape)] if group.shape.gpus else found
 
     def allowed(self, group: TaskGroup) -> BoolArray:
         """Nodes whose own attributes permit the group's pods."""
-        key = (group.shape.constraint.number, group.shape.is_best_effort)
+        gpus = group.shape.gpus
+        kind = (gpus[0].row, gpus[0].memory) if gpus else ()
+        key = (group.shape.constraint.number, group.shape.is_best_effort, *kind)
         mask = self._allowed.get(key)
         if mask is None:
             mask = np.ones(self._count, dtype=bool)
@@ -95,7 +104,10 @@ class Rooms:
 
     def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
         usable, _ = self._free(nodes)
-        return np.where(self.allowed(group)[nodes], capacity(group.shape.requests, usable), 0.0)
+        room = capacity(group.shape.requests, usable)
+        if self._gpus.is_counted(group.shape):
+            np.minimum(room, self._gpus.fits(group.shape, nodes if len(nodes) < self._count else None), out=room)
+        return np.where(self.allowed(group)[nodes], room, 0.0)
 
     def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
         _, free = self._free(nodes)

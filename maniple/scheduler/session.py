@@ -4,18 +4,21 @@ A Session answers the questions that actions ask (who is next, may it start, whe
 plugins' callbacks with kube-batch's rules. It never changes anything itself; Statement does, and can undo it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maniple.model.job import Job, Queue, TaskGroup
+from maniple.api.types import GpuModel
+from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.peers import PeerCounts
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
+from maniple.scheduler.gpus import GpuRoom, Grants
 from maniple.scheduler.hooks import Check, Hooks, Key, Need, Reason, VictimRule
-from maniple.scheduler.room import Rooms
+from maniple.scheduler.room import Rooms, capacity
 
 if TYPE_CHECKING:
     from maniple.scheduler.shares import Due
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 class JobState:
     """What this cycle has done to a job so far, on top of what the snapshot says."""
 
-    __slots__ = ("allocated", "cursor", "evicted", "job", "placed", "promised")
+    __slots__ = ("allocated", "cursor", "evicted", "job", "models", "nodes", "placed", "promised")
 
     def __init__(self, job: Job, zero: FloatArray) -> None:
         self.job = job
@@ -34,6 +37,23 @@ class JobState:
         self.cursor: dict[int, int] = {}  # group number -> how many of its pods are placed or promised
         self.evicted: set[str] = set()
         self.allocated = zero.copy() if job.allocated is None else job.allocated.copy()
+        # Where its pods are and on which models; kept only where somebody asks (Session.remembers_members).
+        self.nodes: Counter[int] = Counter()
+        self.models: dict[tuple[GpuModel, ...], Counter[int]] = {}
+
+    def note(self, group: TaskGroup, slots: Iterable[tuple[int, Grants]], gpus: GpuRoom, sign: int) -> None:
+        """Pods of the group have come to these places, or (-1) have not after all."""
+        for node, grants in slots:
+            self._note(node, group.shape.constraint.gpu_models, grants, gpus, sign)
+
+    def note_placed(self, pod: PlacedPod, gpus: GpuRoom, sign: int) -> None:
+        if pod.node >= 0:
+            self._note(pod.node, pod.gpu_models, pod.gpus, gpus, sign)
+
+    def _note(self, node: int, models: tuple[GpuModel, ...], grants: Grants, gpus: GpuRoom, sign: int) -> None:
+        self.nodes[node] += sign
+        if grants:
+            self.models.setdefault(models, Counter())[gpus.model_of(node, grants)] += sign
 
     def left(self, group: TaskGroup) -> int:
         return len(group.pods) - self.cursor.get(group.number, 0)
@@ -53,6 +73,7 @@ class Session:
         self.free = snapshot.free.copy()
         # What will be free when all who are leaving have left and all promises are kept.
         self.future = snapshot.free + snapshot.releasing
+        self.gpus = GpuRoom(snapshot)
         self._releasing = bool(snapshot.releasing.any())
         self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] with the queues below
         # A queue and those above it: what its jobs take is charged to all of them.
@@ -66,11 +87,11 @@ class Session:
         self.evicted: list[Evicted] = []
         self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
-        self._failed: dict[tuple[int, bool], int] = {}  # (shape, later) -> a count of its pods that does not fit
+        self._failed: dict[tuple[object, ...], int] = {}  # what is asked for -> a count of pods that does not fit
         self._peers: PeerCounts | None = None
         self.tiers = [[open_plugin(self) for open_plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
-        self.rooms = Rooms(self._room, len(snapshot.nodes), self.hooks)
+        self.rooms = Rooms(self._room, self.gpus, len(snapshot.nodes), self.hooks)
 
     # -- the world
 
@@ -90,7 +111,14 @@ class Session:
         found = self.states.get(job.key)
         if found is None:
             found = self.states[job.key] = JobState(job, np.zeros(len(self.snapshot.axis)))
+            if job.placed and self.remembers_members(job):
+                for pod in job.placed:
+                    found.note_placed(pod, self.gpus, 1)
         return found
+
+    def remembers_members(self, job: Job) -> bool:
+        """Whether where some pods of the job are says where others may go."""
+        return bool(job.required or job.preferred) or self.gpus.is_mixed
 
     def is_promised(self, job: Job) -> bool:
         state = self.states.get(job.key)
@@ -112,15 +140,16 @@ class Session:
         return self._releasing or bool(self.evicted)
 
     # Room only shrinks while a cycle hands it out: so many pods of a shape that did not fit once do not fit later.
-    # Evictions give room back, and so forget all this; where pods mind each other nothing is remembered.
+    # Evictions give room back, and so forget all this; where pods mind each other nothing is remembered, nor what was
+    # found out for a gang that must stay where some of its pods are.
 
-    def known_not_to_fit(self, group: TaskGroup, count: int, *, later: bool) -> bool:
-        known = self._failed.get((group.shape.number, later))
+    def known_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> bool:
+        known = self._failed.get((group.shape.number, later, job.required, job.mixed_models))
         return known is not None and count >= known and group.peers is None
 
-    def remember_not_to_fit(self, group: TaskGroup, count: int, *, later: bool) -> None:
-        key = (group.shape.number, later)
-        if group.peers is None:
+    def remember_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> None:
+        key = (group.shape.number, later, job.required, job.mixed_models)
+        if group.peers is None and not self.state(job).nodes:
             self._failed[key] = min(count, self._failed.get(key, count))
 
     def forget_failures(self) -> None:
@@ -198,6 +227,24 @@ class Session:
 
     def is_placed_singly(self, group: TaskGroup) -> bool:
         return any(hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly)
+
+    def room_for(self, group: TaskGroup, *, later: bool, model: int | None = None) -> FloatArray:
+        """How many pods of the group fit on each node, now or when those who are leaving have left, each by itself."""
+        if later:
+            fits = np.where(self.rooms.allowed(group), capacity(group.shape.requests, self.future), 0.0)
+            if self.gpus.is_counted(group.shape):
+                fits = np.minimum(fits, self.gpus.fits(group.shape, None, later=True))
+        else:
+            fits = self.rooms.fits(group)
+        if model is not None:
+            fits = np.where(self.gpus.has_model(group.shape, model), fits, 0.0)
+            if self.gpus.is_counted(group.shape):
+                fits = np.minimum(fits, self.gpus.fits(group.shape, None, later=later, model=model))
+        if not group.shape.exclusives and group.peers is None:
+            return fits
+        for check in self.pod_checks(group):
+            fits = np.where(check.passes, fits, 0.0)
+        return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 
     def pod_checks(self, group: TaskGroup) -> list[Check]:
         return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]

@@ -4,6 +4,7 @@ Whoever tries something does it inside a statement. Left without a commit, also 
 was, to the last bit: amounts are whole numbers, so subtracting what was added leaves no residue.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -12,6 +13,7 @@ import numpy as np
 
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import FloatArray, IntArray
+from maniple.scheduler.gpus import Grants
 from maniple.scheduler.session import Session
 
 
@@ -36,6 +38,14 @@ class Placed:
     start: int
     spot: Spot
     later: bool
+    grants: tuple[Grants, ...]  # the GPUs of each pod, in the order of the spot's nodes; () if they ask for none
+
+    def slots(self) -> Iterator[tuple[int, Grants]]:
+        """The node and the GPUs of each pod."""
+        grants = iter(self.grants)
+        for node, count in zip(self.spot.nodes.tolist(), self.spot.counts.tolist(), strict=True):
+            for _ in range(int(count)):
+                yield node, next(grants, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +69,12 @@ class Statement:
     ) -> None:
         self.rollback()
 
-    def place(self, job: Job, group: TaskGroup, spot: Spot, *, later: bool) -> None:
-        """The next pods of `group` go where `spot` says."""
-        start = self._session.state(job).cursor.get(group.number, 0)
-        done = Placed(job, group, start, spot, later)
+    def place(self, job: Job, group: TaskGroup, spot: Spot, *, later: bool, model: int | None = None) -> None:
+        """The next pods of `group` go where `spot` says, to GPUs of `model` if one is given."""
+        session = self._session
+        start = session.state(job).cursor.get(group.number, 0)
+        grants = session.gpus.choose(group.shape, spot.nodes, spot.counts, later=later, model=model)
+        done = Placed(job, group, start, spot, later, grants)
         self._shift(done, 1)
         self._log.append(done)
 
@@ -95,15 +107,25 @@ class Statement:
         nodes, counts = done.spot.nodes, done.spot.counts
         state = session.state(done.job)
         used = np.outer(group.shape.requests, counts * sign)
+        if done.grants:
+            at = np.repeat(nodes, counts.astype(np.intp))
+            session.gpus.shift(at.tolist(), done.grants, sign, now=not done.later)
+            if group.shape.gpus[0].memory:
+                # How much of a GPU so much memory is depends on the GPU.
+                shares = [sum(granted.milli for granted in hand) for hand in done.grants]
+                starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.intp)
+                used[group.shape.gpus[0].row] = np.add.reduceat(shares, starts) * sign
         session.future[:, nodes] -= used
         if not done.later:
             session.free[:, nodes] -= used
         session.rooms.changed.extend(nodes.tolist())
+        if session.remembers_members(done.job):
+            state.note(group, done.slots(), session.gpus, sign)
         change = done.spot.total * sign
         tally = state.promised if done.later else state.placed
         tally[group.role] = tally.get(group.role, 0) + change
         state.cursor[group.number] = state.cursor.get(group.number, 0) + change
-        self._charge(done.job, group.shape.requests * change)
+        self._charge(done.job, used.sum(axis=1))
         if group.peers is not None or group.shape.exclusives or group.owner:
             for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
                 self._meet(group, node, int(count) * sign)
@@ -127,7 +149,10 @@ class Statement:
         if pod.node >= 0:
             # Its ports, disks and labels still count: until it is gone nobody who minds them can come.
             session.future[:, pod.node] += pod.requests * sign
+            session.gpus.leave(pod.node, pod.gpus, sign)
             session.rooms.changed.append(pod.node)
+            if session.remembers_members(done.job):
+                state.note_placed(pod, session.gpus, -sign)
         state.placed[pod.role] = state.placed.get(pod.role, 0) - sign
         state.evicted.add(pod.pod) if sign > 0 else state.evicted.discard(pod.pod)
         self._charge(done.job, pod.requests * -sign)

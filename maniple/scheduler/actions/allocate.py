@@ -8,7 +8,7 @@ first: the room that was made for a gang goes to that gang.
 
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.line import Line
-from maniple.scheduler.placement import place_gang, place_some
+from maniple.scheduler.placement import place_gang, place_more
 from maniple.scheduler.session import Session
 from maniple.scheduler.statement import Statement
 
@@ -46,13 +46,13 @@ def start_gang(session: Session, queue: Queue, job: Job) -> bool:
             session.blocked[job.key] = reason
             return False
     for later in (False, True) if session.anything_leaving else (False,):
-        if alike is not None and session.known_not_to_fit(alike, need.total, later=later):
+        if alike is not None and session.known_not_to_fit(job, alike, need.total, later=later):
             continue
         with Statement(session) as statement:
             before = session.state(job).allocated.copy()
             if not place_gang(session, statement, job, later=later):
                 if alike is not None:
-                    session.remember_not_to_fit(alike, need.total, later=later)
+                    session.remember_not_to_fit(job, alike, need.total, later=later)
                 continue
             reason = session.admissible(queue, session.state(job).allocated - before, is_charged=True)
             if reason is not None:
@@ -67,17 +67,17 @@ def start_gang(session: Session, queue: Queue, job: Job) -> bool:
 def place_one(session: Session, queue: Queue, job: Job) -> bool:
     """One pod above the minimum, free resources only."""
     for group in session.groups(job):
-        if not session.state(job).left(group) or session.known_not_to_fit(group, 1, later=False):
+        if not session.state(job).left(group) or session.known_not_to_fit(job, group, 1, later=False):
             continue
         reason = session.admissible(queue, group.shape.requests)
         if reason is not None:
             session.blocked[job.key] = reason
             continue
         with Statement(session) as statement:
-            if place_some(session, statement, job, group, 1, later=False):
+            if place_more(session, statement, job, group):
                 statement.commit()
                 return True
-        session.remember_not_to_fit(group, 1, later=False)
+        session.remember_not_to_fit(job, group, 1, later=False)
     return False
 
 

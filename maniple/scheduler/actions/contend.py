@@ -37,4 +37,6 @@ def _demand(session: Session, job: Job) -> object:
     """All that decides whether room can be made for a job: what it asks for, of whom, and how much of it at least."""
     need = session.job_need(job)
     groups = tuple((group.shape.number, group.peers, group.role, len(group.pods)) for group in job.groups)
-    return job.queue, job.priority, need.total, tuple(need.by_role.items()), groups
+    # A gang that must stay where some of its pods are is like no other.
+    place = (job.required, job.mixed_models, job.key if session.state(job).nodes else None)
+    return job.queue, job.priority, need.total, tuple(need.by_role.items()), groups, place

@@ -1,0 +1,289 @@
+"""The Node annotation `maniple.dev/gpu-topology`: which GPUs a node has, and how they are linked.
+
+Whoever writes the annotation (a person, a script, an agent on the node) may be wrong, and a wrong annotation must never
+stop the scheduler: everything here either returns a `GpuTopology` or raises `TopologyError` with every problem found.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from maniple.api.errors import nearest, printable
+from maniple.api.meta import Struct
+from maniple.api.quantity import LARGEST, QuantityError, format_quantity, parse_quantity, to_units
+
+GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"
+DEFAULT_RESOURCE = "nvidia.com/gpu"
+VERSIONS = (1,)
+MAX_DEVICES = 1024
+# The words of `nvidia-smi topo -m` for a path over PCIe, slowest first; NVn, a bond of n NVLinks, comes beside them.
+PCIE_WORDS = ("SYS", "NODE", "PHB", "PXB", "PIX", "PSB")
+MAX_LINK_GBS = 1_000_000
+
+Link = str | float
+
+_NVLINK = re.compile(r"NV([1-9][0-9]{0,2})", re.ASCII)
+LINK_WORDS = ("X", *PCIE_WORDS, *(f"NV{count}" for count in (1, 2, 4, 6, 8, 12, 18)))
+_ID = re.compile(r"[^,\s]{1,128}")  # ids are listed with commas between them
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
+_MAX_PROBLEMS = 20
+
+
+class GpuDevice(Struct, frozen=True):
+    """One GPU. What is not said is empty, 0 or -1: then the node's labels say it, or nobody does."""
+
+    id: str
+    uuid: str = ""
+    model: str = ""
+    memory_bytes: int = 0
+    numa: int = -1
+    healthy: bool = True
+
+
+class GpuTopology(Struct, frozen=True):
+    """The GPUs of one resource of a node; `links[a][b]` in their order, or () if nobody said."""
+
+    version: int
+    resource: str
+    devices: tuple[GpuDevice, ...]
+    links: tuple[tuple[Link, ...], ...] = ()
+
+
+class TopologyError(ValueError):
+    """A text that is no topology. Each problem is one line that names the place in it."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = [printable(problem) for problem in problems]
+        super().__init__("; ".join(self.problems))
+
+
+def nvlinks(word: str) -> int:
+    """How many NVLinks `NV12` bonds (12); 0 for any other word."""
+    match = _NVLINK.fullmatch(word)
+    return int(match[1]) if match else 0
+
+
+def parse_topology(text: str) -> GpuTopology:
+    """The annotation's value, read; TopologyError with every problem if it is wrong."""
+    reader = _Reader()
+    topology = reader.topology(text)
+    if topology is None or reader.problems:
+        raise TopologyError(reader.all_problems())
+    return topology
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with the annotation's value, each with its path (`devices[3].memory: …`); [] if nothing is."""
+    try:
+        parse_topology(text)
+    except TopologyError as error:
+        return error.problems
+    return []
+
+
+def to_json(topology: GpuTopology) -> str:
+    """The annotation's value: one line, without what is not known."""
+    devices: list[dict[str, object]] = []
+    for device in topology.devices:
+        shown: dict[str, object] = {"id": device.id}
+        if device.uuid:
+            shown["uuid"] = device.uuid
+        if device.model:
+            shown["model"] = device.model
+        if device.memory_bytes:
+            shown["memory"] = format_quantity(device.memory_bytes, per_unit=1, binary=True)
+        if device.numa >= 0:
+            shown["numa"] = device.numa
+        if not device.healthy:
+            shown["healthy"] = False
+        devices.append(shown)
+    value: dict[str, object] = {"version": topology.version, "resource": topology.resource, "devices": devices}
+    if topology.links:
+        value["links"] = topology.links
+    return msgspec.json.encode(value).decode()
+
+
+class _Reader:
+    """Collects problems instead of stopping at the first."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def wrong(self, path: str, message: str) -> None:
+        self.problems.append(f"{path}: {message}" if path else message)
+
+    def all_problems(self) -> list[str]:
+        more = len(self.problems) - _MAX_PROBLEMS
+        return [*self.problems[:_MAX_PROBLEMS], *([f"… and {more} more"] if more > 0 else [])]
+
+    def topology(self, text: str) -> GpuTopology | None:
+        try:
+            value = msgspec.json.decode(text)
+        except RecursionError:
+            self.wrong("", "nested too deeply")
+            return None
+        except ValueError as error:  # msgspec's own, and text that UTF-8 cannot hold
+            self.wrong("", f"not valid JSON: {error}")
+            return None
+        if not isinstance(value, dict):
+            self.wrong("", f"expected an object with version and devices, found {_kind(value)}")
+            return None
+        self.fields("", value, ("version", "resource", "devices", "links"))
+        version = value.get("version")
+        if type(version) is not int or version not in VERSIONS:
+            supported = " or ".join(map(str, VERSIONS))
+            said = "is missing" if version is None else f"{shown(version)} is not supported"
+            self.wrong("version", f"{said}; supported: {supported}")
+        resource = self.text("", value, "resource") or DEFAULT_RESOURCE
+        if not _RESOURCE.fullmatch(resource):
+            self.wrong("resource", f"expected a name such as {DEFAULT_RESOURCE}, found {shown(resource)}")
+        devices = self.devices(value.get("devices"))
+        links = self.links(value.get("links"), len(devices)) if devices is not None else ()
+        return GpuTopology(VERSIONS[-1], resource, devices or (), links)
+
+    def fields(self, path: str, value: dict[str, object], known: tuple[str, ...]) -> None:
+        for name in sorted(value.keys() - set(known)):
+            self.wrong(path, f"unknown field {shown(name)}{nearest(name[:64], known)}")
+
+    def text(self, path: str, value: dict[str, object], name: str) -> str:
+        found = value.get(name)
+        if found is None:
+            return ""
+        if isinstance(found, str) and len(found) <= 253:
+            return found
+        self.wrong(_join(path, name), f"expected a text of at most 253 letters, found {shown(found)}")
+        return ""
+
+    def devices(self, value: object) -> tuple[GpuDevice, ...] | None:
+        """None if there is no list, and so nothing to compare the links with."""
+        if not isinstance(value, list):
+            self.wrong("devices", "is missing" if value is None else f"expected a list, found {_kind(value)}")
+            return None
+        if not value:
+            self.wrong("devices", "expected at least one GPU, found an empty list")
+        if len(value) > MAX_DEVICES:
+            self.wrong("devices", f"expected at most {MAX_DEVICES} GPUs, found {len(value)}")
+            return None
+        devices = tuple(self.device(f"devices[{at}]", entry) for at, entry in enumerate(value))
+        first: dict[str, int] = {}
+        for at, device in enumerate(devices):
+            if device.id and first.setdefault(device.id, at) != at:
+                self.wrong(f"devices[{at}].id", f"{device.id!r} is also the id of devices[{first[device.id]}]")
+        return devices
+
+    def device(self, path: str, value: object) -> GpuDevice:
+        if not isinstance(value, dict):
+            self.wrong(path, f"expected an object with an id, found {_kind(value)}")
+            return GpuDevice("")
+        self.fields(path, value, ("id", "uuid", "model", "memory", "numa", "healthy"))
+        identity = value.get("id")
+        if type(identity) is int and 0 <= identity <= LARGEST:
+            identity = str(identity)
+        if not isinstance(identity, str) or not _ID.fullmatch(identity):
+            said = "is missing" if identity is None else f"found {shown(identity)}"
+            self.wrong(f"{path}.id", f"{said}; expected a number, or a text without spaces and commas")
+            identity = ""
+        numa = value.get("numa")
+        if numa is None:
+            numa = -1
+        elif type(numa) is not int or not -1 <= numa < 2**31:
+            self.wrong(f"{path}.numa", f"expected the number of a NUMA node, or -1 for unknown, found {shown(numa)}")
+            numa = -1
+        healthy = value.get("healthy")
+        if healthy is not None and not isinstance(healthy, bool):
+            self.wrong(f"{path}.healthy", f"expected true or false, found {shown(healthy)}")
+        return GpuDevice(
+            identity,
+            self.text(path, value, "uuid"),
+            self.text(path, value, "model"),
+            self.memory(f"{path}.memory", value.get("memory")),
+            numa,
+            healthy is not False,
+        )
+
+    def memory(self, path: str, value: object) -> int:
+        if value is None:
+            return 0
+        try:
+            if isinstance(value, str):
+                return read_memory(value)
+            if type(value) is int and 0 < value <= LARGEST:
+                return value
+        except QuantityError as error:
+            self.wrong(path, str(error))
+            return 0
+        self.wrong(path, f"expected a quantity such as 40Gi, or a number of bytes, found {shown(value)}")
+        return 0
+
+    def links(self, value: object, count: int) -> tuple[tuple[Link, ...], ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            self.wrong("links", f"expected a list of rows, found {_kind(value)}")
+            return ()
+        if not value:
+            return ()
+        if len(value) != count:
+            self.wrong("links", f"expected {count} rows, one for each device, got {len(value)}")
+            return ()
+        rows: list[tuple[Link, ...]] = []
+        for at, row in enumerate(value):
+            if not isinstance(row, list):
+                self.wrong(f"links[{at}]", f"expected a list of {count} links, found {_kind(row)}")
+            elif len(row) != count:
+                self.wrong(f"links[{at}]", f"expected {count} entries, got {len(row)}")
+            else:
+                for other, link in enumerate(row):
+                    if said := _wrong_link(link, at == other):
+                        self.wrong(f"links[{at}][{other}]", said)
+                rows.append(tuple(row))
+        return tuple(rows)
+
+
+def read_memory(text: str) -> int:
+    """A GPU's memory in bytes; QuantityError if `text` is no quantity above 0."""
+    units = to_units(parse_quantity(text), per_unit=1)
+    if units <= 0:
+        raise QuantityError(f"expected more than 0, found {text!r}")
+    return units
+
+
+def _wrong_link(link: object, is_self: bool) -> str:
+    """What is wrong with one entry of the matrix, or "". What stands on the diagonal means nothing, but is checked."""
+    if isinstance(link, str):
+        if link in PCIE_WORDS or _NVLINK.fullmatch(link) or (link == "X" and is_self):
+            return ""
+        if link == "X":
+            return "X is the link of a GPU to itself; expected the link of two GPUs"
+        return f"unknown link {shown(link)}{nearest(link[:64], LINK_WORDS)}"
+    if isinstance(link, bool) or not isinstance(link, int | float):
+        return f"expected a word such as NV12 or PIX, or a number of GB/s, found {shown(link)}"
+    if is_self and link == 0:
+        return ""
+    if not (math.isfinite(link) and 0 < link <= MAX_LINK_GBS):
+        return f"expected more than 0 and at most {MAX_LINK_GBS} GB/s, found {shown(link)}"
+    return ""
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    names = {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), "something else")
+
+
+def shown(value: object) -> str:
+    if isinstance(value, list | dict):
+        return _kind(value)
+    if value is None or isinstance(value, bool):
+        return _kind(value)
+    text = repr(value)
+    return text if len(text) <= 64 else text[:61] + "..."
