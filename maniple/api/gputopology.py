@@ -26,8 +26,11 @@ Link = str | float
 
 _NVLINK = re.compile(r"NV([1-9][0-9]{0,2})", re.ASCII)
 LINK_WORDS = ("X", *PCIE_WORDS, *(f"NV{count}" for count in (1, 2, 4, 6, 8, 12, 18)))
+_COMMON_LINKS = frozenset((*PCIE_WORDS, *(f"NV{count}" for count in range(1, 19))))  # nothing can be wrong with these
 _ID = re.compile(r"[^,\s]{1,128}")  # ids are listed with commas between them
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
+_FIELDS = frozenset({"version", "resource", "devices", "links"})
+_DEVICE_FIELDS = frozenset({"id", "uuid", "model", "memory", "numa", "healthy"})
 _MAX_PROBLEMS = 20
 
 
@@ -130,7 +133,7 @@ class _Reader:
         if not isinstance(value, dict):
             self.wrong("", f"expected an object with version and devices, found {_kind(value)}")
             return None
-        self.fields("", value, ("version", "resource", "devices", "links"))
+        self.fields("", value, _FIELDS)
         version = value.get("version")
         if type(version) is not int or version not in VERSIONS:
             supported = " or ".join(map(str, VERSIONS))
@@ -143,8 +146,8 @@ class _Reader:
         links = self.links(value.get("links"), len(devices)) if devices is not None else ()
         return GpuTopology(VERSIONS[-1], resource, devices or (), links)
 
-    def fields(self, path: str, value: dict[str, object], known: tuple[str, ...]) -> None:
-        for name in sorted(value.keys() - set(known)):
+    def fields(self, path: str, value: dict[str, object], known: frozenset[str]) -> None:
+        for name in sorted(value.keys() - known):
             self.wrong(path, f"unknown field {shown(name)}{nearest(name[:64], known)}")
 
     def text(self, path: str, value: dict[str, object], name: str) -> str:
@@ -177,7 +180,7 @@ class _Reader:
         if not isinstance(value, dict):
             self.wrong(path, f"expected an object with an id, found {_kind(value)}")
             return GpuDevice("")
-        self.fields(path, value, ("id", "uuid", "model", "memory", "numa", "healthy"))
+        self.fields(path, value, _DEVICE_FIELDS)
         identity = value.get("id")
         if type(identity) is int and 0 <= identity <= LARGEST:
             identity = str(identity)
@@ -236,6 +239,8 @@ class _Reader:
                 self.wrong(f"links[{at}]", f"expected {count} entries, got {len(row)}")
             else:
                 for other, link in enumerate(row):
+                    if type(link) is str and link in _COMMON_LINKS:
+                        continue
                     if said := _wrong_link(link, at == other):
                         self.wrong(f"links[{at}][{other}]", said)
                 rows.append(tuple(row))

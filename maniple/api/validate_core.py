@@ -12,10 +12,11 @@ from functools import lru_cache
 
 from maniple.api import core
 from maniple.api.errors import Problem
+from maniple.api.gputopology import problems as topology_problems
 from maniple.api.gpuwish import wish_problems
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
 from maniple.api.quantity import parse_quantity
-from maniple.api.types import GPUS_ANNOTATION
+from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GPUS_ANNOTATION
 
 MAX_USER_PRIORITY = 1_000_000_000
 LAST_YEAR = 9999  # in it, a second more, or another time zone, is a time that cannot be written
@@ -219,6 +220,10 @@ def check_node(node: core.Node, found: Found) -> None:
             _one_of(taint.effect, _EFFECTS, f"spec.taints[{index}].effect", found)
     check_quantities(node.status.capacity, "status.capacity", found)
     check_quantities(node.status.allocatable, "status.allocatable", found)
+    topology = node.metadata.annotations.get(GPU_TOPOLOGY_ANNOTATION)
+    if topology is not None:
+        at = f"metadata.annotations[{GPU_TOPOLOGY_ANNOTATION}]"
+        found.extend(Problem(at, message) for message in topology_problems(topology))
 
 
 def check_priority_class(priority: core.PriorityClass, found: Found) -> None:

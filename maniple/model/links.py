@@ -132,15 +132,21 @@ def bandwidths(topology: GpuTopology, product: str = "") -> Matrix | None:
     """MB/s between each two devices, symmetric; None if the topology says nothing of links."""
     if not topology.links:
         return None
-    per_link = [nvlink_mbs(device.model or product) for device in topology.devices]
+    return _bandwidths(topology.links, tuple(nvlink_mbs(device.model or product) for device in topology.devices))
+
+
+@lru_cache(maxsize=4096)
+def _bandwidths(links: tuple[tuple[Link, ...], ...], per_nvlink: tuple[int, ...]) -> Matrix:
+    """Kept, because a cluster has many nodes of a kind."""
     return _symmetric(
         tuple(
-            tuple(0 if a == b else _mbs(link, min(per_link[a], per_link[b])) for b, link in enumerate(row))
-            for a, row in enumerate(topology.links)
+            tuple(0 if a == b else _mbs(link, min(per_nvlink[a], per_nvlink[b])) for b, link in enumerate(row))
+            for a, row in enumerate(links)
         )
     )
 
 
+@lru_cache(maxsize=1024)
 def nvlink_mbs(model: str) -> int:
     """MB/s of one NVLink of a model."""
     return next((NVLINK_MBS_OF[word] for word in _words(model) if word in NVLINK_MBS_OF), NVLINK_MBS)

@@ -10,6 +10,7 @@ import numpy as np
 
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.explain_close import no_such_model, not_close
 from maniple.scheduler.hooks import Need, Reason
 from maniple.scheduler.plan import NodeCount, Waiting
 from maniple.scheduler.room import capacity
@@ -94,7 +95,10 @@ class Explainer:
             view = self._view(group)
             counts = view.counts
             why, would = "no node has room for one", view.would
-            if view.fits:
+            apart = not_close(self._session, job, Need({}, 1), {group: f"1 pod of {view.asks}"}) if view.fits else None
+            if apart is not None:
+                why, would = apart.message, apart.would_start_if
+            elif view.fits:
                 why, would = "no action of the policy places such pods", _action_for(group)
         wait = "waits" if left == 1 else "wait"
         return Reason("SurplusWaiting", f"the gang runs; {_pods(left)} above its minimum {wait}: {why}", would), counts
@@ -110,6 +114,9 @@ class Explainer:
         if len(groups) == 1:
             count = need.total
         what = f"{_pods(count)} of {view.asks}"
+        unknown = no_such_model(session, group)
+        if unknown is not None:
+            return Reason("NoNodeFits", f"needs {what}, and {unknown[0]}", unknown[1]), view.counts
         if view.fits_empty < count:
             code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
             message = f"needs {what}; even an empty cluster has room for {view.fits_empty}"
@@ -121,6 +128,12 @@ class Explainer:
         if view.fits < count:
             message = f"needs {what} at once; there is room for {view.fits} now"
             return Reason("InsufficientResources", message, _more_room(view, count - view.fits)), view.counts
+        phrases = {group: f"{_pods(wanted[group])} of {views[group].asks}" for group in groups}
+        if len(groups) == 1:
+            phrases[group] = what
+        apart = not_close(session, job, need, phrases)
+        if apart is not None:
+            return apart, view.counts
         rules = _rules(group)
         if rules:
             message = f"needs {what}; each finds a node, but not all together: {rules} stands between them"

@@ -24,7 +24,7 @@ def find_spot(
     session: Session, group: TaskGroup, wanted: int, scope: Scope, *, later: bool, following: int = 0
 ) -> Spot | None:
     """Places for as many of `wanted` pods as fit; None if none does. `following` more of the group come after them."""
-    fits = room_in(session, group, scope, later=later)
+    fits = room_in(session, group, scope, later=later, is_next=True)
     if following and group.peers is not None and group.peers.affinity:
         fits = _where_all_fit(session, group.peers, fits, wanted + following)
     candidates = np.flatnonzero(fits)

@@ -51,9 +51,9 @@ def scopes(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], 
             yield from _by_affinity(session, need, groups, scope, later=later)
 
 
-def room_in(session: Session, group: TaskGroup, scope: Scope, *, later: bool) -> FloatArray:
-    """How many pods of the group fit on each node of the scope, each by itself."""
-    fits = session.room_for(group, later=later, model=scope.model_of(group))
+def room_in(session: Session, group: TaskGroup, scope: Scope, *, later: bool, is_next: bool = False) -> FloatArray:
+    """How many pods of the group fit on each node of the scope (Session.room_for)."""
+    fits = session.room_for(group, later=later, model=scope.model_of(group), is_next=is_next)
     return fits if scope.nodes is None else np.where(scope.nodes, fits, 0.0)
 
 
@@ -73,20 +73,20 @@ def _models(
         mine = [group for group in groups if group.shape.gpus and group.shape.constraint.gpu_models == models]
         # What is needed of a part of the gang is not known, only whether there is any room for it.
         part = need if len(mine) == len(groups) else Need({}, 1)
-        choices.append(_choices(session, job, part, mine, later=later))
+        choices.append(choices_of_models(session, job, part, mine, later=later))
     for chosen in itertools.product(*choices):
         yield dict(zip(lists, chosen, strict=True))
 
 
-def _choices(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool) -> list[int]:
+def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool) -> list[int]:
     """Models with room for the groups' part of what is needed, the one liked best first."""
     gpus = session.gpus
     models = groups[0].shape.constraint.gpu_models
     there = session.state(job).models.get(models)
     members = [code for code, count in there.items() if count > 0] if there else []
-    if members:
-        return members if len(members) == 1 else []
-    codes = gpus.allowed(models)
+    if len(members) > 1:
+        return []
+    codes = tuple(members) if members else gpus.allowed(models)
     ordered = codes is not None
     found: list[tuple[float, int]] = []
     for code in range(len(gpus.models)) if codes is None else codes:
@@ -109,17 +109,22 @@ def _domains(
 ) -> Iterator[Scope]:
     chain = session.snapshot.domains.chain(job.required or job.preferred)
     widest = next((at for at, level in enumerate(chain) if level.name == job.required), 0)
-    fits = [np.minimum(room_in(session, group, scope, later=later), need.total) for group in groups]
-    members = np.array([node for node, count in session.state(job).nodes.items() if count > 0], dtype=np.intp)
+    fits = [room_in(session, group, scope, later=later) for group in groups]
+    members = members_of(session, job)
     for at in range(len(chain) - 1, widest - 1, -1):
         level = chain[at]
-        for domain in _candidates(need, groups, fits, level.shifted, len(level.names), _home(level, members)):
+        for domain in _candidates(need, groups, fits, level.shifted, len(level.names), home_of(level, members)):
             yield Scope(level.codes == domain, scope.models, chain[at + 1 :])
     if not job.required:
         yield Scope(None, scope.models, chain)
 
 
-def _home(level: Level, members: IntArray) -> int | None:
+def members_of(session: Session, job: Job) -> IntArray:
+    """The nodes that pods of the gang are on already."""
+    return np.array([node for node, count in session.state(job).nodes.items() if count > 0], dtype=np.intp)
+
+
+def home_of(level: Level, members: IntArray) -> int | None:
     """The domain that the gang's pods are in already; -1 if in several, or in none."""
     if not len(members):
         return None
@@ -140,6 +145,7 @@ def _candidates(
         # Of several groups the one that is tightest speaks for all.
         parts = [room[domains] / _wanted(need, group) for room, group in zip(rooms, groups, strict=True)]
         spare = np.min(parts, axis=0)
+        # Nor are the nodes counted that several groups need together.
         opened = _fewest(fits[0], shifted, count, need.total)[domains] if len(groups) == 1 else np.zeros(len(domains))
         domains = domains[np.lexsort((domains, spare, opened))]
     yield from domains.tolist()
@@ -153,6 +159,11 @@ def _by_domain(shifted: IntArray, fits: FloatArray, count: int) -> FloatArray:
     return np.bincount(shifted, weights=fits, minlength=count + 1)[1:].astype(np.float64)
 
 
+def by_domain(level: Level, fits: FloatArray) -> FloatArray:
+    """`fits` summed over the nodes of each domain."""
+    return _by_domain(level.shifted, fits, len(level.names))
+
+
 def _hold_each(need: Need, groups: Sequence[TaskGroup], rooms: Sequence[FloatArray]) -> BoolArray:
     """For each domain whether it may hold what is needed, as far as each group can tell without the others."""
     capped = np.array([np.minimum(room, len(group.pods)) for room, group in zip(rooms, groups, strict=True)])
@@ -164,7 +175,7 @@ def _hold_each(need: Need, groups: Sequence[TaskGroup], rooms: Sequence[FloatArr
 
 def _fewest(fits: FloatArray, shifted: IntArray, count: int, wanted: int) -> FloatArray:
     """For each domain the least number of its nodes that hold `wanted` pods."""
-    sizes = fits.astype(np.intp)
+    sizes = np.minimum(fits, wanted).astype(np.intp)
     steps = np.arange(int(sizes.max(initial=0)) + 1)
     if len(steps) > _MOST_STEPS:
         steps, sizes = np.unique(sizes, return_inverse=True)
@@ -192,7 +203,7 @@ def _by_affinity(
     }
     for key in sorted(keys):
         codes, values = session.snapshot.nodes.column(key)
-        fits = [np.minimum(room_in(session, group, scope, later=later), need.total) for group in groups]
+        fits = [room_in(session, group, scope, later=later) for group in groups]
         for domain in _candidates(need, groups, fits, (codes + 1).astype(np.intp), len(values), None):
             yield Scope(codes == domain, scope.models)
 
@@ -209,7 +220,7 @@ def pack(nodes: IntArray, fits: FloatArray, score: FloatArray, levels: Sequence[
     shifted = levels[0].codes[nodes] + 1
     count = len(levels[0].names)
     rooms = np.bincount(shifted, weights=fits, minlength=count + 1)
-    opened = np.concatenate([[np.inf], _fewest(np.minimum(fits, wanted), shifted, count, wanted)])
+    opened = np.concatenate([[np.inf], _fewest(fits, shifted, count, wanted)])
     placed: dict[int, int] = {}
     while wanted > 0 and rooms.max() > 0:
         enough = np.flatnonzero(rooms >= wanted)

@@ -228,8 +228,12 @@ class Session:
     def is_placed_singly(self, group: TaskGroup) -> bool:
         return any(hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly)
 
-    def room_for(self, group: TaskGroup, *, later: bool, model: int | None = None) -> FloatArray:
-        """How many pods of the group fit on each node, now or when those who are leaving have left, each by itself."""
+    def room_for(self, group: TaskGroup, *, later: bool, model: int | None = None, is_next: bool = False) -> FloatArray:
+        """How many pods of the group fit on each node, now or when those who are leaving have left.
+
+        Pods that mind each other change that with every one that is placed: what they object to now counts only if
+        it is about the very next one.
+        """
         if later:
             fits = np.where(self.rooms.allowed(group), capacity(group.shape.requests, self.future), 0.0)
             if self.gpus.is_counted(group.shape):
@@ -242,7 +246,7 @@ class Session:
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, later=later, model=model))
         if not group.shape.exclusives and group.peers is None:
             return fits
-        for check in self.pod_checks(group):
+        for check in self.pod_checks(group) if is_next or not group.is_coupled else ():
             fits = np.where(check.passes, fits, 0.0)
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
+from properties.facts import quantity
 
 from .fields import Fields, Table, amounts, unrolled
 
@@ -15,7 +17,19 @@ OURS = "maniple.dev/v1alpha1"
 ROOT = Path(__file__).parents[2]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PRIORITIES = {"low": -100, "high": 100, "higher": 200}
-TOPOLOGY = {"zone": "topology.kubernetes.io/zone", "host": "kubernetes.io/hostname"}
+TOPOLOGY = {
+    "zone": "topology.kubernetes.io/zone",
+    "block": "topology.kubernetes.io/block",
+    "rack": "topology.kubernetes.io/rack",
+    "host": "kubernetes.io/hostname",
+}
+# What a pod says of its GPUs, and the annotation that says it.
+OF_GPUS = {
+    "fraction": "maniple.dev/gpu-fraction",
+    "gpuMemory": "maniple.dev/gpu-memory",
+    "models": "maniple.dev/gpu-models",
+    "gpus": "maniple.dev/gpus",
+}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SPEC_FIELDS = (
@@ -45,6 +59,8 @@ def objects_of(scenario: Mapping[str, Any]) -> list[Table]:
         made.extend(_claim(name, given))
     for name, given in unrolled(scenario.get("budgets")):
         made.append(_budget(name, given))
+    if scenario.get("levels"):
+        made.append(_topology(scenario["levels"]))
     made.extend(scenario.get("objects") or [])
     made.extend(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
@@ -82,8 +98,16 @@ def policy_of(scenario: Mapping[str, Any]) -> str | None:
 
 def _node(name: str, given: Mapping[str, Any] | None) -> Table:
     fields = Fields(f"nodes.{name}", given)
-    labels = {TOPOLOGY["host"]: name, **_node_labels(fields.take("labels", {}))}
-    labels |= _node_labels(fields.take_some(("zone",)))
+    labels = {TOPOLOGY["host"]: name}
+    labels |= _node_labels({**fields.take("labels", {}), **fields.take_some(("zone", "block", "rack"))})
+    for without in fields.take("unlabelled", []):
+        del labels[TOPOLOGY.get(without, without)]
+    product, memory = fields.take("product"), fields.take("gpuMemory")
+    if product:
+        labels["nvidia.com/gpu.product"] = product
+    if memory:
+        labels["nvidia.com/gpu.memory"] = str(int(quantity(memory) / 2**20))
+    annotations = _gpu_topology(fields)
     spec: Table = {}
     taints = [_taint(text) for text in fields.take("taints", [])]
     if taints:
@@ -97,7 +121,7 @@ def _node(name: str, given: Mapping[str, Any] | None) -> Table:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
         "spec": spec,
         "status": {
             "allocatable": has,
@@ -106,6 +130,47 @@ def _node(name: str, given: Mapping[str, Any] | None) -> Table:
             "images": images,
         },
     }
+
+
+def _gpu_topology(fields: Fields) -> dict[str, str]:
+    """The annotation, if the node says more of its GPUs than how many they are."""
+    written, unhealthy, links = fields.take("devices"), fields.take("unhealthy", []), fields.take("links")
+    if written is None and not unhealthy and links is None:
+        return {}
+    if written is None:
+        written = int(fields.given["gpu"])
+    if isinstance(written, int):
+        written = [{}] * written
+    devices = []
+    for number, given in enumerate(written):
+        device = {"id": str(number), **(given if isinstance(given, dict) else {"id": given})}
+        devices.append({**device, "healthy": False} if number in unhealthy else device)
+    made: Table = {"version": 1, "devices": devices}
+    if links is not None:
+        made["links"] = _links(links, len(devices))
+    return {"maniple.dev/gpu-topology": json.dumps(made)}
+
+
+def _links(given: list[str] | Mapping[Any, Any], count: int) -> list[list[str | float]]:
+    """Rows as nvidia-smi prints them, or groups of GPUs by the link that joins all in a group; a later one wins."""
+    if isinstance(given, list):
+        rows: list[list[Any]] = [row.split() for row in given]
+        return [[float(word) if word.replace(".", "").isdigit() else word for word in row] for row in rows]
+    made: list[list[str | float]] = [
+        ["X" if one == other else given["else"] for other in range(count)] for one in range(count)
+    ]
+    for link, groups in given.items():
+        for group in groups if link != "else" else []:
+            for one in group:
+                for other in group:
+                    if one != other:
+                        made[one][other] = link
+    return made
+
+
+def _topology(levels: list[str]) -> Table:
+    spec = {"levels": [{"name": level, "nodeLabel": TOPOLOGY[level]} for level in levels]}
+    return {"apiVersion": OURS, "kind": "Topology", "metadata": {"name": "cluster"}, "spec": spec}
 
 
 def _taint(text: str) -> Table:
@@ -167,7 +232,7 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     shapes = fields.take("shapes")
     roles: Table = fields.take("roles") or {}
     own, least, at = fields.take("pods"), fields.take("min"), fields.take("at", 0)
-    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "topology"))
+    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "topology", "mixedGpuModels"))
     has_group, priority = fields.take("podGroup", True), fields.take("priority")
     if priority:
         spec["priorityClassName"] = priority
@@ -180,13 +245,14 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     if roles:
         parts = [{"role": role, **part} for role, part in roles.items()]
         spec["roles"] = [
-            {"name": role, "minMember": part.get("min", part.get("pods", 1))} for role, part in roles.items()
+            {"name": role, "minMember": part.get("min", part.get("pods", 1)), **_models_of_role(part)}
+            for role, part in roles.items()
         ]
     else:
         parts = shapes or [{"pods": own or least or 1}]
     templates: list[Table] = []
     for part in parts:
-        rest = {key: value for key, value in part.items() if key not in ("pods", "min")}
+        rest = {key: value for key, value in part.items() if key not in ("pods", "min", "gpuModels")}
         templates += [{**shared, **rest}] * part.get("pods", part.get("min", 1))
     spec["minMember"] = (
         least or len(templates) if not roles else max(least or 0, sum(role["minMember"] for role in spec["roles"]), 1)
@@ -223,7 +289,7 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
         "name": name,
         "namespace": fields.take("namespace", "default"),
         "labels": {**labels, **{key: str(value) for key, value in fields.take("labels", {}).items()}},
-        "annotations": fields.take("annotations", {}),
+        "annotations": {**_of_gpus(fields), **fields.take("annotations", {})},
         "creationTimestamp": moment(at),
     }
     owner = fields.take("owner")
@@ -232,6 +298,8 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
         metadata["ownerReferences"] = [reference]
     if phase == "Leaving":
         metadata["deletionTimestamp"] = moment(at + 1)
+    if phase in ("Pending", "Gated"):
+        metadata["annotations"].pop(OF_GPUS["gpus"], None)  # the pods of a gang that do not run hold none yet
     spec = _pod_spec(fields)
     fields.finish()
     status: Table = {"phase": {"Leaving": "Running", "Gated": "Pending"}.get(phase, phase)}
@@ -241,6 +309,19 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
         spec["nodeName"] = node
         status["startTime"] = moment(started)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _of_gpus(fields: Fields) -> dict[str, str]:
+    return {OF_GPUS[key]: str(value) for key, value in fields.take_some(OF_GPUS).items()}
+
+
+def _models_of_role(given: Mapping[str, Any]) -> Table:
+    """`[H100=3, A100]` as the list of a role's spec."""
+    made: list[Table] = []
+    for text in given.get("gpuModels", []):
+        model, _, speed = text.partition("=")
+        made.append({"model": model, **({"speed": float(speed)} if speed else {})})
+    return {"gpuModels": made} if made else {}
 
 
 def _pod_spec(fields: Fields) -> Table:
@@ -272,7 +353,12 @@ def _job(name: str, given: Mapping[str, Any]) -> Table:
         "namespace": fields.take("namespace", "default"),
         "creationTimestamp": moment(fields.take("at", 0)),
     }
-    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "suspend", "framework", "elastic"))
+    spec = fields.take_some(
+        (
+            *("queue", "preemptable", "minRuntimeSeconds", "suspend", "framework", "elastic"),
+            *("topology", "mixedGpuModels"),
+        )
+    )
     priority, status = fields.take("priority"), fields.take("status", {})
     if priority:
         spec["priorityClassName"] = priority
@@ -285,10 +371,12 @@ def _job_role(job: str, role: str, given: Mapping[str, Any]) -> Table:
     fields = Fields(f"jobs.{job}.{role}", given)
     least = fields.take("min", 1)
     made = {"name": role, "min": least, "max": fields.take("max", least), **fields.take_some(("step",))}
+    made |= _models_of_role(fields.take_some(("gpuModels",)))
+    annotations = _of_gpus(fields)
     labels = {key: str(value) for key, value in fields.take("labels", {}).items()}
     spec = _pod_spec(fields)
     fields.finish()
-    return {**made, "template": {"metadata": {"labels": labels}, "spec": spec}}
+    return {**made, "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}}
 
 
 # -- affinity

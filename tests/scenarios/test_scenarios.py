@@ -22,7 +22,7 @@ from maniple.cluster.memory import plan_objects
 from .fields import Fields, Table, amounts, merged, unrolled
 from .shorthand import objects_of, policy_of
 
-CLUSTER = ("nodes", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy")
+CLUSTER = ("nodes", "levels", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy")
 EXPECTED = ("expect", "then", "settled", "cure", "cured")
 QUIET_ROUNDS = 5
 MOST_ROUNDS = 100
@@ -108,10 +108,18 @@ class Names:
                         name = short(key_of(job))
                         self.gang_of[f"{name}-{role['name']}-{index}"] = name
         self.gangs = set(self.gang_of.values())
+        self.path_of = paths(objects)
 
     def check(self, name: str) -> str:
         assert name in self.gangs or name in self.gang_of, f"the scenario has no gang and no pod {name!r}"
         return name
+
+
+def paths(objects: list[Table]) -> dict[str, str]:
+    """Node -> its place from the widest level of the Topology down, such as b1/r2/n3."""
+    keys = [level["nodeLabel"] for item in objects if item["kind"] == "Topology" for level in item["spec"]["levels"]]
+    labels = {item["metadata"]["name"]: item["metadata"]["labels"] for item in objects if item["kind"] == "Node"}
+    return {name: "/".join(of[key] for key in keys if key in of) for name, of in labels.items()}
 
 
 def short(name: str) -> str:
@@ -142,6 +150,8 @@ def compare_round(where: str, wanted: Table, found: Table, queues: list[Table], 
     for key, reason in (("preempted", "Preempted"), ("reclaimed", "Reclaimed")):
         gone = {short(e["pod"]): short(e["for"]) for e in found["evictions"] if e["reason"] == reason}
         compare_places(key, fields.take(key), gone, names, shown)
+    compare_devices(fields, found["binds"], names, shown)
+    compare_domains(fields.take("domains"), [*found["binds"], *found["nominations"]], names, shown)
     compare_waiting(fields.take("waiting"), found["waiting"], names, shown)
     compare_queues(fields.take("queues"), queues)
     fields.finish()
@@ -170,6 +180,31 @@ def counts(nodes: Iterable[str]) -> dict[str, int]:
     return made
 
 
+def compare_devices(fields: Fields, binds: list[Table], names: Names, shown: Shown) -> None:
+    """Which GPUs pods are given, how much of each, and how fast they reach each other; only the pods named."""
+    found = {short(entry["pod"]): entry for entry in binds}
+    for key in ("gpus", "gpuShare", "ringGBs"):
+        for pod, value in unrolled(fields.take(key)):
+            assert names.check(pod) in found, f"{key}: {pod} is not bound; {shown}"
+            has: Any = found[pod].get(key)
+            if key == "gpus":
+                assert sorted(has) == sorted(map(str, value)), f"gpus: {pod}: {value} expected; {shown}"
+            elif value is None:
+                assert has is None, f"{key}: {pod}: none expected; {shown}"
+            else:
+                assert has == pytest.approx(value), f"{key}: {pod}: {value} expected; {shown}"
+
+
+def compare_domains(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:
+    """All places that a gang is given lie in the domain; of a list, in one of them."""
+    for name, value in unrolled(wanted):
+        inside = {names.path_of[entry["node"]] for entry in entries if names.gang_of[short(entry["pod"])] == name}
+        assert inside, f"domains: {names.check(name)} is given no place; {shown}"
+        allowed = [value] if isinstance(value, str) else value
+        held = [domain for domain in allowed if all(f"{path}/".startswith(f"{domain}/") for path in inside)]
+        assert held, f"domains: {name}: {value} expected; {shown}"
+
+
 def compare_waiting(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:
     found = {short(entry["group"]): entry for entry in entries}
     expected = dict(unrolled(wanted))
@@ -184,6 +219,9 @@ def compare_waiting(wanted: Mapping[str, Any] | None, entries: list[Table], name
         fields.take("reason")
         for key in ("message", "wouldStartIf"):
             assert fields.take(key, "") in entry[key], f"{name}: {key}; {shown}"
+        texts = [entry["message"], entry["wouldStartIf"], *(row["reason"] for row in entry["nodes"])]
+        for text in fields.take("says", []):
+            assert any(text in one for one in texts), f"{name}: nothing says {text!r}; {shown}"
         nodes = fields.take("nodes")
         if nodes is not None:
             assert {row["reason"]: row["count"] for row in entry["nodes"]} == nodes, f"{name}: nodes; {shown}"

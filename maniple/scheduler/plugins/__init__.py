@@ -11,6 +11,7 @@ from maniple.scheduler.plugins.nodeorder import NodeOrder
 from maniple.scheduler.plugins.predicates import Predicates
 from maniple.scheduler.plugins.priority import Priority
 from maniple.scheduler.plugins.proportion import Proportion
+from maniple.scheduler.plugins.topology import TopologyPlugin
 from maniple.scheduler.session import Session
 
 
@@ -30,4 +31,5 @@ PLUGINS: dict[str, type[Plugin]] = {
     "predicates": Predicates,
     "proportion": Proportion,
     "nodeorder": NodeOrder,
+    "topology": TopologyPlugin,
 }

@@ -1,0 +1,89 @@
+"""topology: of nodes that may take a pod, those whose free GPUs are linked best.
+
+| argument | default | prefers nodes |
+| links.weight | 1 | where a ring over the pod's GPUs would be fast, compared with the fastest in the cluster |
+
+Which GPUs of the node the pod then gets, and which domains of a Topology a gang may go to, is no matter of taste:
+that is decided with or without this plugin.
+"""
+
+import numpy as np
+
+from maniple.api.gpuwish import WHOLE
+from maniple.model.devices import GpuAsk
+from maniple.model.job import TaskGroup
+from maniple.model.links import LinkClass
+from maniple.model.resources import FloatArray
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks, Rows
+from maniple.scheduler.session import Session
+
+HIGHEST = 10.0
+_WIDEST = 62  # GPUs of a node that a bit mask in an int64 can tell apart
+
+
+class TopologyPlugin:
+    def __init__(self, arguments: Arguments) -> None:
+        self.links = arguments.number("links.weight", 1.0)
+
+    def open(self, session: Session) -> Hooks:
+        return Hooks(node_order=_Links(self.links, session).score) if self.links else Hooks()
+
+
+class _Links:
+    def __init__(self, weight: float, session: Session) -> None:
+        self._weight = weight * HIGHEST
+        self._session = session
+        self._rings: dict[tuple[LinkClass, int, int], list[int]] = {}
+        self._best: dict[tuple[int, int], int] = {}
+        # Where all nodes have the same links, and those are all equal, there is nothing to prefer.
+        self._matter = {
+            row
+            for row, table in session.gpus.tables.items()
+            if table.there.shape[1] <= _WIDEST
+            and any(links.is_known for links in table.links)
+            and (len(table.links) > 1 or not table.links[0].is_uniform)
+        }
+
+    def score(self, group: TaskGroup, rows: Rows) -> FloatArray | None:
+        ask = group.shape.gpus[0] if group.shape.gpus else None
+        if ask is None or ask.row not in self._matter or ask.count < 2 or not ask.is_whole:
+            return None
+        best = self._fastest(ask)
+        if not best:
+            return None
+        gpus, table = self._session.gpus, self._session.gpus.tables[ask.row]
+        usable = np.minimum(gpus.free[ask.row][rows.nodes], gpus.future[ask.row][rows.nodes])
+        masks = (usable == WHOLE) @ (1 << np.arange(usable.shape[1], dtype=np.int64))
+        # The row may stand for a node's second or third pod: then the sets of those before it are gone.
+        before = (self._session.free[ask.row, rows.nodes] - rows.free[ask.row]) // (ask.count * WHOLE)
+        keys = np.stack([table.link_class[rows.nodes], masks, before.astype(np.int64)], axis=1)
+        if len(keys) > 8:
+            distinct, where = np.unique(keys, axis=0, return_inverse=True)
+        else:
+            distinct, where = keys, np.arange(len(keys))
+        rings = [self._ring(table.links[number], mask, ask.count, nth) for number, mask, nth in distinct.tolist()]
+        return np.array(rings, dtype=np.float64)[where] * (self._weight / best)
+
+    def _fastest(self, ask: GpuAsk) -> int:
+        """The fastest ring over so many GPUs that an empty node of the cluster has."""
+        key = (ask.row, ask.count)
+        if key not in self._best:
+            classes = self._session.gpus.tables[ask.row].links
+            self._best[key] = max(
+                (self._ring(links, (1 << links.size) - 1, ask.count, 0) for links in classes), default=0
+            )
+        return self._best[key]
+
+    def _ring(self, links: LinkClass, mask: int, count: int, nth: int) -> int:
+        """The ring of the (nth + 1)th pod that takes `count` of the GPUs in `mask`; 0 where there is none."""
+        key = (links, mask, count)
+        rings = self._rings.get(key)
+        if rings is None:
+            rings = self._rings[key] = []
+            left = mask
+            while links.is_known and left.bit_count() >= count:
+                chosen = links.choose(left, count)
+                rings.append(links.ring(chosen))
+                left &= ~chosen
+        return rings[nth] if nth < len(rings) else 0

@@ -1,0 +1,1 @@
+"""The world as numbers: GPU links and the choice of sets."""
