@@ -3,6 +3,7 @@
 Jobs and waiting pods are sorted out here, pods that are on nodes in occupancy.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ from maniple.api.errors import InputError, nearest
 from maniple.api.gpuwish import read_models
 from maniple.api.meta import ObjectMeta
 from maniple.model.budgets import find_budgets
-from maniple.model.devices import MOST_GPUS
+from maniple.model.devices import MOST_GPUS, GpuAsk, GpuPod
 from maniple.model.domains import Domains
 from maniple.model.job import Job, TaskGroup
 from maniple.model.nodes import NodeTable
@@ -24,7 +25,7 @@ from maniple.model.peers import PeerReader, Peers, has_terms
 from maniple.model.podinfo import group_name, pod_order, pod_owner, pod_role
 from maniple.model.priority import Priorities
 from maniple.model.queues import build_queues, tree_problems, with_default
-from maniple.model.resources import Axis, FloatArray, RequestTable
+from maniple.model.resources import CPU, MEMORY, Axis, FloatArray, RequestTable
 from maniple.model.shape import Shape, Shapes
 from maniple.model.snapshot import Snapshot
 
@@ -130,11 +131,22 @@ class _Builder:
             gpus_free=gpus_free,
             gpus_releasing=gpus_releasing,
             domains=self.domains,
+            gpu_pods=self._gpu_pods(there, waiting),
             peers=there.peers,
             exclusives={node: tuple(held) for node, held in there.exclusives.items()},
             owners=there.owners,
             budgets=find_budgets(self.objects),
         )
+
+    def _gpu_pods(self, there: Occupancy, waiting: Sequence[Job]) -> dict[GpuPod, int]:
+        """What pods with GPUs are like here, those that run and those that wait."""
+        found: dict[GpuPod, int] = {}
+        for (request, models), count in there.gpu_requests.items():
+            _count(found, self.shapes.vector(request), self.shapes.asks(request), models, count)
+        for group in (group for job in waiting for group in job.groups):
+            shape = group.shape
+            _count(found, shape.requests, shape.gpus, shape.constraint.gpu_models, len(group.pods))
+        return found
 
     def _check_gpus(self) -> None:
         for row in self.axis.gpu_rows:
@@ -347,3 +359,15 @@ class _Groups:
 
 def _key(meta: ObjectMeta, kind: str) -> tuple[str, str]:
     return f"{meta.namespace}/{meta.name}", kind
+
+
+def _count(
+    found: dict[GpuPod, int],
+    vector: FloatArray,
+    asks: tuple[GpuAsk, ...],
+    models: tuple[types.GpuModel, ...],
+    count: int,
+) -> None:
+    if asks:
+        kind = GpuPod(float(vector[CPU]), float(vector[MEMORY]), asks[0], models)
+        found[kind] = found.get(kind, 0) + count

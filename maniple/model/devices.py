@@ -7,6 +7,7 @@ what of it is free is counted in thousandths, so that a share of a GPU is a numb
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from maniple.api.core import Node
 from maniple.api.gputopology import GpuTopology, parse_topology
 from maniple.api.gpuwish import WHOLE
 from maniple.api.quantity import QuantityError, parse_quantity
-from maniple.api.types import GPU_TOPOLOGY_ANNOTATION
+from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GpuModel
 from maniple.model.links import LinkClass, node_links
 from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray
 
@@ -38,7 +39,7 @@ class Granted:
     milli: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class GpuAsk:
     """What each pod of a shape asks of one GPU resource: `count` devices, and so much of each."""
 
@@ -50,6 +51,15 @@ class GpuAsk:
     @property
     def is_whole(self) -> bool:
         return self.milli == WHOLE and not self.memory
+
+
+class GpuPod(NamedTuple):
+    """What a pod with GPUs asks for, as far as it says what pods are like here."""
+
+    cpu: float
+    memory: float
+    ask: GpuAsk
+    models: tuple[GpuModel, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """How much of a node's free GPU is worth little to the pods that come: the score that packs shares and spares CPU.
 
-`fragmentation` is a potential, in tenths of thousandths of a GPU: what a pod costs on a node is the potential after it
-less the potential before it, and the node with the least increase is taken. It has two parts.
+`fragmentation` is a potential, in ten-thousandths of a GPU: what a pod costs on a node is the potential after it less
+the potential before it, and the node with the least increase is taken. It has two parts.
 
 Waste: a device of which 190 thousandths are free is of no use where everybody asks for 320. What a remainder is worth
 follows from the best way of cutting devices into the shares that are asked for (a cutting-stock problem; the prices of
@@ -62,7 +62,7 @@ class Mix:
     free_of_memory: FloatArray
     gpus: FloatArray
     several: NDArray[np.intp]  # which ask for more than one GPU
-    allowed: BoolArray | None  # [models + 1, T]; the last row is for nodes of no known model (code -1)
+    allowed: BoolArray | None  # [models + 2, T]; the last two for nodes of several models (-2) and of none known (-1)
     weight: FloatArray  # whole numbers
     worth: FloatArray
 
@@ -82,15 +82,17 @@ def learn(counts: Mapping[Kind, int], models: int = 0) -> Mix:
     worth[WHOLE] = WHOLE
     typical = _typical(kinds)
     cpu, memory, gpus, milli = (np.array([kind[at] for kind, _ in typical], dtype=np.float64) for at in range(4))
-    number = np.array([n for _, n in typical], dtype=np.float64)
+    # Pods with many GPUs count for more than their number, or nodes would be broken up that only they need whole, and
+    # for less than their demand, or whole nodes would be kept for them while others find no place.
+    number = np.array([n for _, n in typical], dtype=np.float64) * np.sqrt(gpus)
     weight = np.floor(number / max(number.sum(), 1) * _SUM_OF_WEIGHTS)
     allowed = None
     if any(kind.models is not None for kind, _ in typical):
-        allowed = np.ones((models + 1, len(typical)), dtype=np.bool_)
+        allowed = np.ones((models + 2, len(typical)), dtype=np.bool_)
         for at, (kind, _) in enumerate(typical):
             if kind.models is not None:
                 allowed[:models, at] = kind.models
-                allowed[models, at] = False
+                allowed[models:, at] = False
     return Mix(
         cpu=cpu,
         memory=memory,
@@ -111,14 +113,16 @@ def fragmentation(
 ) -> FloatArray:
     """The potential of each node [n], from its free CPU and memory [n], devices [n, G] and code of model [n].
 
-    `gpu` is what is free of each device in thousandths, 0 where there is none. A code of -1 is an unknown model.
+    `gpu` is what is free of each device in thousandths, 0 where there is none. The code of the model is
+    -1 where it is unknown and -2 where a node has several.
     """
     free = gpu.sum(axis=1, dtype=np.float64)
     worth = mix.worth[gpu].sum(axis=1)
     waste = free - worth
     if mix.is_empty:
-        return waste * _WASTE_WEIGHT
-    usable = np.minimum(cpu[:, None] * mix.by_cpu + mix.free_of_cpu, memory[:, None] * mix.by_memory + mix.free_of_memory)
+        return np.asarray(waste * _WASTE_WEIGHT)
+    usable = cpu[:, None] * mix.by_cpu + mix.free_of_cpu
+    np.minimum(usable, memory[:, None] * mix.by_memory + mix.free_of_memory, out=usable)
     np.minimum(usable, worth[:, None], out=usable)
     if len(mix.several):
         count = mix.gpus[mix.several]
@@ -164,8 +168,14 @@ def increase(
     if kind.gpus:
         taken = choose_devices(mix, gpu, kind.gpus, kind.milli) if chosen is None else chosen
         after = gpu - taken * np.int32(kind.milli)
-    before = fragmentation(mix, cpu, memory, gpu, model)
-    return fragmentation(mix, cpu - kind.cpu, memory - kind.memory, after, model) - before
+    both = fragmentation(  # in one go: most calls are about one node, and numpy's cost is that of the call
+        mix,
+        np.concatenate((cpu, cpu - kind.cpu)),
+        np.concatenate((memory, memory - kind.memory)),
+        np.concatenate((gpu, after)),
+        None if model is None else np.concatenate((model, model)),
+    )
+    return both[len(cpu) :] - both[: len(cpu)]
 
 
 def share_prices(sizes: Mapping[int, int]) -> FloatArray:
@@ -181,7 +191,7 @@ def share_prices(sizes: Mapping[int, int]) -> FloatArray:
     size = np.array(sorted(often, reverse=True), dtype=np.intp)
     number = np.array([sizes[int(s)] for s in size], dtype=np.float64)
     if not len(size):
-        return (np.arange(WHOLE + 1) == WHOLE).astype(np.float64)
+        return np.where(np.arange(WHOLE + 1) == WHOLE, 1.0, 0.0)
     number = number / number.sum() + 1e-7 * np.arange(1, len(size) + 1) / len(size)
     cuts = np.diag((WHOLE // size).astype(np.float64))  # a column is a cut: how many shares of each size
     cost = np.ones(len(size))
@@ -241,12 +251,11 @@ def _common_first(item: tuple[Kind, int]) -> tuple[int, tuple[float, float, int,
 def _typical(kinds: list[tuple[Kind, int]]) -> list[tuple[Kind, int]]:
     """The most common kinds, and those with the most demand, until each covers most of all."""
     chosen: set[Kind] = set()
-    for amount in (lambda kind, n: n, lambda kind, n: n * kind.gpus * kind.milli):
-        ordered = sorted(kinds, key=lambda item: -amount(*item))
-        missing = _COVERED * sum(amount(*item) for item in kinds)
-        for kind, n in ordered[:_MOST_TYPICAL]:
+    for amounts in ([n for _, n in kinds], [n * kind.gpus * kind.milli for kind, n in kinds]):
+        missing = _COVERED * sum(amounts)
+        for at in np.argsort([-amount for amount in amounts], kind="stable")[:_MOST_TYPICAL]:
             if missing <= 0:
                 break
-            chosen.add(kind)
-            missing -= amount(kind, n)
+            chosen.add(kinds[at][0])
+            missing -= amounts[at]
     return [item for item in kinds if item[0] in chosen]

@@ -53,6 +53,7 @@ class Occupancy:
         self._foreign: list[tuple[int, int]] = []
         self._by_queue: dict[tuple[int, int], int] = {}
         self._held = Held(world.gpus)
+        self.gpu_requests: dict[tuple[int, tuple[GpuModel, ...]], int] = {}  # (request, models) of pods with GPUs
 
     def place(self, pod: core.Pod, request: int) -> None:
         world, meta = self.world, pod.metadata
@@ -62,6 +63,7 @@ class Occupancy:
         node = world.nodes.index.get(pod.spec.node_name, -1)
         job = world.job_of(pod)
         hand: Hand | None = None
+        asked = request
         if node >= 0:
             asks = world.shapes.asks(request)
             if asks:
@@ -93,11 +95,12 @@ class Occupancy:
                 started=world.started(pod),
                 is_critical=meta.namespace == "kube-system" or pod.spec.priority_class_name in CRITICAL_CLASSES,
                 labels=meta.labels,
-                gpu_models=world.models_of(pod, job) if hand is not None else (),
             )
         )
         if hand is not None:
             hand.pod = job.placed[-1]
+            hand.pod.gpu_models = models = world.models_of(pod, job)
+            self.gpu_requests[asked, models] = self.gpu_requests.get((asked, models), 0) + 1
         job.placed_by_role[role] = job.placed_by_role.get(role, 0) + 1
         job.allocated = vector if job.allocated is None else job.allocated + vector
         key = (job.queue, request)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maniple.model.budgets import Budget
-from maniple.model.devices import Gpus, Millis
+from maniple.model.devices import GpuPod, Gpus, Millis
 from maniple.model.domains import Domains
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
@@ -34,6 +34,7 @@ class Snapshot:
     gpus_free: Mapping[int, Millis]  # row of the axis -> [N, G] thousandths of each device
     gpus_releasing: Mapping[int, Millis]
     domains: Domains
+    gpu_pods: Mapping[GpuPod, int]  # what pods with GPUs ask for, placed and waiting -> how many do
     peers: Sequence[tuple[Peers, int]] = ()  # placed pods with their node; empty where nobody has terms
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods

@@ -34,6 +34,16 @@ class Arguments:
 
         return self._read(name, default, parse, "names separated by commas")
 
+    def parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
+        """As `parse` reads it, whose ValueError says what was expected."""
+        self._known.add(name)
+        if name not in self._given:
+            return default
+        try:
+            return parse(self._given[name])
+        except ValueError as error:
+            raise self.error(name, str(error)) from None
+
     def _read(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
         self._known.add(name)
         if name not in self._given:

@@ -30,18 +30,17 @@ class GpuRoom:
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
         self._whole: dict[tuple[int, int], Grants] = {}
+        # What a device is worth to others by its free thousandths; None: one is worth as much as the next.
+        self.worth: list[float] | None = None
         #: Whether it matters which model a gang goes to.
         kinds = [table.node_model[table.node_model >= 0] for table in self.tables.values()]
         self.is_mixed = any(len(codes) and bool((codes != codes[0]).any()) for codes in kinds)
-        self._has_mixed_nodes = any(bool((table.node_model == MIXED).any()) for table in self.tables.values())
-        self.is_mixed |= self._has_mixed_nodes
+        self.has_mixed_nodes = any(bool((table.node_model == MIXED).any()) for table in self.tables.values())
+        self.is_mixed |= self.has_mixed_nodes
 
     def _is_plain(self, snapshot: Snapshot, row: int) -> bool:
         """Whether the sum over a node's devices says all there is to say about them."""
         free, future = self.free[row], self.future[row]
-        for group in (group for job in snapshot.waiting for group in job.groups):
-            if any(ask.row == row and not ask.is_whole for ask in group.shape.gpus):
-                return False
         return bool(
             ((free == 0) | (free == WHOLE)).all()
             and ((future == 0) | (future == WHOLE)).all()
@@ -87,7 +86,7 @@ class GpuRoom:
         """Nodes with a GPU of the model, among those that the shape asks for."""
         table = self.tables[shape.gpus[0].row]
         found: BoolArray = (table.node_model == model) | (
-            (table.node_model == MIXED) & (table.model == model).any(axis=1) if self._has_mixed_nodes else False
+            (table.node_model == MIXED) & (table.model == model).any(axis=1) if self.has_mixed_nodes else False
         )
         return found
 
@@ -101,7 +100,7 @@ class GpuRoom:
 
     def is_counted(self, shape: Shape) -> bool:
         """Whether the resource vector alone does not say how many pods fit."""
-        return any(ask.row not in self._plain for ask in shape.gpus)
+        return any(ask.row not in self._plain or not ask.is_whole for ask in shape.gpus)
 
     def fits(
         self,
@@ -112,7 +111,11 @@ class GpuRoom:
         empty: bool = False,
         model: int | None = None,
     ) -> FloatArray:
-        """How many pods of the shape the devices of `nodes` (None: all) have room for; on GPUs of `model`, if given."""
+        """How many pods of the shape the devices of `nodes` (None: all) have room for.
+
+        On nodes with unlike GPUs only those of `model` count, if it is given, else those that the shape allows; whether
+        a node with one model has the right one is said by `checks` and `has_model`.
+        """
         codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
         fits: FloatArray | None = None
         for number, ask in enumerate(shape.gpus):
@@ -136,9 +139,7 @@ class GpuRoom:
         kind = table.node_model if nodes is None else table.node_model[nodes]
         need: int | Millis = table.milli_for(ask.memory, nodes) if ask.memory else ask.milli
         fits = _count(ask, usable, need)
-        if codes is not None:
-            fits = np.where(np.isin(kind, codes), fits, 0.0)
-        mixed = np.flatnonzero(kind == MIXED)
+        mixed = np.flatnonzero(kind == MIXED) if self.has_mixed_nodes else ()
         if len(mixed):
             # The GPUs of one pod are of one model: each model of the node counts for itself.
             present = np.unique(models[mixed])
@@ -219,18 +220,23 @@ class GpuRoom:
         return grants
 
     def _take_shares(self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], mine: Sequence[bool]) -> Grants:
-        """The fullest devices that have room; of those that are whole still, the ones that others miss least."""
+        """Devices whose loss costs others least, the fullest first; of whole ones those whose links matter least."""
         if ask.memory:
             need = table.milli_for(ask.memory, np.array([node]))[0].tolist()
         else:
             need = [ask.milli] * len(left)
+        worth = self.worth
+
+        def loss(at: int) -> tuple[float, int, int]:
+            return 0.0 if worth is None else worth[left[at]] - worth[left[at] - need[at]], left[at] - need[at], at
+
         roomy = [device for device in range(len(left)) if mine[device] and left[device] >= need[device]]
-        opened = sorted((device for device in roomy if left[device] < WHOLE), key=lambda at: (left[at] - need[at], at))
-        chosen = opened[: ask.count]
-        if len(chosen) < ask.count:
+        chosen = sorted(roomy, key=loss)[: ask.count]
+        opened = [device for device in chosen if left[device] < WHOLE]
+        if len(opened) < len(chosen):
             mask = sum(1 << device for device in roomy if left[device] == WHOLE)
-            whole = table.links[table.link_class[node]].choose(mask, ask.count - len(chosen))
-            chosen += [device for device in range(whole.bit_length()) if whole >> device & 1]
+            whole = table.links[table.link_class[node]].choose(mask, len(chosen) - len(opened))
+            chosen = opened + [device for device in range(whole.bit_length()) if whole >> device & 1]
         for device in chosen:
             left[device] -= need[device]
         return tuple(Granted(ask.row, device, need[device]) for device in sorted(chosen))
@@ -249,6 +255,8 @@ class GpuRoom:
                 np.subtract.at(self.future[row], (at, devices), millis)
                 if now:
                     np.subtract.at(self.free[row], (at, devices), millis)
+                if row in self._plain and (np.abs(millis) != WHOLE).any():
+                    self._plain.discard(row)
 
     def leave(self, node: int, grants: Grants, sign: int) -> None:
         """A pod will give back (1), or will not after all (-1), its devices; those that are lost are nobody's."""

@@ -80,6 +80,8 @@ class Hooks:
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
     # Whether each pod of the group must see where the one before went, because batch_node_order looks at that.
     is_placed_singly: Callable[[TaskGroup], bool] | None = None
+    # [0..1000] what a GPU is worth to others by its free thousandths: says on which of a node's GPUs a share goes.
+    device_worth: FloatArray | None = None
     preemptable: VictimRule | None = None
     reclaimable: VictimRule | None = None
     # Whether the queue has had its share of what is asked for (a vector, of which only what is not 0 matters).

@@ -28,7 +28,7 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     "enableReclaimable": ("reclaimable",),
     "enableQueueOrder": ("queue_order",),
     "enablePredicate": ("predicate", "pod_predicate"),
-    "enableNodeOrder": ("node_order", "batch_node_order", "is_placed_singly"),
+    "enableNodeOrder": ("node_order", "batch_node_order", "is_placed_singly", "device_worth"),
 }
 
 

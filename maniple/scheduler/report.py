@@ -84,7 +84,9 @@ def _shares(session: Session) -> Iterator[QueueShare]:
     for queue in session.snapshot.queues:
         held = session.queue_allocated[queue.index]
         due = None if session.due is None else session.due.deserved[queue.index]
-        share = share_of(held, session.snapshot.total if due is None else due, counted_of(session, queue))
+        # GPUs are shown as they are, and shared as the policy counts them.
+        counted = held if session.due is None else session.due.measure.queue_held[queue.index]
+        share = share_of(counted, session.snapshot.total if due is None else due, counted_of(session, queue))
         yield QueueShare(
             name=queue.name,
             deserved={} if due is None else axis.describe(due),

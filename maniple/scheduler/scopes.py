@@ -67,6 +67,9 @@ def _models(
     if job.mixed_models or not session.gpus.is_mixed:
         yield {}
         return
+    if need.total == len(groups) == 1 and not groups[0].shape.constraint.gpu_models and not session.state(job).nodes:
+        yield {}  # the GPUs of one pod are of one model anyway
+        return
     lists = list(dict.fromkeys(group.shape.constraint.gpu_models for group in groups if group.shape.gpus))
     choices: list[list[int]] = []
     for models in lists:

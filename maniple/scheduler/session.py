@@ -18,6 +18,7 @@ from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.gpus import GpuRoom, Grants
 from maniple.scheduler.hooks import Check, Hooks, Key, Need, Reason, VictimRule
+from maniple.scheduler.measure import BySpeed, Measure, Speeds
 from maniple.scheduler.room import Rooms, capacity
 
 if TYPE_CHECKING:
@@ -89,8 +90,11 @@ class Session:
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # what is asked for -> a count of pods that does not fit
         self._peers: PeerCounts | None = None
+        self.by_speed: dict[Speeds, BySpeed] = {}  # what plugins asked for, kept up to date by statements
         self.tiers = [[open_plugin(self) for open_plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
+        worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
+        self.gpus.worth = None if worth is None else worth.tolist()
         self.rooms = Rooms(self._room, self.gpus, len(snapshot.nodes), self.hooks)
 
     # -- the world
@@ -221,6 +225,12 @@ class Session:
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         return _first(hooks.admissible(queue, more, is_charged) for hooks in self.hooks if hooks.admissible)
 
+    def measure(self, speeds: Speeds) -> Measure:
+        """What queues and jobs hold, counted with such speeds of GPUs; () counts everything as it is."""
+        if not speeds:
+            return Measure(self)
+        return self.by_speed.get(speeds) or self.by_speed.setdefault(speeds, BySpeed(self, speeds))
+
     @property
     def due(self) -> "Due | None":
         return next((hooks.due for hooks in self.hooks if hooks.due is not None), None)
@@ -242,7 +252,7 @@ class Session:
             fits = self.rooms.fits(group)
         if model is not None:
             fits = np.where(self.gpus.has_model(group.shape, model), fits, 0.0)
-            if self.gpus.is_counted(group.shape):
+            if self.gpus.has_mixed_nodes:
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, later=later, model=model))
         if not group.shape.exclusives and group.peers is None:
             return fits

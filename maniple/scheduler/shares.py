@@ -12,6 +12,7 @@ import numpy as np
 from maniple.model.job import Job, Queue
 from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.hooks import Victim
+from maniple.scheduler.measure import Measure
 from maniple.scheduler.session import Session
 
 # Shares are fractions of whole numbers; less than this is an error of rounding.
@@ -24,6 +25,7 @@ class Due:
 
     deserved: FloatArray
     scarce: BoolArray
+    measure: Measure  # what is deserved is counted in
 
 
 def share_of(held: FloatArray, due: FloatArray, counted: BoolArray) -> float:
@@ -45,11 +47,12 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
         return []
     allowed_above = _entitled(session, claimant, due)
     mine = set(session.queue_paths[claimant.queue])
-    left = session.queue_allocated.copy()
+    left = due.measure.queue_held.copy()
     kept = []
-    refused: set[tuple[int, int]] = set()  # (queue, request): what it cannot spare now it cannot spare later
+    refused: set[tuple[int, int]] = set()  # (queue, amount): what it cannot spare now it cannot spare later
     for victim in candidates:
-        kind = (victim.job.queue, id(victim.pod.requests))
+        amount = due.measure.of_pod(victim.pod)
+        kind = (victim.job.queue, id(amount))
         if kind in refused:
             continue
         path = session.queue_paths[victim.job.queue]
@@ -58,10 +61,10 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
         if meeting not in allowed_above or not all(queues[at].reclaimable for at in below):
             refused.add(kind)
             continue
-        after = left[below] - victim.pod.requests
-        touched = due.scarce[below] & (victim.pod.requests > 0)
+        after = left[below] - amount
+        touched = due.scarce[below] & (amount > 0)
         if touched.any() and (~touched | (after >= due.deserved[below] - EPSILON)).all():
-            left[path] -= victim.pod.requests
+            left[path] -= amount
             kept.append(victim)
         else:
             refused.add(kind)
@@ -70,12 +73,13 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
 
 def _entitled(session: Session, claimant: Job, due: Due) -> set[int]:
     """The queues (-1: the cluster) below which the claimant's side stays within its dues with what it needs."""
-    need = session.needed_resources(claimant)
+    need = due.measure.asked(session.needed_resources(claimant))
+    held = due.measure.queue_held
     path: list[int] = session.queue_paths[claimant.queue]
     found: set[int] = set()
     for at, above in zip(path, [*path[1:], -1], strict=True):
         asked = due.scarce[at] & (need > 0)
-        if (session.queue_allocated[at] + need > due.deserved[at] + EPSILON)[asked].any():
+        if (held[at] + need > due.deserved[at] + EPSILON)[asked].any():
             break
         found.add(above)
     return found

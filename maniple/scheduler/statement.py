@@ -126,6 +126,8 @@ class Statement:
         tally[group.role] = tally.get(group.role, 0) + change
         state.cursor[group.number] = state.cursor.get(group.number, 0) + change
         self._charge(done.job, used.sum(axis=1))
+        for measure in session.by_speed.values():
+            measure.take(done, used)
         if group.peers is not None or group.shape.exclusives or group.owner:
             for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
                 self._meet(group, node, int(count) * sign)
@@ -156,6 +158,8 @@ class Statement:
         state.placed[pod.role] = state.placed.get(pod.role, 0) - sign
         state.evicted.add(pod.pod) if sign > 0 else state.evicted.discard(pod.pod)
         self._charge(done.job, pod.requests * -sign)
+        for measure in session.by_speed.values():
+            measure.leave(done.job, pod, sign)
 
     def _charge(self, job: Job, amount: FloatArray) -> None:
         session = self._session

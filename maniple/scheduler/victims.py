@@ -63,7 +63,8 @@ def _kind(session: Session, victim: Victim) -> object:
     alike = len(job.placed) == 1 and not job.succeeded and not job.role_min
     of_job = (job.queue, job.priority, job.min_member) if alike else job.key
     budgets = tuple(budget.covers(pod.pod, pod.labels) for budget in session.snapshot.budgets)
-    return of_job, id(pod.requests), pod.role, pod.is_critical, budgets
+    counted = tuple(id(measure.of_pod(pod)) for measure in session.by_speed.values())
+    return of_job, id(pod.requests), counted, pod.role, pod.is_critical, budgets
 
 
 def _descending(victim: Victim) -> tuple[int, str]:

@@ -6,6 +6,7 @@ from maniple.scheduler.arguments import Arguments
 from maniple.scheduler.hooks import Hooks
 from maniple.scheduler.plugins.conformance import Conformance
 from maniple.scheduler.plugins.drf import Drf
+from maniple.scheduler.plugins.fragmentation import Fragmentation
 from maniple.scheduler.plugins.gang import Gang
 from maniple.scheduler.plugins.nodeorder import NodeOrder
 from maniple.scheduler.plugins.predicates import Predicates
@@ -32,4 +33,5 @@ PLUGINS: dict[str, type[Plugin]] = {
     "proportion": Proportion,
     "nodeorder": NodeOrder,
     "topology": TopologyPlugin,
+    "fragmentation": Fragmentation,
 }

@@ -12,15 +12,18 @@ from maniple.model.job import Job
 from maniple.model.resources import FloatArray
 from maniple.scheduler.arguments import Arguments
 from maniple.scheduler.hooks import Hooks, Victim
+from maniple.scheduler.measure import speeds_argument
 from maniple.scheduler.session import Session
 
 
 class Drf:
     def __init__(self, arguments: Arguments) -> None:
-        del arguments  # it takes none
+        self._speeds = speeds_argument(arguments)
 
     def open(self, session: Session) -> Hooks:
-        total = session.snapshot.total
+        measure = session.measure(self._speeds)
+        total = measure.total
+        nothing = np.zeros(len(total))
         counted = np.flatnonzero(session.snapshot.axis.shared & (total > 0))
         scale = total[counted]
 
@@ -28,19 +31,20 @@ class Drf:
             return float((held[counted] / scale).max()) if len(counted) else 0.0
 
         def share(job: Job) -> float:
-            # A job untouched this cycle has no state yet; most jobs in line hold nothing at all.
-            state = session.states.get(job.key)
-            held = job.allocated if state is None else state.allocated
+            held = measure.job_held(job)
             return 0.0 if held is None else share_of(held)
 
+        def held_by(job: Job) -> FloatArray:
+            held = measure.job_held(job)
+            return nothing if held is None else held
+
         def preemptable(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-            wanted = np.zeros(len(total)) if claimant.pending is None else claimant.pending
-            after = share_of(session.state(claimant).allocated + wanted)
+            after = share_of(held_by(claimant) + measure.asked(session.asked(claimant)))
             left: dict[tuple[str, str], FloatArray] = {}
             chosen = []
             for victim in candidates:
                 held = left.get(victim.job.key)
-                held = (session.state(victim.job).allocated if held is None else held) - victim.pod.requests
+                held = (held_by(victim.job) if held is None else held) - measure.of_pod(victim.pod)
                 if after <= share_of(held) + 1e-9:
                     chosen.append(victim)
                     left[victim.job.key] = held  # victims of one job count against each other

@@ -18,6 +18,7 @@ from maniple.model.job import Queue
 from maniple.model.resources import FloatArray
 from maniple.scheduler.arguments import Arguments
 from maniple.scheduler.hooks import Hooks, Reason
+from maniple.scheduler.measure import Measure, speeds_argument
 from maniple.scheduler.session import Session
 from maniple.scheduler.shares import EPSILON, Due, counted_of, share_of, spared
 
@@ -25,14 +26,15 @@ from maniple.scheduler.shares import EPSILON, Due, counted_of, share_of, spared
 class Proportion:
     def __init__(self, arguments: Arguments) -> None:
         self._borrow = arguments.boolean("borrow", default=False)
+        self._speeds = speeds_argument(arguments)
 
     def open(self, session: Session) -> Hooks:
         snapshot = session.snapshot
-        demand = (snapshot.queue_allocated + snapshot.queue_pending) * snapshot.axis.shared
-        due = find_dues(snapshot.queues, snapshot.total, demand)
+        measure = session.measure(self._speeds)
+        due = find_dues(measure, measure.demand() * snapshot.axis.shared)
 
         def order(queue: Queue) -> tuple[float, ...]:
-            held, deserved = session.queue_allocated[queue.index], due.deserved[queue.index]
+            held, deserved = measure.queue_held[queue.index], due.deserved[queue.index]
             counted = counted_of(session, queue)
             served = share_of(held, deserved, counted)
             # Whoever is below its due comes first (who deserves nothing is not); the queue's own priority decides
@@ -44,11 +46,12 @@ class Proportion:
             # GPUs that are short hold up nobody who asks for none; where there are none at all, nobody has his share.
             scarce = due.scarce[queue.index] & (asked > 0) & (snapshot.total > 0)
             deserved = due.deserved[queue.index]
-            if not scarce.any() or not (deserved <= session.queue_allocated[queue.index] + EPSILON)[scarce].all():
+            if not scarce.any() or not (deserved <= measure.queue_held[queue.index] + EPSILON)[scarce].all():
                 return None
             return Reason(
                 "QueueOverused",
-                f"queue {queue.name!r} holds all that it deserves: {_shown(session, deserved * scarce)}",
+                f"queue {queue.name!r} holds all that it deserves: {_shown(session, deserved * scarce)}"
+                f"{measure.note(scarce)}",
                 f"queue {queue.name!r} gave something back, or deserved more",
             )
 
@@ -71,8 +74,9 @@ class Proportion:
         )
 
 
-def find_dues(queues: Sequence[Queue], total: FloatArray, own_demand: FloatArray) -> Due:
+def find_dues(measure: Measure, own_demand: FloatArray) -> Due:
     """What each queue deserves, given what its own jobs hold and ask for."""
+    queues = measure.queues
     demand = np.zeros_like(own_demand)
     deserved = np.zeros_like(own_demand)
     scarce = np.zeros(own_demand.shape, dtype=bool)
@@ -104,8 +108,8 @@ def find_dues(queues: Sequence[Queue], total: FloatArray, own_demand: FloatArray
     top = [queue for queue in queues if queue.parent < 0]
     for queue in top:
         ask(queue)
-    pour(top, total)
-    return Due(deserved, scarce)
+    pour(top, measure.total)
+    return Due(deserved, scarce, measure)
 
 
 def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: FloatArray) -> FloatArray:

@@ -3,6 +3,8 @@
 | argument | default | prefers nodes |
 | links.weight | 1 | where a ring over the pod's GPUs would be fast, compared with the fastest in the cluster |
 
+Links that nobody knows count as half as fast as that.
+
 Which GPUs of the node the pod then gets, and which domains of a Topology a gang may go to, is no matter of taste:
 that is decided with or without this plugin.
 """
@@ -62,7 +64,10 @@ class _Links:
             distinct, where = np.unique(keys, axis=0, return_inverse=True)
         else:
             distinct, where = keys, np.arange(len(keys))
-        rings = [self._ring(table.links[number], mask, ask.count, nth) for number, mask, nth in distinct.tolist()]
+        rings = [
+            self._ring(table.links[number], mask, ask.count, nth) if table.links[number].is_known else best / 2
+            for number, mask, nth in distinct.tolist()
+        ]
         return np.array(rings, dtype=np.float64)[where] * (self._weight / best)
 
     def _fastest(self, ask: GpuAsk) -> int:

@@ -1,0 +1,124 @@
+"""fragmentation: place pods so that those which are typical here still fit afterwards.
+
+| argument | default | |
+| weight | 1 | points for a tenth of a GPU that is not lost to others |
+
+What is typical is learnt from the snapshot's own pods, those that run and those that wait. What a placement costs is
+how much of the node's free GPU becomes worth little to them (model/fragmentation.py): remainders that nobody asks
+for, and GPUs left without the CPU and memory to feed them. Shares also go to that GPU of a node where least is lost.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from maniple.api.gpuwish import WHOLE
+from maniple.model.devices import GpuAsk, GpuPod, Millis
+from maniple.model.fragmentation import Kind, Mix, choose_devices, fragmentation, learn
+from maniple.model.job import TaskGroup
+from maniple.model.resources import CPU, MEMORY, FloatArray
+from maniple.scheduler.arguments import Arguments
+from maniple.scheduler.hooks import Hooks, Rows
+from maniple.scheduler.session import Session
+
+_PER_POINT = 1000.0  # the potential counts ten thousand for a GPU
+_FINENESS = 64  # how finely the mix is told apart: a pod more or less does not make another mix
+
+
+class Fragmentation:
+    def __init__(self, arguments: Arguments) -> None:
+        self.weight = arguments.number("weight", 1.0)
+
+    def open(self, session: Session) -> Hooks:
+        row = _row_of(session)
+        if row is None or not self.weight:
+            return Hooks()
+        mix = mix_of(session, row)
+        return Hooks(node_order=_Cost(self.weight / _PER_POINT, session, row, mix).score, device_worth=mix.worth)
+
+
+def _row_of(session: Session) -> int | None:
+    """The GPU resource that most pods ask for: the mix is about one kind of device."""
+    counts: dict[int, int] = {}
+    for pod, count in session.snapshot.gpu_pods.items():
+        counts[pod.ask.row] = counts.get(pod.ask.row, 0) + count
+    return max(counts, key=lambda row: (counts[row], -row), default=None)
+
+
+def mix_of(session: Session, row: int) -> Mix:
+    counts: dict[Kind, int] = {}
+    codes = len(session.gpus.models)
+    for pod, count in session.snapshot.gpu_pods.items():
+        if pod.ask.row == row:
+            kind = Kind(pod.cpu, pod.memory, pod.ask.count, pod.ask.milli, _mask(session, pod, codes))
+            counts[kind] = counts.get(kind, 0) + count
+    return _learn(_rounded(counts), codes)
+
+
+def _mask(session: Session, pod: GpuPod, codes: int) -> tuple[bool, ...] | None:
+    allowed = session.gpus.allowed(pod.models)
+    return None if allowed is None else tuple(code in allowed for code in range(codes))
+
+
+def _rounded(counts: dict[Kind, int]) -> tuple[tuple[Kind, int], ...]:
+    """Counts with few significant bits. Learning takes a while; so it is done again only when the mix has changed."""
+    rounded = []
+    for kind, count in counts.items():
+        step = 1 << max(0, count.bit_length() - _FINENESS.bit_length())
+        rounded.append((kind, max(1, round(count / step)) * step))
+    return tuple(sorted(rounded, key=lambda item: (item[0][:4], item[0].models or ())))
+
+
+@lru_cache(maxsize=32)
+def _learn(counts: tuple[tuple[Kind, int], ...], codes: int) -> Mix:
+    return learn(dict(counts), codes)
+
+
+class _Cost:
+    def __init__(self, scale: float, session: Session, row: int, mix: Mix) -> None:
+        self._scale = scale
+        self._session = session
+        self._row = row
+        self._mix = mix
+        self._table = session.gpus.tables[row]
+
+    def score(self, group: TaskGroup, rows: Rows) -> FloatArray | None:
+        shape = group.shape
+        ask = shape.gpus[0] if shape.gpus else None
+        if ask is not None and ask.row != self._row:
+            return None
+        gpus = self._session.gpus
+        free, future = gpus.free[self._row], gpus.future[self._row]
+        devices = np.maximum(np.minimum(free[rows.nodes], future[rows.nodes]), 0)
+        before, after = (devices, devices) if ask is None else self._taken(ask, rows, devices)
+        cpu, memory = rows.free[CPU], rows.free[MEMORY]
+        model = np.maximum(self._table.node_model[rows.nodes], -1)
+        # Both in one call: for a few rows the calls cost more than the arithmetic.
+        potential = fragmentation(
+            self._mix,
+            np.concatenate([cpu, cpu - shape.requests[CPU]]),
+            np.concatenate([memory, memory - shape.requests[MEMORY]]),
+            np.concatenate([before, after]),
+            np.concatenate([model, model]),
+        )
+        count = len(rows.nodes)
+        return (potential[:count] - potential[count:]) * self._scale
+
+    def _taken(self, ask: GpuAsk, rows: Rows, devices: Millis) -> tuple[Millis, Millis]:
+        """Devices before and after the row's pod, which may be the node's second or third in this placement."""
+        taken = self._session.free[self._row, rows.nodes] - rows.free[self._row]
+        nth = np.rint(taken / (ask.count * ask.milli)).astype(np.intp)
+        if ask.is_whole:
+            # Which of the whole ones makes no difference here: from the left, as many as pods take.
+            whole = devices == WHOLE
+            order = np.cumsum(whole, axis=1)
+            gone = (nth * ask.count)[:, None]
+            before = np.where(whole & (order <= gone), 0, devices) if nth.any() else devices
+            return before, np.where(whole & (order <= gone + ask.count), 0, devices)
+        need = self._table.milli_for(ask.memory, rows.nodes) if ask.memory else np.array([[ask.milli]], dtype=np.int32)
+        need = np.broadcast_to(need, devices.shape)
+        before = devices.copy()
+        for step in range(int(nth.max(initial=0))):
+            at = np.flatnonzero(nth > step)
+            before[at] -= choose_devices(self._mix, before[at], ask.count, need[at]) * need[at]
+        return before, before - choose_devices(self._mix, before, ask.count, need) * need
