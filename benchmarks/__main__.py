@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import math
 import platform
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from maniple.model.build import build_snapshot
 from maniple.model.objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, schedule
+from maniple.scheduler.policy import default_policy
+from maniple.scheduler.scopes import by_domain, scopes
+from maniple.scheduler.session import Session
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,43 @@ def throughput() -> list[Result]:
             rate >= 20_000,
         )
     ]
+
+
+def closeness() -> list[Result]:
+    """The case of `throughput` with links and racks that all gangs care about, against the case without, in one run."""
+    plain, close = (snapshot_of(worlds.big(10_000, 5_000, is_close=is_close)) for is_close in (False, True))
+    times = {id(snapshot): math.inf for snapshot in (plain, close)}
+    for _ in range(3):
+        for snapshot in (plain, close):
+            seconds = best(lambda snapshot=snapshot: schedule(snapshot), times=1)  # type: ignore[misc]
+            times[id(snapshot)] = min(times[id(snapshot)], seconds)
+    off, on = times[id(plain)], times[id(close)]
+    figure = f"{on / off:.2f} times ({off:.2f} -> {on:.2f} s)"
+    return [Result("the same with topology: 25 blocks, 625 racks, NVLink", figure, "<= 2 times", on <= 2 * off)]
+
+
+def domain() -> list[Result]:
+    """Where to put one gang among 625 racks, against one pass over the nodes: adding up their room by rack."""
+    objects = [*worlds.nodes(10_000), worlds.topology()]
+    objects += worlds.gang("g", 64, (1, "8", "32Gi"), "default", 0, {"required": "rack"})
+    session = Session(snapshot_of(objects), default_policy().openers)
+    job = session.snapshot.waiting[0]
+    need, groups = session.job_need(job), session.groups(job)
+
+    def choose() -> None:
+        for _ in range(100):
+            next(scopes(session, job, need, groups, later=False))
+
+    level, fits = session.snapshot.domains.levels["rack"], session.rooms.fits(groups[0])
+
+    def one_pass() -> None:
+        for _ in range(100):
+            by_domain(level, fits)
+
+    choose()
+    chosen, passed = best(choose) / 100, best(one_pass) / 100
+    figure = f"{chosen * 1e6:.0f} µs; a pass takes {passed * 1e6:.0f} µs"
+    return [Result("choosing the rack of a gang among 625, 10,000 nodes", figure, "<= 1 ms", chosen <= 1e-3)]
 
 
 def unfitting() -> list[Result]:
@@ -141,6 +182,8 @@ def singles() -> list[Result]:
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "throughput": throughput,
+    "closeness": closeness,
+    "domain": domain,
     "singles": singles,
     "unfitting": unfitting,
     "idle": idle,

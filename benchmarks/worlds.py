@@ -18,7 +18,8 @@ SHAPES = (
 )
 
 
-def nodes(count: int, gpus: int = 8) -> Iterator[Object]:
+def nodes(count: int, gpus: int = 8, product: str = "") -> Iterator[Object]:
+    """Nodes in racks of 16, 25 racks a block; `product` says which GPUs they have, and so how those are linked."""
     for number in range(count):
         name = f"node-{number:05d}"
         allocatable = {"cpu": "128", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
@@ -28,7 +29,13 @@ def nodes(count: int, gpus: int = 8) -> Iterator[Object]:
             "metadata": {
                 "name": name,
                 "uid": f"n{number}",
-                "labels": {"kubernetes.io/hostname": name, "rack": f"r{number // 16}", "gpu": "h100"},
+                "labels": {
+                    "kubernetes.io/hostname": name,
+                    "block": f"b{number // 400:03d}",
+                    "rack": f"r{number // 16:04d}",
+                    "gpu": "h100",
+                    **({"nvidia.com/gpu.product": product} if product else {}),
+                },
             },
             "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
         }
@@ -45,14 +52,27 @@ def queues(count: int) -> Iterator[Object]:
         }
 
 
-def gang(name: str, pods: int, shape: tuple[int, str, str], queue: str, created: int) -> Iterator[Object]:
+def topology() -> Object:
+    labels = {"block": "block", "rack": "rack", "host": "kubernetes.io/hostname"}
+    levels = [{"name": name, "nodeLabel": label} for name, label in labels.items()]
+    return {
+        "apiVersion": "maniple.dev/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "cluster"},
+        "spec": {"levels": levels},
+    }
+
+
+def gang(
+    name: str, pods: int, shape: tuple[int, str, str], queue: str, created: int, close: dict[str, str] | None = None
+) -> Iterator[Object]:
     moment = f"2026-01-01T{created // 3600 % 24:02d}:{created // 60 % 60:02d}:{created % 60:02d}Z"
     meta: Object = {"name": name, "namespace": "train", "uid": name, "creationTimestamp": moment}
     yield {
         "apiVersion": "maniple.dev/v1alpha1",
         "kind": "PodGroup",
         "metadata": meta,
-        "spec": {"minMember": pods, "queue": queue},
+        "spec": {"minMember": pods, "queue": queue, **({"topology": close} if close else {})},
     }
     for index in range(pods):
         yield pod(f"{name}-{index}", shape, {"maniple.dev/pod-group": name}, created=moment)
@@ -109,16 +129,26 @@ def pod(
     }
 
 
-def big(node_count: int, gang_count: int, seed: int = 1, queue_count: int = 100) -> list[Object]:
-    """`gang_count` gangs of 1 to 64 pods of mixed shapes waiting for an empty cluster."""
+def big(
+    node_count: int, gang_count: int, seed: int = 1, queue_count: int = 100, *, is_close: bool = False
+) -> list[Object]:
+    """`gang_count` gangs of 1 to 64 pods of mixed shapes waiting for an empty cluster.
+
+    `is_close`: GPUs have links (NVLink's hybrid cube mesh), nodes have a Topology, and all gangs want to be in one
+    rack, every fourth of them must.
+    """
     draw = random.Random(seed)
-    made = [*nodes(node_count), *queues(queue_count)]
+    product = "Tesla-V100-SXM2-32GB" if is_close else ""
+    made = [*nodes(node_count, product=product), *queues(queue_count), *([topology()] if is_close else [])]
     weights = [share for share, *_ in SHAPES]
     for number in range(gang_count):
         _, gpus, cpu, memory = draw.choices(SHAPES, weights)[0]
         size = draw.choice((1, 2, 4, 8, 16, 32, 64)) if draw.random() < 0.5 else draw.randint(1, 64)
         queue = f"q{draw.randrange(queue_count):03d}"
-        made += gang(f"gang-{number:05d}", size, (gpus, cpu, memory), queue, number)
+        # What a rack cannot hold nobody must have in one.
+        must = number % 4 == 0 and size * gpus <= 128
+        close = {"required" if must else "preferred": "rack"} if is_close else None
+        made += gang(f"gang-{number:05d}", size, (gpus, cpu, memory), queue, number, close)
     return made
 
 

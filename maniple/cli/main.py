@@ -12,6 +12,7 @@ from maniple.api.errors import InputError
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: who goes where, who waits and why.",
     "topology": "Show how the GPUs of a node are linked, or write it as an annotation.",
+    "bench": "Play published games on their data, to see what a policy is worth.",
     "crds": "Print or write the CustomResourceDefinitions.",
     "completion": "Print the completion script of a shell.",
 }

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 import msgspec
@@ -14,12 +13,12 @@ import yaml
 from maniple.api.decode import decode
 from maniple.api.errors import InputError, printable
 from maniple.api.validate_core import LAST_YEAR
-from maniple.cli.files import read_sources
+from maniple.cli.files import read_one, read_sources
 from maniple.cli.plan_table import describe
 from maniple.cluster.memory import MemoryCluster, run_rounds
 from maniple.model.build import DEFAULT_SCHEDULER, Ours
 from maniple.model.objects import sort_objects
-from maniple.scheduler import Policy, load_policy
+from maniple.scheduler import load_policy
 
 
 @click.command(
@@ -81,7 +80,7 @@ def command(
     start = time.perf_counter()
     # A dump has a million small objects and no cycles among them: collecting garbage meanwhile would double the time.
     gc.disable()
-    chosen = _policy(policy)
+    chosen = None if policy is None else load_policy(read_one(policy), policy)
     moment = _moment(now)
     decoded = decode(read_sources((*files, *more_files)))
     if not decoded.objects:
@@ -101,16 +100,6 @@ def command(
         click.echo(msgspec.json.format(msgspec.json.encode(outcome.to_json()), indent=1).decode())
     else:
         click.echo(yaml.safe_dump(outcome.to_json(), sort_keys=False, allow_unicode=True), nl=False)
-
-
-def _policy(name: str | None) -> Policy | None:
-    if name is None:
-        return None
-    try:
-        data = Path(name).read_bytes()
-    except OSError as error:
-        raise InputError([f"{name}: cannot be read: {error.strerror}"]) from None
-    return load_policy(data, name)
 
 
 def _moment(text: str | None) -> float | None:

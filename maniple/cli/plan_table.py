@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from msgspec import UNSET
+
 from maniple.cli.table import render
 from maniple.cluster.memory import Outcome, Round
 from maniple.scheduler.plan import Bind, QueueShare
@@ -56,20 +58,52 @@ def _nodes(binds: list[Bind]) -> str:
         by_node.setdefault(bind.node, []).append(bind)
     parts = []
     for node, here in sorted(by_node.items()):
-        gpus = sorted(int(gpu) for bind in here for gpu in bind.gpus)
-        parts.append(node + (f" ×{len(here)}" if len(here) > 1 else "") + (f" (gpu {_ranges(gpus)})" if gpus else ""))
+        gpus = _gpus(here)
+        parts.append(node + (f" ×{len(here)}" if len(here) > 1 else "") + (f" ({gpus})" if gpus else ""))
     shown = parts if len(parts) <= 12 else [*parts[:11], f"… and {len(parts) - 11} more nodes"]
     return ", ".join(shown)
 
 
-def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] + 1 == number:
-            runs[-1][1] = number
+def _gpus(binds: Iterable[Bind]) -> str:
+    """`gpu 0-1 + 2-3 at 50 GB/s; gpu 7; 0.25 of gpu 6` — the GPUs of pods on one node.
+
+    A ring has a speed, so sets with rings are told apart; of the others it only matters what they take together.
+    """
+    kinds: dict[tuple[float, float], list[list[str]]] = {}
+    for bind in binds:
+        if bind.gpus:
+            share = 1.0 if bind.gpu_share is UNSET else bind.gpu_share
+            speed = 0.0 if bind.ring_gbs is UNSET else bind.ring_gbs
+            kinds.setdefault((share, speed), []).append(sorted(bind.gpus, key=_place))
+    parts = []
+    for (share, speed), sets in sorted(kinds.items(), reverse=True):
+        together = sorted({gpu for gpus in sets for gpu in gpus}, key=_place)
+        apart = sorted(sets, key=lambda gpus: _place(gpus[0])) if speed else [together]
+        listed = " + ".join(dict.fromkeys(map(_ranges, apart)))
+        parts.append(("" if share == 1 else f"{share:g} of ") + f"gpu {listed}" + (f" at {speed:g} GB/s" * bool(speed)))
+    return "; ".join(parts)
+
+
+def _number(gpu: str) -> int | None:
+    """Ids are numbers as a rule, but a node may call its GPUs what it likes."""
+    return int(gpu) if gpu.isascii() and gpu.isdigit() and (gpu == "0" or gpu[0] != "0") else None
+
+
+def _place(gpu: str) -> tuple[bool, int, str]:
+    number = _number(gpu)
+    return number is None, number or 0, gpu
+
+
+def _ranges(gpus: list[str]) -> str:
+    """`0-3,5,a` of sorted ids."""
+    runs: list[tuple[str, str]] = []
+    for gpu in gpus:
+        number, before = _number(gpu), _number(runs[-1][1]) if runs else None
+        if number is not None and before is not None and before + 1 == number:
+            runs[-1] = (runs[-1][0], gpu)
         else:
-            runs.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+            runs.append((gpu, gpu))
+    return ",".join(low if low == high else f"{low}-{high}" for low, high in runs)
 
 
 def _queues(queues: Iterable[QueueShare]) -> str:

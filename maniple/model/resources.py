@@ -27,7 +27,6 @@ _FIXED = ("cpu", "memory", "pods")
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 _NO_RESOURCES: dict[str, int] = {}
-_NO_WISH = (WHOLE, 0)
 
 
 def per_unit(name: str) -> int:
@@ -146,7 +145,7 @@ class RequestTable:
 
     def number(self, pod: Pod) -> int:
         spec, annotations = pod.spec, pod.metadata.annotations
-        wish = _wish(annotations) if annotations else _NO_WISH
+        wish = _wish(annotations) if annotations else None
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources
             # The lists as written; different spellings of one amount meet in _by_amounts.
@@ -159,9 +158,9 @@ class RequestTable:
             )
             number = self._by_lists.get(key)
             if number is None:
-                number = self._by_lists[key] = self._intern(pod_requests(spec), *wish)
+                number = self._by_lists[key] = self._intern(pod_requests(spec), wish)
             return number
-        return self._intern(pod_requests(spec), *wish)
+        return self._intern(pod_requests(spec), wish)
 
     def held(self, number: int, milli: int) -> int:
         """The request of a pod that has its GPUs: by memory it asked, but it is `milli` of them that it holds."""
@@ -169,10 +168,11 @@ class RequestTable:
         amounts = {**request.amounts, request.gpus[0][0]: milli}
         return self._add((*sorted(amounts.items()), "held"), Request(amounts))
 
-    def _intern(self, units: dict[str, int], share: int, memory: int) -> int:
+    def _intern(self, units: dict[str, int], wish: tuple[int, int] | None) -> int:
         amounts = {name: value for name, value in sorted(units.items()) if value and name != "pods"}
         gpus = tuple((name, -(-amounts[name] // WHOLE)) for name in GPU_RESOURCES if name in amounts)
-        if share != WHOLE or memory:
+        share, memory = wish or (WHOLE, 0)
+        if wish is not None:
             gpus = gpus or ((GPU_RESOURCES[0], 1),)
             amounts.update((name, count * share) for name, count in gpus)
         return self._add((*amounts.items(), gpus, share, memory), Request(amounts, gpus, share, memory))
@@ -185,7 +185,7 @@ class RequestTable:
         return number
 
 
-def _wish(annotations: Mapping[str, str]) -> tuple[int, int]:
+def _wish(annotations: Mapping[str, str]) -> tuple[int, int] | None:
     """(thousandths of each GPU, bytes of each GPU) that the annotations ask for; what cannot be read is not there."""
     try:
         if fraction := annotations.get(GPU_FRACTION_ANNOTATION):
@@ -194,4 +194,4 @@ def _wish(annotations: Mapping[str, str]) -> tuple[int, int]:
             return WHOLE, read_memory(memory)
     except ValueError:
         pass
-    return _NO_WISH
+    return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maniple.api.gpuwish import WHOLE
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.explain_close import no_such_model, not_close
@@ -217,7 +218,13 @@ class Explainer:
             for row, amount in zip(rows, lacking[:, best], strict=True)
             if amount > 0
         ]
-        return f"node {self._session.snapshot.nodes.names[nodes[best]]} had {' and '.join(parts)} more"
+        name = self._session.snapshot.nodes.names[nodes[best]]
+        if not parts:
+            # What is free of its GPUs adds up, but not on single ones.
+            ask = group.shape.gpus[0]
+            share = "all of it" if ask.is_whole else f"{ask.milli / WHOLE:g} of it"
+            return f"node {name} had {ask.count} {'GPU' if ask.count == 1 else 'GPUs, each'} with {share} free"
+        return f"node {name} had {' and '.join(parts)} more"
 
     def _needs(self, job: Job, need: Need) -> dict[str, str]:
         """The pods still needed to start, and what they ask for together."""

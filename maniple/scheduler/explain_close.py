@@ -12,8 +12,8 @@ from maniple.scheduler.session import Session
 
 
 def not_close(session: Session, job: Job, need: Need, what: Mapping[TaskGroup, str]) -> Reason | None:
-    """The reason, if it is one of these two; `what` says what is wanted of each group, in words."""
-    groups = session.groups(job)
+    """The reason, if it is one of these two; `what` says what is wanted of each group that counts, in words."""
+    groups = list(what)
     wanted = {group: min(need.by_role.get(group.role, need.total), len(group.pods)) for group in groups}
     if len(groups) == 1:
         wanted[groups[0]] = need.total

@@ -5,7 +5,7 @@ at one by one only where that is not so: where shares of a GPU are held or asked
 more devices than it lets us use.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -175,33 +175,40 @@ class GpuRoom:
         rows = [self._usable(ask.row, nodes, later=later).tolist() for ask in shape.gpus]
         made: list[Grants] = []
         for at, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
-            for _ in range(int(count)):
+            for following in range(int(count) - 1, -1, -1):
                 grants: Grants = ()
                 for number, ask in enumerate(shape.gpus):
-                    grants += self._take(ask, node, rows[number][at], codes if number == 0 else None)
+                    grants += self._take(ask, node, rows[number][at], codes if number == 0 else None, following)
                 made.append(grants)
         return tuple(made)
 
-    def _take(self, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None) -> Grants:
-        """Devices for one pod out of what is `left` of the node's, which is lowered."""
+    def _take(self, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int) -> Grants:
+        """Devices for one pod out of what is `left` of the node's, which is lowered; `following` more will come."""
         table = self.tables[ask.row]
         if table.node_model[node] == MIXED:
-            return self._take_of_one_model(table, ask, node, left, codes)
+            return self._take_of_one_model(table, ask, node, left, codes, following)
         if ask.is_whole:
             return self._take_whole(table, ask, node, left, [amount == WHOLE for amount in left])
-        return self._take_shares(table, ask, node, left, [True] * len(left))
+        return self._take_shares(table, ask, node, left, [True] * len(left), following)
 
     def _take_of_one_model(
-        self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None
+        self,
+        table: GpuTable,
+        ask: GpuAsk,
+        node: int,
+        left: list[int],
+        codes: tuple[int, ...] | None,
+        following: int,
     ) -> Grants:
         models = table.model[node].tolist()
         for code in codes if codes is not None else sorted({code for code in models if code >= 0}):
             mine = [model == code for model in models]
             own = np.array([[amount if is_mine else 0 for amount, is_mine in zip(left, mine, strict=True)]])
-            if _count(ask, own, table.milli_for(ask.memory, np.array([node])) if ask.memory else ask.milli)[0] >= 1:
+            room = _count(ask, own, table.milli_for(ask.memory, np.array([node])) if ask.memory else ask.milli)[0]
+            if room >= 1:
                 if ask.is_whole:
                     return self._take_whole(table, ask, node, left, (own[0] == WHOLE).tolist())
-                return self._take_shares(table, ask, node, left, mine)
+                return self._take_shares(table, ask, node, left, mine, min(following, int(room) - 1))
         raise AssertionError("placed where its GPUs do not fit")
 
     def _take_whole(self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], free: Sequence[bool]) -> Grants:
@@ -219,7 +226,9 @@ class GpuRoom:
             left[granted.device] = 0
         return grants
 
-    def _take_shares(self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], mine: Sequence[bool]) -> Grants:
+    def _take_shares(
+        self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], mine: Sequence[bool], following: int
+    ) -> Grants:
         """Devices whose loss costs others least, the fullest first; of whole ones those whose links matter least."""
         if ask.memory:
             need = table.milli_for(ask.memory, np.array([node]))[0].tolist()
@@ -231,7 +240,10 @@ class GpuRoom:
             return 0.0 if worth is None else worth[left[at]] - worth[left[at] - need[at]], left[at] - need[at], at
 
         roomy = [device for device in range(len(left)) if mine[device] and left[device] >= need[device]]
-        chosen = sorted(roomy, key=loss)[: ask.count]
+        chosen = sorted(roomy, key=loss)
+        if ask.count > 1 and following:
+            chosen = _leaving_enough(chosen, {at: left[at] // need[at] for at in roomy}, ask.count, following + 1)
+        chosen = chosen[: ask.count]
         opened = [device for device in chosen if left[device] < WHOLE]
         if len(opened) < len(chosen):
             mask = sum(1 << device for device in roomy if left[device] == WHOLE)
@@ -271,6 +283,18 @@ class GpuRoom:
         table = self.tables[grants[0].row]
         speed = table.links[table.link_class[node]].ring(sum(1 << granted.device for granted in grants))
         return speed / 1000 if speed else None
+
+
+def _leaving_enough(devices: list[int], times: Mapping[int, int], count: int, pods: int) -> list[int]:
+    """`devices`, best first, with those in front that must be taken so that all `pods` find `count` different ones.
+
+    A device with room for every pod loses a place to this one in any case, taken or not. So of those there may be left
+    untaken no more than there are places to spare.
+    """
+    roomy = [device for device in devices if times[device] >= pods]
+    spare = sum(min(times[device], pods) for device in devices) - count * pods
+    first = roomy[: max(0, len(roomy) - spare)]
+    return first + [device for device in devices if device not in first]
 
 
 def _any(found: BoolArray) -> BoolArray:

@@ -117,17 +117,18 @@ class BySpeed(Measure):
 
     def _count_placed(self, own: FloatArray) -> FloatArray:
         """Adds up what placed pods hold, by job and by queue; returns the sum of those whose node is there."""
-        there = np.zeros(own.shape[1])
+        gone = np.zeros(own.shape[1])
         for job in self._session.snapshot.jobs:
             held: FloatArray | None = None
             for pod in job.placed:
                 units = self._of_pod(pod)[0]
                 held = units if held is None else held + units
-                if pod.node >= 0:
-                    there += units
+                if pod.node < 0:
+                    gone += units
             if held is not None:
                 self._jobs[job.key] = held
                 own[job.queue] += held
+        there: FloatArray = own.sum(axis=0) - gone
         return there
 
     def _unused(self, row: int, table: "_Table") -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -66,6 +67,65 @@ def test_06_queues_of_weight_1_and_3_get_a_quarter_and_three_quarters() -> None:
     assert gpus == {"default": "0", "research": "10", "production": "30"}
     by_queue = [name.split("-")[0] for name in started(made)]
     assert (by_queue.count("research"), by_queue.count("production")) == (10, 30)
+
+
+CLOSE = sorted((EXAMPLES / "topology").glob("*.yaml"))
+
+
+def gpus(made: Plan) -> dict[str, dict[str, object]]:
+    """What each pod gets on its node: ids, share and ring."""
+    return {
+        bind["pod"].removeprefix("default/"): {key: bind[key] for key in ("gpus", "gpuShare", "ringGBs") if key in bind}
+        for bind in made["rounds"][0]["binds"]
+    }
+
+
+def test_topology_a_required_rack_holds_the_gang_or_it_waits() -> None:
+    made = plan("-f", EXAMPLES / "topology/rack.yaml")
+    assert started(made) == {"first-worker-0": "n1", "first-worker-1": "n2"}
+    assert waiting(made) == [("second", "NoDomainFits")]
+    assert "b1/r2, has room for 1" in made["rounds"][0]["waiting"][0]["message"]
+
+
+def test_topology_without_a_preferred_rack_a_block_holds_the_gang_else_it_goes_anywhere() -> None:
+    nodes = started(plan("-f", EXAMPLES / "topology/preferred.yaml"))
+    by_gang: dict[str, set[str]] = {}
+    for pod, node in nodes.items():
+        by_gang.setdefault(pod.split("-")[0], set()).add(node)
+    assert by_gang == {"first": {"n1", "n2"}, "second": {"n4", "n5"}, "third": {"n3", "n6"}}
+
+
+def test_topology_shares_fill_a_gpu_before_another_is_opened() -> None:
+    found = gpus(plan("-f", EXAMPLES / "topology/shares.yaml"))
+    assert found["notebook-1"] == found["notebook-2"] == {"gpus": ["0"], "gpuShare": 0.25}
+    assert found["server"] == {"gpus": ["0"], "gpuShare": 0.5}
+    assert found["training"] == {"gpus": ["1"]}
+    assert found["two-halves"] == {"gpus": ["2", "3"], "gpuShare": 0.5, "ringGBs": 9.5}
+
+
+def test_topology_a_gang_gets_the_fastest_model_that_is_free() -> None:
+    made = plan("-f", EXAMPLES / "topology/models.yaml")
+    nodes = started(made)
+    assert {node for pod, node in nodes.items() if pod.startswith("first")} == {"n1"}
+    assert {node for pod, node in nodes.items() if pod.startswith("second")} == {"n2", "n3"}
+    assert waiting(made) == [("newest", "NoNodeFits"), ("third", "NoModelFits")]
+
+
+def test_topology_a_pair_stays_whole_for_the_pod_that_wants_one() -> None:
+    assert gpus(plan("-f", EXAMPLES / "topology/nvlink.yaml")) == {
+        "one": {"gpus": ["0"]},
+        "pair": {"gpus": ["2", "3"], "ringGBs": 100.0},
+        "another": {"gpus": ["1"]},
+    }
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in CLOSE])
+def test_topology_what_has_settled_stays_settled(path: Path) -> None:
+    """Shares and devices are read back from what the first round wrote."""
+    first, *later = plan("-f", path, "--rounds", "4")["rounds"]
+    assert first["binds"]
+    assert all((round_["binds"], round_["evictions"], round_["nominations"]) == ([], [], []) for round_ in later)
+    assert [entry["group"] for entry in later[-1]["waiting"]] == [entry["group"] for entry in first["waiting"]]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -325,6 +325,53 @@ def test_the_table_says_what_starts_what_moves_who_waits_and_what_would_change_i
     assert not any(line != line.rstrip() for line in lines)
 
 
+PAIRS = """apiVersion: v1
+kind: Node
+metadata:
+  name: n1
+  annotations:
+    maniple.dev/gpu-topology: |
+      {"version": 1, "devices": [{"id": "0"}, {"id": "1"}, {"id": "2"}, {"id": "3"}, {"id": "a"}, {"id": "07"}],
+       "links": [["X", "NV2", "SYS", "SYS", "SYS", "SYS"], ["NV2", "X", "SYS", "SYS", "SYS", "SYS"],
+                 ["SYS", "SYS", "X", "NV2", "SYS", "SYS"], ["SYS", "SYS", "NV2", "X", "SYS", "SYS"],
+                 ["SYS", "SYS", "SYS", "SYS", "X", "PIX"], ["SYS", "SYS", "SYS", "SYS", "PIX", "X"]]}
+status: {allocatable: {nvidia.com/gpu: 6}}
+"""
+
+
+def gang(name: str, pods: list[tuple[int, str]]) -> str:
+    """A gang with pods of so many GPUs, or of so many shares of them."""
+    texts = [f"apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {{name: {name}}}\n"]
+    texts[0] += f"spec: {{minMember: {len(pods)}}}\n"
+    for at, (count, fraction) in enumerate(pods):
+        text = POD.replace("cpu: '1'", f"nvidia.com/gpu: {count}").replace("p1}", f"{name}-{at}, ANNOTATIONS")
+        text = text.replace("ANNOTATIONS", f"labels: {{maniple.dev/pod-group: {name}}}, ANNOTATIONS")
+        wish = f"{{maniple.dev/gpu-fraction: '{fraction}'}}" if fraction else "{}"
+        texts.append(text.replace("ANNOTATIONS", f"annotations: {wish}}}"))
+    return "---\n".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes"),
+    [
+        ([(1, "")], "n1 (gpu a)"),
+        ([(2, "")], "n1 (gpu 0-1 at 50 GB/s)"),
+        ([(2, ""), (2, "")], "n1 ×2 (gpu 0-1 + 2-3 at 50 GB/s)"),
+        ([(2, ""), (2, ""), (2, "")], "n1 ×3 (gpu 0-1 + 2-3 at 50 GB/s; gpu 07,a at 10.6 GB/s)"),
+        ([(1, "0.25")] * 4, "n1 ×4 (0.25 of gpu a)"),
+        ([(2, "0.25")] * 2, "n1 ×2 (0.25 of gpu 0-1 at 50 GB/s)"),
+        ([(1, "0.5"), (2, "")], "n1 ×2 (gpu 0-1 at 50 GB/s; 0.5 of gpu a)"),
+    ],
+)
+def test_the_table_says_which_gpus_what_part_of_them_and_how_fast_together(
+    pods: list[tuple[int, str]], nodes: str
+) -> None:
+    done = run("plan", "-f", "-", stdin=f"{PAIRS}---\n{gang('g', pods)}")
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = [line for line in done.stdout.splitlines() if "default/g " in line]
+    assert line.split("  ")[-1].strip() == nodes
+
+
 def test_names_from_the_input_cannot_draw_on_the_terminal() -> None:
     text = "---\n".join([NODE, POD.replace("spec: {", 'spec: {nodeSelector: {"a\\nb": "\\e[31mred"}, ')])
     done = run("plan", "-f", "-", stdin=text)

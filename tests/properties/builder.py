@@ -14,8 +14,10 @@ from typing import TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from .facts import GPU, Object, Resources, add, read_node, read_pod, requests_of
+from .devices import GPU, WHOLE, Device
+from .facts import Node, Pod, read_node, read_pod
 from .placement import clashing_port
+from .raw import Object, Resources, add
 
 T = TypeVar("T")
 Draw: TypeAlias = Callable[[st.SearchStrategy[object]], object]
@@ -47,10 +49,10 @@ class Mix:
 class Host:
     """A node while the world is being made, and what is left of it."""
 
-    manifest: Object
+    node: Node
     free: Resources
     slots: int
-    gpu_ids: list[str]
+    gpus: dict[str, Fraction]  # what is left of each healthy device
     pods: list[Object] = field(default_factory=list)
 
 
@@ -125,9 +127,19 @@ class Builder:
             for name, value in PRIORITIES.items():
                 self.add("scheduling.k8s.io/v1", "PriorityClass", name, value=value)
 
-    def add_node(self, name: str, cores: int, gibibytes: int, gpus: int, is_odd: bool = False) -> Host:
-        """An odd node may be tainted, cordoned, not ready or short of pod slots."""
-        labels = {HOSTNAME: name, ZONE: self.pick("a", "b")}
+    def add_node(
+        self,
+        name: str,
+        cores: int,
+        gibibytes: int,
+        gpus: int,
+        is_odd: bool = False,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+    ) -> Host:
+        """An odd node may be tainted, cordoned, not ready or short of pod slots. A label given as "" is not there."""
+        labels = {HOSTNAME: name, ZONE: self.pick("a", "b")} | (labels or {})
+        labels = {key: value for key, value in labels.items() if value}
         if self.one_in(2):
             labels["disk"] = self.pick("ssd", "hdd")
         spec: Object = {}
@@ -158,10 +170,13 @@ class Builder:
             else:
                 allocatable["example.com/fpga"] = "2"
         status: Object = {"allocatable": allocatable, "capacity": dict(allocatable), "conditions": conditions}
-        manifest = self.add("v1", "Node", name, metadata={"labels": labels}, spec=spec, status=status)
-        node = read_node(manifest)
+        metadata: Object = {"labels": labels}
+        if annotations:
+            metadata["annotations"] = annotations
+        node = read_node(self.add("v1", "Node", name, metadata=metadata, spec=spec, status=status))
         slots = 1000 if node.pod_limit is None else int(node.pod_limit)
-        host = Host(manifest, dict(node.allocatable), slots, [str(index) for index in range(node.gpu_count)])
+        left = {device.id: WHOLE for device in node.hardware.healthy}
+        host = Host(node, dict(node.allocatable), slots, left)
         self.hosts.append(host)
         return host
 
@@ -288,7 +303,7 @@ class Builder:
         annotations = dict(member.annotations)
         spec: Object = {"schedulerName": scheduler, **member.spec}
         if host is not None:
-            spec["nodeName"] = read_node(host.manifest).name
+            spec["nodeName"] = host.node.name
             self.take(host, spec, annotations, scheduler)
             if leaves:
                 metadata |= {"deletionTimestamp": "2026-01-01T01:00:00Z", "deletionGracePeriodSeconds": 30}
@@ -301,34 +316,58 @@ class Builder:
 
     def take(self, host: Host, spec: Object, annotations: dict[str, str], scheduler: str) -> None:
         """The devices of a running pod are known or not. Room for the unknown is left at the upper end."""
-        wanted = requests_of(spec)
+        pod = read_pod({"metadata": {"annotations": annotations}, "spec": spec})
+        fitting = self.fitting(host, pod)
+        count, is_named = pod.gpu_count, not pod.ask.is_whole or (scheduler == "maniple" and not self.one_in(4))
+        if count:
+            offset = self.between(0, len(fitting) - count) if is_named else len(fitting) - count
+            chosen = fitting[offset : offset + count]
+            for device in chosen:
+                host.gpus[device.id] -= pod.ask.share_of(device) or WHOLE
+            if is_named:
+                annotations["maniple.dev/gpus"] = ",".join(device.id for device in chosen)
+        else:
+            chosen = []
+        wanted = pod.requests_at(host.node, [device.id for device in chosen])
         add(host.free, {name: -amount for name, amount in wanted.items()})
         host.slots -= 1
-        gpus = int(wanted.get(GPU, Fraction(0)))
-        if gpus and scheduler == "maniple" and not self.one_in(4):
-            offset = self.between(0, len(host.gpu_ids) - gpus)
-            annotations["maniple.dev/gpus"] = ",".join(host.gpu_ids[offset : offset + gpus])
-            del host.gpu_ids[offset : offset + gpus]
-        elif gpus:
-            del host.gpu_ids[-gpus:]
 
-    def find_host(self, spec: Object) -> Host | None:
+    def fitting(self, host: Host, pod: Pod) -> list[Device]:
+        """The devices that could take a share of the pod, one model at a time: the model with the most of them."""
+        by_model: dict[str, list[Device]] = {}
+        for device in host.node.hardware.healthy:
+            share = pod.ask.share_of(device)
+            if share is not None and host.gpus[device.id] >= share:
+                by_model.setdefault(device.model, []).append(device)
+        return max(by_model.values(), key=len, default=[])
+
+    def find_host(self, member: Member, among: list[Host] | None = None) -> Host | None:
         """A node with room, beginning anywhere."""
-        wanted = requests_of(spec)
-        start = self.between(0, len(self.hosts) - 1)
-        for host in self.hosts[start:] + self.hosts[:start]:
+        hosts = self.hosts if among is None else among
+        pod = read_pod({"metadata": {"name": "new", "annotations": member.annotations}, "spec": member.spec})
+        start = self.between(0, len(hosts) - 1)
+        for host in hosts[start:] + hosts[:start]:
+            wanted = pod.requests_at(host.node)
             has_room = all(host.free.get(name, Fraction(0)) >= amount for name, amount in wanted.items())
-            pod = read_pod({"metadata": {"name": "new"}, "spec": spec})
+            has_room &= len(self.fitting(host, pod)) >= pod.gpu_count
             if has_room and host.slots > 0 and all(clashing_port(pod, read_pod(other)) is None for other in host.pods):
                 return host
         return None
 
-    def place(self, members: list[Member], namespace: str, least: int, running: int, all_leave: bool = False) -> None:
+    def place(
+        self,
+        members: list[Member],
+        namespace: str,
+        least: int,
+        running: int,
+        all_leave: bool = False,
+        among: list[Host] | None = None,
+    ) -> None:
         """The first `running` members run if `least` of them find room; of those above `least` some leave."""
         placed = 0
         before = self.snapshot()
         for member in members[:running]:
-            host = self.find_host(member.spec)
+            host = self.find_host(member, among)
             if host is None:
                 break
             leaves = all_leave or (placed >= least and self.one_in(3))
@@ -342,7 +381,7 @@ class Builder:
 
     def snapshot(self) -> tuple[int, list[Host]]:
         copies = [
-            replace(host, free=dict(host.free), gpu_ids=list(host.gpu_ids), pods=list(host.pods)) for host in self.hosts
+            replace(host, free=dict(host.free), gpus=dict(host.gpus), pods=list(host.pods)) for host in self.hosts
         ]
         return len(self.objects), copies
 

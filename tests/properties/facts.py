@@ -6,85 +6,33 @@ Numbers are exact (Fraction), so that no tolerance has to be argued about.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeAlias
 
-Object: TypeAlias = dict[str, object]
-Resources: TypeAlias = dict[str, Fraction]
+from .devices import (
+    FRACTION_ANNOTATION,
+    GPU,
+    GPUS,
+    MEMORY_ANNOTATION,
+    Ask,
+    Hardware,
+    amount_asked,
+    read_ask,
+    read_hardware,
+)
+from .raw import Object, Resources, add, at, flat, number, resources, rows, strings, table, text
+from .raw import key_of as key_of  # noqa: PLC0414  tests/scenarios finds it here
+from .raw import quantity as quantity  # noqa: PLC0414
 
-GPU = "nvidia.com/gpu"
-GPUS = (GPU, "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 SCHEDULER = "maniple"
 DEFAULT_QUEUE = "default"
 JOB_LABEL, ROLE_LABEL, INDEX_LABEL = "maniple.dev/job", "maniple.dev/role", "maniple.dev/index"
 GROUP_LABEL, COSCHEDULING_LABEL = "maniple.dev/pod-group", "scheduling.x-k8s.io/pod-group"
 KUBE_BATCH_ANNOTATION, VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
 GPUS_ANNOTATION = "maniple.dev/gpus"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
 PROTECTED_CLASSES = ("system-cluster-critical", "system-node-critical")
-
-_SUFFIXES = {
-    **{
-        suffix: Fraction(1000) ** power
-        for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
-    },
-    **{suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
-}
-_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d+)|(n|u|m|k|[KMGTPE]i|[MGTPE])?)")
-
-
-def quantity(written: object) -> Fraction:
-    """A Kubernetes quantity, exactly. YAML may have read it as a number already."""
-    match = _QUANTITY.fullmatch(str(written).strip())
-    if match is None:
-        raise ValueError(f"not a quantity: {written!r}")
-    number, exponent, suffix = match.groups()
-    if exponent:
-        return Fraction(number) * Fraction(10) ** int(exponent[1:])
-    return Fraction(number) * _SUFFIXES[suffix or ""]
-
-
-def resources(written: object) -> Resources:
-    return {str(name): quantity(amount) for name, amount in table(written).items()}
-
-
-def add(total: Resources, more: Mapping[str, Fraction]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, Fraction(0)) + amount
-
-
-def at(value: object, *path: str) -> object:
-    for key in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
-
-
-def table(value: object, *path: str) -> Object:
-    found = at(value, *path)
-    return {str(key): item for key, item in found.items()} if isinstance(found, Mapping) else {}
-
-
-def rows(value: object, *path: str) -> list[object]:
-    found = at(value, *path)
-    return list(found) if isinstance(found, list | tuple) else []
-
-
-def text(value: object, *path: str, default: str = "") -> str:
-    found = at(value, *path)
-    return default if found is None else str(found)
-
-
-def number(value: object, *path: str, default: int = 0) -> int:
-    found = at(value, *path)
-    return default if found is None else int(str(found))
-
-
-def strings(value: object, *path: str) -> dict[str, str]:
-    return {key: str(item) for key, item in table(value, *path).items()}
 
 
 @dataclass(frozen=True)
@@ -97,6 +45,7 @@ class Node:
     taints: list[object]
     is_unschedulable: bool
     is_ready: bool
+    hardware: Hardware = field(default_factory=Hardware)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +59,18 @@ class Pod:
     role: str
     is_ours: bool
     priority_class: str = ""
+    ask: Ask = field(default_factory=Ask)
 
     @property
     def gpu_count(self) -> int:
-        return int(sum(self.requests.get(name, Fraction(0)) for name in GPUS))
+        return self.ask.count
+
+    def requests_at(self, node: Node, gpus: Iterable[str] = ()) -> Resources:
+        """What it takes of this node: how much of a GPU some bytes are depends on the GPU."""
+        if self.ask.memory is None:
+            return self.requests
+        given = [device for gpu in gpus for device in [node.hardware.find(gpu)] if device is not None]
+        return self.requests | {GPU: amount_asked(self.ask, given or node.hardware.healthy, bool(given))}
 
 
 @dataclass(frozen=True)
@@ -124,6 +81,14 @@ class Gang:
     queue: str = DEFAULT_QUEUE
     is_preemptable: bool = True
     priority_class: str = ""
+    required: str = ""  # levels of a Topology
+    preferred: str = ""
+    is_mixed: bool = False  # its pods may be on GPUs of several models
+    role_models: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def models_of(self, pod: Pod) -> tuple[str, ...]:
+        """The models that a pod of this gang may have; its own word goes before that of its role."""
+        return pod.ask.models or self.role_models.get(pod.role, ())
 
     def missing(self, roles_of_members: list[str]) -> int:
         """How many pods these members lack at least until the gang may run."""
@@ -156,6 +121,20 @@ class Facts:
     queues: dict[str, Queue]
     namespaces: dict[str, dict[str, str]]
     volume_terms: dict[str, list[object]]
+    levels: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the node labels from the widest down to it
+
+    def domain(self, node: Node, level: str) -> tuple[str, ...] | None:
+        """Equal names under different wider domains are different domains; without all labels a node is in none."""
+        labels = {HOSTNAME_LABEL: node.name} | node.labels
+        path = self.levels[level]
+        return tuple(labels[key] for key in path) if all(key in labels for key in path) else None
+
+    def smallest_asked(self, pod: Pod) -> Resources:
+        """What a pod that is nowhere yet counts for: the least that it can come to."""
+        if pod.ask.memory is None:
+            return pod.requests
+        devices = [device for node in self.nodes.values() for device in node.hardware.healthy]
+        return pod.requests | {GPU: amount_asked(pod.ask, devices)}
 
     def gang(self, key: str) -> Gang:
         return self.gangs.get(key) or Gang(key)
@@ -167,18 +146,6 @@ class Facts:
             line.append(name)
             name = self.queues[name].parent if name in self.queues else ""
         return line
-
-
-def flat(objects: Iterable[object]) -> Iterator[object]:
-    for item in objects:
-        if text(item, "kind").endswith("List") and at(item, "items") is not None:
-            yield from flat(rows(item, "items"))
-        else:
-            yield item
-
-
-def key_of(item: object) -> str:
-    return f"{text(item, 'metadata', 'namespace', default='default')}/{text(item, 'metadata', 'name')}"
 
 
 def requests_of(spec: object) -> Resources:
@@ -221,16 +188,22 @@ def gang_of(item: object) -> str:
 
 def read_pod(item: object) -> Pod:
     labels = strings(item, "metadata", "labels")
+    requests = requests_of(at(item, "spec"))
+    annotations = strings(item, "metadata", "annotations")
+    ask = read_ask(annotations, requests)
+    if annotations.keys() & {FRACTION_ANNOTATION, MEMORY_ANNOTATION}:
+        requests[GPU] = ask.count * ask.part
     return Pod(
         key=key_of(item),
         namespace=text(item, "metadata", "namespace", default="default"),
         labels=labels,
         spec=table(item, "spec"),
-        requests=requests_of(at(item, "spec")),
+        requests=requests,
         gang=gang_of(item),
         role=labels.get(ROLE_LABEL, ""),
         is_ours=text(item, "spec", "schedulerName") == SCHEDULER or JOB_LABEL in labels,
         priority_class=text(item, "spec", "priorityClassName"),
+        ask=ask,
     )
 
 
@@ -238,21 +211,45 @@ def read_node(item: object) -> Node:
     status = table(item, "status")
     allocatable = resources(status.get("allocatable", status.get("capacity")))
     ready = [text(row, "status") for row in rows(status, "conditions") if text(row, "type") == "Ready"]
+    labels, annotations = strings(item, "metadata", "labels"), strings(item, "metadata", "annotations")
+    count = int(sum(allocatable.get(name, Fraction(0)) for name in GPUS))
+    hardware = read_hardware(labels, annotations, count)
+    if GPU in allocatable and len(hardware.healthy) < count:
+        allocatable[GPU] = Fraction(len(hardware.healthy))
     return Node(
         name=text(item, "metadata", "name"),
-        labels=strings(item, "metadata", "labels"),
+        labels=labels,
         allocatable=allocatable,
         gpu_count=int(sum(allocatable.get(name, Fraction(0)) for name in GPUS)),
         pod_limit=allocatable.get("pods"),
         taints=rows(item, "spec", "taints"),
         is_unschedulable=at(item, "spec", "unschedulable") is True,
         is_ready=all(answer == "True" for answer in ready),
+        hardware=hardware,
+    )
+
+
+def read_role_models(roles: list[object]) -> dict[str, tuple[str, ...]]:
+    return {
+        text(role, "name"): tuple(text(entry, "model") for entry in rows(role, "gpuModels"))
+        for role in roles
+        if rows(role, "gpuModels")
+    }
+
+
+def read_closeness(gang: Gang, spec: Object) -> Gang:
+    return replace(
+        gang,
+        required=text(spec, "topology", "required"),
+        preferred=text(spec, "topology", "preferred"),
+        is_mixed=spec.get("mixedGpuModels") is True,
+        role_models=read_role_models(rows(spec, "roles")),
     )
 
 
 def read_group(item: object) -> Gang:
     spec = table(item, "spec")
-    return Gang(
+    gang = Gang(
         key=key_of(item),
         min_member=number(spec, "minMember", default=1),
         role_min={text(role, "name"): number(role, "minMember", default=1) for role in rows(spec, "roles")},
@@ -260,6 +257,7 @@ def read_group(item: object) -> Gang:
         is_preemptable=spec.get("preemptable") is not False,
         priority_class=text(spec, "priorityClassName"),
     )
+    return read_closeness(gang, spec)
 
 
 def read_job(item: object) -> Job:
@@ -283,9 +281,10 @@ def read_job(item: object) -> Job:
                 "namespace": namespace,
                 "name": f"{name}-{text(role, 'name')}-{index}",
                 "labels": strings(role, "template", "metadata", "labels") | own,
+                "annotations": strings(role, "template", "metadata", "annotations"),
             }
             pods.append(read_pod({"metadata": metadata, "spec": table(role, "template", "spec")}))
-    return Job(gang, tuple(pods))
+    return Job(read_closeness(gang, spec), tuple(pods))
 
 
 def read_volumes(items: list[object]) -> dict[str, list[object]]:
@@ -301,6 +300,16 @@ def read_volumes(items: list[object]) -> dict[str, list[object]]:
         if text(item, "kind") == "PersistentVolumeClaim" and volumes.get(volume):
             terms[key_of(item)] = volumes[volume]
     return terms
+
+
+def read_levels(topologies: list[object]) -> dict[str, tuple[str, ...]]:
+    levels: dict[str, tuple[str, ...]] = {}
+    for item in topologies:
+        path: tuple[str, ...] = ()
+        for level in rows(item, "spec", "levels"):
+            path = (*path, text(level, "nodeLabel"))
+            levels[text(level, "name")] = path
+    return levels
 
 
 def read_facts(objects: Iterable[object]) -> Facts:
@@ -330,4 +339,5 @@ def read_facts(objects: Iterable[object]) -> Facts:
             for name in [text(item, "metadata", "name")]
         },
         volume_terms=read_volumes(items),
+        levels=read_levels(kinds.get("Topology", [])),
     )

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from .facts import Facts, Gang, Node, Object, Pod, Resources, add, read_facts, rows, text
-from .placement import Site, is_plain, objections_between, objections_of_company, objections_of_node
+from .closeness import judge_domains, judge_gpus, judge_models, promised_in_vain, shown
+from .facts import Facts, Node, Pod, read_facts
+from .placement import Site, objections_between, objections_of_company, objections_of_node
+from .raw import Object, Resources, add, rows, text
 from .replay import Breach, Promise, Round, State, after, read_round, read_state, sites
 
 
@@ -24,9 +26,9 @@ def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
     used: Resources = {}
     asked: Resources = {}
     for pod in pods + newcomers:
-        add(used, pod.requests)
+        add(used, pod.requests_at(node))
     for pod in newcomers:
-        add(asked, pod.requests)
+        add(asked, pod.requests_at(node))
     for name in sorted(asked):
         has = node.allocatable.get(name, Fraction(0))
         if used[name] > has:
@@ -34,10 +36,6 @@ def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
     count = len(pods) + len(newcomers)
     if node.pod_limit is not None and count > node.pod_limit:
         yield f"node {node.name} would hold {count} pods and takes {shown(node.pod_limit)}"
-
-
-def shown(amount: Fraction) -> str:
-    return str(amount.numerator) if amount.denominator == 1 else str(float(amount))
 
 
 def judge_capacity(facts: Facts, state: State, played: Round) -> Iterator[str]:
@@ -51,6 +49,7 @@ def judge_capacity(facts: Facts, state: State, played: Round) -> Iterator[str]:
         later = [state.pods[key] for key in here if key in staying] + bound
         for sentence in excess(node, later, promised):
             yield f"when the leaving pods are gone and the nominated ones there, {sentence}"
+    yield from promised_in_vain(facts, state, played)
 
 
 def judge_binds(facts: Facts, state: State, played: Round) -> Iterator[str]:
@@ -67,32 +66,6 @@ def judge_binds(facts: Facts, state: State, played: Round) -> Iterator[str]:
     yield from objections_between(facts, promised, stays + bound)
     yield from objections_of_company(facts, bound, stays, leaves)
     yield from objections_of_company(facts, promised, stays + bound, leaves)
-
-
-def judge_gpus(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    for node in facts.nodes.values():
-        here = [key for key, name in state.where.items() if name == node.name]
-        owner = {gpu: key for key in here for gpu in state.gpu_ids.get(key, ())}
-        anonymous = sum(state.pods[key].gpu_count for key in here if key not in state.gpu_ids)
-        devices = {str(index) for index in range(node.gpu_count)}
-        chosen: set[str] = set()
-        for move in (move for move in played.binds if move.node is node):
-            listed, key = ", ".join(move.gpus), move.pod.key
-            if len(move.gpus) != move.pod.gpu_count or len(set(move.gpus)) != len(move.gpus):
-                yield f"{key} wants {move.pod.gpu_count} GPUs of {node.name} and is given [{listed}]"
-            for gpu in sorted(set(move.gpus)):
-                if gpu not in devices:
-                    yield f"{key} is given GPU {gpu} of {node.name}, which has {node.gpu_count} GPUs"
-                elif gpu in owner:
-                    yield f"{key} is given GPU {gpu} of {node.name}, which {owner[gpu]} holds"
-                owner.setdefault(gpu, key)
-                chosen.add(gpu)
-        taken = len(devices & set(owner))
-        if chosen and taken + anonymous > node.gpu_count:
-            yield (
-                f"node {node.name} has {node.gpu_count} GPUs, {taken} are given out by name "
-                f"and {anonymous} more are held by running pods that name none"
-            )
 
 
 def judge_gangs(facts: Facts, state: State, played: Round) -> Iterator[str]:
@@ -140,21 +113,21 @@ def judge_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
 
 
 def judge_limits(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    staying = [state.pods[key] for key in state.staying(played.evicted) if state.pods[key].is_ours]
-    bound = [move.pod for move in played.binds]
-    promised = [move.pod for move in played.nominations]
+    staying = [key for key in state.staying(played.evicted) if state.pods[key].is_ours]
+    old = [(state.pods[key], state.requests(facts, key)) for key in staying]
+    bound = [(move.pod, move.pod.requests_at(move.node, move.gpus)) for move in played.binds]
+    promised = [(move.pod, move.pod.requests_at(move.node)) for move in played.nominations]
 
-    def under(queue: str, pods: list[Pod]) -> list[Pod]:
-        return [pod for pod in pods if queue in facts.queue_line(facts.gang(pod.gang).queue)]
+    def sum_under(queue: str, held: list[tuple[Pod, Resources]]) -> Resources:
+        total: Resources = {}
+        for pod, requests in held:
+            if queue in facts.queue_line(facts.gang(pod.gang).queue):
+                add(total, requests)
+        return total
 
     for queue in facts.queues.values():
-        for kind, old, new in (("binds", staying, bound), ("nominations", staying + bound, promised)):
-            used: Resources = {}
-            asked: Resources = {}
-            for pod in under(queue.name, old + new):
-                add(used, pod.requests)
-            for pod in under(queue.name, new):
-                add(asked, pod.requests)
+        for kind, before, new in (("binds", old, bound), ("nominations", old + bound, promised)):
+            used, asked = sum_under(queue.name, before + new), sum_under(queue.name, new)
             for name in sorted(asked.keys() & queue.limit.keys()):
                 if used[name] > queue.limit[name]:
                     yield (
@@ -201,6 +174,8 @@ JUDGES: dict[Promise, Callable[[Facts, State, Round], Iterator[str]]] = {
     Promise.BINDS: judge_binds,
     Promise.GPUS: judge_gpus,
     Promise.GANGS: judge_gangs,
+    Promise.DOMAINS: judge_domains,
+    Promise.MODELS: judge_models,
     Promise.VICTIMS: judge_victims,
     Promise.LIMITS: judge_limits,
     Promise.WAITING: judge_waiting,
@@ -230,69 +205,3 @@ def judge(objects: list[Object], plan: Object) -> list[Breach]:
 def violations(objects: list[Object], plan: Object) -> list[str]:
     """One sentence for each broken promise."""
     return [breach.sentence for breach in judge(objects, plan)]
-
-
-def missed_opportunities(objects: list[Object], plan: Object) -> list[str]:
-    """Gangs that wait after the last round although they fit into what is free.
-
-    Exact where it answers, and silent elsewhere: with limits or rules between pods, with promised room,
-    for gangs of several shapes, and while several queues wait (one may be held to its share by the demand
-    of another).
-    """
-    facts = read_facts(objects)
-    state = read_state(facts, objects)
-    if any(queue.limit for queue in facts.queues.values()):
-        return []
-    if not all(is_plain(pod.spec) for pod in state.pods.values()):
-        return []
-    *earlier, last = rows(plan, "rounds")
-    for written in earlier:
-        state = after(facts, state, read_round(facts, state, written))
-    before, played = state, read_round(facts, state, last)
-    if played.nominations or played.evicted:
-        return []
-    state = after(facts, before, played)
-    # Pods that were leaving in the last round still held their room while it was planned.
-    held = state.where | {key: before.where[key] for key in before.leaving if key in before.where}
-    on_node: dict[str, list[Pod]] = {}
-    for key, name in held.items():
-        on_node.setdefault(name, []).append(before.pods[key])
-    waiting: dict[str, list[Pod]] = {}
-    for key in sorted(before.pending & state.pending):
-        if state.pods[key].is_ours:
-            waiting.setdefault(state.pods[key].gang, []).append(state.pods[key])
-    if len({facts.gang(key).queue for key in waiting}) > 1:
-        return []
-    sentences: list[str] = []
-    for key, pods in waiting.items():
-        need = needed(facts.gang(key), state, pods)
-        if need is None:
-            continue
-        fits = sum(room(facts, node, on_node.get(node.name, []), pods[0], len(pods)) for node in facts.nodes.values())
-        if fits >= need:
-            sentences.append(f"{key} waits for {need} pods although there is room for {fits}")
-    return sentences
-
-
-def needed(gang: Gang, state: State, pods: list[Pod]) -> int | None:
-    """How many of these pods must fit before one may start; None if they differ or are too few."""
-    placed = members(state, state.staying()).get(gang.key, []) + state.succeeded.get(gang.key, [])
-    if any(pod.spec != pods[0].spec for pod in pods) or gang.missing(placed + [pod.role for pod in pods]):
-        return None
-    return max(1, gang.missing(placed))
-
-
-def room(facts: Facts, node: Node, there: list[Pod], pod: Pod, most: int) -> int:
-    """How many pods of this shape the node could take now."""
-    if any(objections_of_node(facts, pod, node)):
-        return 0
-    used: Resources = {}
-    for other in there:
-        add(used, other.requests)
-    counts = [most]
-    for name, amount in pod.requests.items():
-        free = node.allocatable.get(name, Fraction(0)) - used.get(name, Fraction(0))
-        counts.append(max(0, free // amount))
-    if node.pod_limit is not None:
-        counts.append(max(0, int(node.pod_limit) - len(there)))
-    return min(counts)

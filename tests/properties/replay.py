@@ -10,28 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from .facts import (
-    GPUS_ANNOTATION,
-    PROTECTED_CLASSES,
-    Facts,
-    Node,
-    Pod,
-    at,
-    flat,
-    read_pod,
-    rows,
-    strings,
-    text,
-)
+from .facts import GPUS_ANNOTATION, PROTECTED_CLASSES, Facts, Node, Pod, read_pod
 from .placement import Site
+from .raw import Resources, at, flat, rows, strings, text
 
 
 class Promise(StrEnum):
     CAPACITY = "no node is over-committed"
     BINDS = "a bind is of a pending pod of ours, once, to a node that may take it"
-    GPUS = "every GPU belongs to one pod"
+    GPUS = "every GPU belongs to one pod, or to shares that it can hold"
     GANGS = "never part of a gang below its minimum"
     VICTIMS = "no victim is taken in vain"
+    DOMAINS = "a gang that must be in one domain is"
+    MODELS = "a gang is on one model of GPU that it allows"
     LIMITS = "no queue goes over its limit"
     WAITING = "whoever waits is told why"
     ORDER = "the output is sorted"
@@ -55,6 +46,12 @@ class State:
     succeeded: dict[str, list[str]] = field(default_factory=dict)  # gang -> roles of its members that are done
     gated: frozenset[str] = frozenset()  # not pending yet: they wait for somebody to open their gate
 
+    def requests(self, facts: Facts, key: str) -> Resources:
+        """What a pod of the cluster takes where it is, or at the least would take somewhere."""
+        node = facts.nodes.get(self.where.get(key, ""))
+        pod = self.pods[key]
+        return facts.smallest_asked(pod) if node is None else pod.requests_at(node, self.gpu_ids.get(key, ()))
+
     def staying(self, without: Iterable[str] = ()) -> list[str]:
         gone = self.leaving | set(without)
         return [key for key in self.where if key not in gone]
@@ -67,6 +64,8 @@ class Move:
     pod: Pod
     node: Node
     gpus: tuple[str, ...] = ()
+    share: str = ""  # of each GPU, as it is written
+    ring: str = ""  # GB/s, as it is written
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,8 @@ def read_round(facts: Facts, state: State, written: object) -> Round:
                 breaches.append(Breach(Promise.BINDS, sentence))
             else:
                 ids = tuple(str(gpu) for gpu in rows(entry, "gpus"))
-                moves.append(Move(state.pods[key], facts.nodes[node], ids))
+                share, ring = text(entry, "gpuShare"), text(entry, "ringGBs")
+                moves.append(Move(state.pods[key], facts.nodes[node], ids, share, ring))
         return moves
 
     binds, nominations = read_moves("binds"), read_moves("nominations")

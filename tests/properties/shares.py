@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .facts import DEFAULT_QUEUE, Facts, Object, Resources, add, flat, number, resources, table, text
+from .facts import DEFAULT_QUEUE, Facts
+from .raw import Object, Resources, add, flat, number, resources, table, text
 from .replay import State
 
 Shares = dict[str, Resources]  # queue -> resources
@@ -45,9 +46,9 @@ def held_by_queue(facts: Facts, state: State, keys: Iterable[str]) -> Shares:
     """What the pods in `keys` ask for, by queue and by every queue above it."""
     total: Shares = {}
     for key in keys:
-        pod = state.pods[key]
-        for queue in facts.queue_line(facts.gang(pod.gang).queue):
-            add(total.setdefault(queue, {}), pod.requests)
+        requests = state.requests(facts, key)
+        for queue in facts.queue_line(facts.gang(state.pods[key].gang).queue):
+            add(total.setdefault(queue, {}), requests)
     return total
 
 
@@ -70,13 +71,13 @@ def find_dues(facts: Facts, state: State, tree: Tree) -> Dues:
     for resource in names:
         total = Fraction(0)
         for node in facts.nodes.values():
-            here = [state.pods[key].requests for key, where in state.where.items() if where == node.name]
+            here = [state.requests(facts, key) for key, where in state.where.items() if where == node.name]
             usable = node.is_ready and not node.is_unschedulable
             used = sum((request.get(resource, Fraction(0)) for request in here), Fraction(0))
             total += node.allocatable.get(resource, Fraction(0)) if usable else used
         for key in strangers:
             if state.where[key] in facts.nodes:
-                total -= state.pods[key].requests.get(resource, Fraction(0))
+                total -= state.requests(facts, key).get(resource, Fraction(0))
         wants = {name: _want(tree, asked, name, resource) for name in tree.names}
         _pour(tree, "", max(total, Fraction(0)), wants, resource, found)
     return found

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from .adapter import plan
-from .facts import Facts, Object, flat, key_of, read_facts, rows, table, text
-from .referee import excess, missed_opportunities
+from .close_worlds import close_worlds
+from .facts import Facts, read_facts
+from .opportunities import missed_opportunities
+from .raw import Object, flat, key_of, rows, table, text
+from .referee import excess
 from .replay import State, after, read_round, read_state
 from .shares import Tree, find_dues, held_by_queue, is_charged
 from .test_promises import KUBE_BATCH, long_promised, promised
@@ -19,7 +22,7 @@ TOLERANCE = Fraction(1, 100_000)
 
 
 @promised
-@given(st.one_of(worlds(), contended_worlds()))
+@given(st.one_of(worlds(), contended_worlds(), close_worlds()))
 def test_deserved_is_what_it_is_on_paper(objects: list[Object]) -> None:
     facts = read_facts(objects)
     state = read_state(facts, objects)

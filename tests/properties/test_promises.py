@@ -19,8 +19,11 @@ from hypothesis import strategies as st
 
 from . import adapter
 from .adapter import plan
-from .facts import Object, gang_of, key_of, read_facts, rows, text
-from .referee import judge, missed_opportunities, violations
+from .close_worlds import close_worlds, full_close_worlds
+from .facts import gang_of, read_facts
+from .opportunities import missed_opportunities
+from .raw import Object, key_of, rows, text
+from .referee import judge, violations
 from .replay import Promise, read_state
 from .worlds import contended_worlds, limited_worlds, ruled_worlds, simple_worlds, single_queue_worlds, worlds
 
@@ -39,7 +42,7 @@ def broken(objects: list[Object], promise: Promise, policy: str | None = None) -
 
 
 @promised
-@given(st.one_of(worlds(), contended_worlds()))
+@given(st.one_of(worlds(), contended_worlds(), close_worlds(), full_close_worlds()))
 def test_no_node_is_over_committed(objects: list[Object]) -> None:
     assert broken(objects, Promise.CAPACITY) == []
 
@@ -57,26 +60,26 @@ def test_every_gpu_belongs_to_one_pod(objects: list[Object]) -> None:
 
 
 @promised
-@given(st.one_of(worlds(), contended_worlds()))
+@given(st.one_of(worlds(), contended_worlds(), close_worlds()))
 def test_never_part_of_a_gang_below_its_minimum(objects: list[Object]) -> None:
     assert broken(objects, Promise.GANGS) == []
 
 
 @POLICIES
 @promised
-@given(objects=contended_worlds())
+@given(objects=st.one_of(contended_worlds(), full_close_worlds()))
 def test_no_victim_is_taken_in_vain(policy: str | None, objects: list[Object]) -> None:
     assert broken(objects, Promise.VICTIMS, policy) == []
 
 
 @promised
-@given(limited_worlds())
+@given(st.one_of(limited_worlds(), close_worlds()))
 def test_no_queue_goes_over_its_limit(objects: list[Object]) -> None:
     assert broken(objects, Promise.LIMITS) == []
 
 
 @promised
-@given(st.one_of(worlds(), contended_worlds()))
+@given(st.one_of(worlds(), contended_worlds(), close_worlds()))
 def test_whoever_waits_is_told_why(objects: list[Object]) -> None:
     assert broken(objects, Promise.WAITING) == []
 
@@ -113,7 +116,7 @@ def printed(planned: Object) -> str:
 
 
 @promised
-@given(st.one_of(worlds(), contended_worlds()), st.randoms(use_true_random=False))
+@given(st.one_of(worlds(), contended_worlds(), close_worlds()), st.randoms(use_true_random=False))
 def test_the_same_objects_in_any_order_give_the_same_plan(objects: list[Object], random: Random) -> None:
     written = json.dumps(objects)
     first = printed(plan(objects, rounds=2))
@@ -127,7 +130,7 @@ def test_the_same_objects_give_the_same_plan_in_any_process() -> None:
     examples: list[list[Object]] = []
 
     @settings(promised, max_examples=40, phases=[Phase.generate])
-    @given(st.one_of(worlds(), contended_worlds()))
+    @given(st.one_of(worlds(), contended_worlds(), close_worlds()))
     def collect(objects: list[Object]) -> None:
         examples.append(objects)
 
@@ -158,7 +161,7 @@ def moves(planned: Object) -> list[bool]:
 
 @POLICIES
 @long_promised
-@given(objects=st.one_of(worlds(), contended_worlds()))
+@given(objects=st.one_of(worlds(), contended_worlds(), close_worlds(), full_close_worlds()))
 def test_a_settled_cluster_stays_settled(policy: str | None, objects: list[Object]) -> None:
     """Pods that leave by themselves do so during the first round: it may rest and the second not."""
     moved = moves(plan(objects, policy, rounds=8))
@@ -169,7 +172,7 @@ def test_a_settled_cluster_stays_settled(policy: str | None, objects: list[Objec
 
 @POLICIES
 @long_promised
-@given(objects=st.one_of(worlds(), contended_worlds()))
+@given(objects=st.one_of(worlds(), contended_worlds(), close_worlds(), full_close_worlds()))
 def test_finite_work_settles(policy: str | None, objects: list[Object]) -> None:
     pods = len(read_state(read_facts(objects), objects).pods)
     moved = moves(plan(objects, policy, rounds=pods + 2))
@@ -189,7 +192,7 @@ def without(objects: list[Object], gang: str) -> list[Object]:
 
 
 @promised
-@given(single_queue_worlds())
+@given(st.one_of(single_queue_worlds(), close_worlds(has_queues=False)))
 def test_a_gang_that_does_not_fit_leaves_no_trace(objects: list[Object]) -> None:
     """One queue and one priority: here nobody's share depends on what another one would like to have."""
     state = read_state(read_facts(objects), objects)

@@ -7,8 +7,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from .facts import GPU, Object, quantity, read_facts, requests_of
-from .referee import judge, missed_opportunities, violations
+from .devices import GPU
+from .facts import read_facts, requests_of
+from .opportunities import missed_opportunities
+from .raw import Object, quantity
+from .referee import judge, violations
 from .replay import Promise, read_state
 from .worlds import contended_worlds, worlds
 

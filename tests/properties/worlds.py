@@ -7,7 +7,8 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from .builder import FOREIGN_GROUPS, OURS, PRIORITIES, Builder, Member, Mix
-from .facts import GPU, Object, read_node
+from .devices import GPU
+from .raw import Object
 
 
 class World(Builder):
@@ -57,7 +58,7 @@ class World(Builder):
             member.spec["schedulingGates"] = [{"name": "example.com/not-yet"}]
             self.add_pod(member, namespace, "maniple", None)
             return
-        host = self.find_host(member.spec) if self.one_in(3) else None
+        host = self.find_host(member) if self.one_in(3) else None
         self.add_pod(member, namespace, "maniple", host, leaves=self.one_in(3))
 
     def add_group(self, name: str) -> None:
@@ -126,10 +127,10 @@ class World(Builder):
         """Pods of other schedulers: running, leaving, done, or waiting for somebody else."""
         for index in range(self.between(0, 4)):
             member = Member(f"x{index}", self.pod_spec("a", "default"), {"app": self.pick("a", "b")})
-            host = self.find_host(member.spec)
+            host = self.find_host(member)
             state = self.pick("runs", "runs", "leaves", "done", "pending")
             if state == "done" and host is not None:
-                name = read_node(host.manifest).name
+                name = host.node.name
                 spec = {"schedulerName": "default-scheduler", "nodeName": name, **member.spec}
                 labels = {"labels": member.labels}
                 done = {"phase": self.pick("Succeeded", "Failed")}

@@ -1,0 +1,1 @@
+"""Games on real or made-up clusters: what a way of placing pods is worth in numbers."""

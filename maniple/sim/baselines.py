@@ -1,0 +1,249 @@
+"""Ways of placing pods that others have published, to measure ours against.
+
+All keep a fleet of their own and remember scores by what a pod asks for: after a pod is placed only its node is scored
+anew. Equal scores go to the first node by name, as in the published runs, where it matters a lot.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maniple.model.fragmentation import Kind, Millis
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.sim.openb import WHOLE, Node, Placer, Pod
+
+_TYPICAL = 0.95
+
+
+class Fleet:
+    """What is free on each node, by name."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.models = sorted({node.model for node in nodes})
+        self.cpu = np.array([node.cpu_milli for node in nodes], dtype=np.float64)
+        self.memory = np.array([node.memory_mib for node in nodes], dtype=np.float64)
+        self.model = np.array([self.models.index(node.model) for node in nodes], dtype=np.intp)
+        most = max(node.gpus for node in nodes)
+        has = np.arange(most) < np.array([[node.gpus] for node in nodes])
+        self.gpu: Millis = np.where(has, WHOLE, 0).astype(np.int32)
+
+    def kind(self, pod: Pod) -> Kind:
+        models = tuple(model in pod.models for model in self.models) if pod.models else None
+        return Kind(pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli, models)
+
+    def fits(self, kind: Kind, rows: IntArray) -> BoolArray:
+        fits = (self.cpu[rows] >= kind.cpu) & (self.memory[rows] >= kind.memory)
+        if kind.gpus:
+            fits &= (self.gpu[rows] >= kind.milli).sum(axis=1) >= kind.gpus
+        if kind.models is not None:
+            fits &= np.array(kind.models)[self.model[rows]]
+        return np.asarray(fits)
+
+    def take(self, kind: Kind, row: int, devices: IntArray) -> None:
+        self.cpu[row] -= kind.cpu
+        self.memory[row] -= kind.memory
+        self.gpu[row, devices] -= kind.milli
+        taken = self.gpu[row].min(initial=0) >= 0 and self.cpu[row] >= 0 and self.memory[row] >= 0
+        if not taken or len(set(devices.tolist())) != kind.gpus:
+            raise AssertionError(f"{kind} does not fit node {row}")  # a mistake of the placer's, never of the input
+
+
+class Score(Protocol):
+    """How good nodes are for a pod; more is better."""
+
+    def arrived(self, kind: Kind) -> bool:
+        """A pod has come. True: what was scored before is out of date."""
+        ...
+
+    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+        """For nodes that the pod fits."""
+        ...
+
+    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray: ...
+
+
+class ScoredPlacer:
+    """Puts a pod on the node with the best score."""
+
+    def __init__(self, nodes: Sequence[Node], pods: Sequence[Pod], score: Score) -> None:
+        self.fleet = Fleet(nodes)
+        self._kinds = [self.fleet.kind(pod) for pod in pods]
+        self._score = score
+        self._scores: dict[Kind, FloatArray] = {}
+        self._scored_at: dict[Kind, int] = {}
+        self._changed: list[int] = []
+        self._all = np.arange(len(nodes))
+
+    def place(self, pod: int) -> bool:
+        kind = self._kinds[pod]
+        if self._score.arrived(kind):
+            self._scores.clear()
+        scores = self._scores_of(kind)
+        row = int(scores.argmax())
+        if scores[row] == -np.inf:
+            return False
+        self.fleet.take(kind, row, self._score.devices(self.fleet, kind, row) if kind.gpus else self._all[:0])
+        self._changed.append(row)
+        return True
+
+    def _scores_of(self, kind: Kind) -> FloatArray:
+        scores = self._scores.get(kind)
+        if scores is None:
+            scores = self._scores[kind] = np.full(len(self._all), -np.inf)
+            rows = self._all
+        else:
+            rows = np.array(sorted(set(self._changed[self._scored_at[kind] :])), dtype=np.intp)
+        self._scored_at[kind] = len(self._changed)
+        if len(rows):
+            fits = self.fleet.fits(kind, rows)
+            scores[rows[~fits]] = -np.inf
+            if fits.any():
+                rows = rows[fits]
+                scores[rows] = self._score.score(self.fleet, kind, rows)
+        return scores
+
+
+def _tightest(gpu: Millis, kind: Kind) -> IntArray:
+    """The devices of one node with the least free that is enough."""
+    order = np.argsort(np.where(gpu >= kind.milli, gpu, 2 * WHOLE), kind="stable")
+    return np.asarray(order[: kind.gpus])
+
+
+class BestFit:
+    """The least CPU and GPU left over, each as a share of the largest node, in steps of a hundredth as published."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._most_cpu = max(node.cpu_milli for node in nodes)
+        self._most_gpu = WHOLE * max(node.gpus for node in nodes)
+
+    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
+        return False
+
+    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+        cpu = (fleet.cpu[rows] - kind.cpu) / self._most_cpu
+        gpu = (fleet.gpu[rows].sum(axis=1) - kind.gpus * kind.milli) / self._most_gpu
+        return np.asarray(np.floor(100 * (1 - 0.5 * cpu - 0.5 * gpu)))
+
+    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+        return _tightest(fleet.gpu[row], kind)
+
+
+class Random:
+    """Any node that fits, any of its devices that do."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
+        return True
+
+    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:  # noqa: ARG002
+        return self._random.random(len(rows))
+
+    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+        enough = np.flatnonzero(fleet.gpu[row] >= kind.milli)
+        return np.asarray(self._random.permutation(enough)[: kind.gpus])
+
+
+class Fgd:
+    """Fragmentation gradient descent: the least increase of GPU that the typical pod cannot use.
+
+    As published it knows the typical pods from the whole list, those to come too, and rounds its score: to
+    hundredths of a sigmoid. The rounding does much: without it the loss is a quarter higher.
+    """
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        counts = sorted(Counter(kinds).items(), key=lambda item: -item[1])
+        missing = _TYPICAL * len(kinds)
+        typical = []
+        for kind, n in counts:
+            if missing <= 0:
+                break
+            typical.append((kind, n))
+            missing -= n
+        total = sum(n for _, n in typical)
+        self._weight = np.array([n / total for _, n in typical])
+        self._cpu = np.array([kind.cpu for kind, _ in typical])
+        self._gpus = np.array([kind.gpus for kind, _ in typical])
+        milli = np.array([kind.milli for kind, _ in typical])
+        self._models = [kind.models for kind, _ in typical]
+        free = np.arange(WHOLE + 1)[:, None]
+        self._enough = (free >= milli) & (free > 0)  # [free, T]
+        self._lost = np.where(self._enough, 0, free).astype(np.float64)
+        self._allowed: BoolArray | None = None
+
+    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
+        return False
+
+    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+        return np.asarray(self._by_device(fleet, kind, rows).max(axis=1))
+
+    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+        if kind.gpus == 1 and kind.milli < WHOLE:
+            return np.asarray(self._by_device(fleet, kind, np.array([row]))[0].argmax()).reshape(1)
+        return _tightest(fleet.gpu[row], kind)
+
+    def _by_device(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+        """[n, G] for a share the score of each device, -inf where it does not fit; [n, 1] for others."""
+        gpu = fleet.gpu[rows]
+        cpu = fleet.cpu[rows]
+        model = fleet.model[rows]
+        count, lost, free = self._enough[gpu].sum(axis=1), self._lost[gpu].sum(axis=1), gpu.sum(axis=1)
+        before = self._fragments(fleet, cpu, model, count, lost, free)[:, None]
+        if not kind.gpus:
+            after = self._fragments(fleet, cpu - kind.cpu, model, count, lost, free)[:, None]
+            return self._rounded(before - after)
+        left = free - kind.gpus * kind.milli
+        if kind.gpus > 1 or kind.milli == WHOLE:
+            order = np.argsort(np.where(gpu >= kind.milli, gpu, 2 * WHOLE), axis=1, kind="stable")[:, : kind.gpus]
+            used = np.take_along_axis(gpu, order, axis=1)
+            rest = used - kind.milli
+            count = count + (self._enough[rest].sum(axis=1) - self._enough[used].sum(axis=1))
+            lost = lost + (self._lost[rest] - self._lost[used]).sum(axis=1)
+            return self._rounded(before - self._fragments(fleet, cpu - kind.cpu, model, count, lost, left)[:, None])
+        scores = np.full(gpu.shape, -np.inf)
+        for device in range(gpu.shape[1]):
+            at = np.flatnonzero(gpu[:, device] >= kind.milli)
+            if not len(at):
+                continue
+            had = gpu[at, device]
+            now_count = count[at] + (self._enough[had - kind.milli].astype(np.intp) - self._enough[had])
+            now_lost = lost[at] + (self._lost[had - kind.milli] - self._lost[had])
+            after = self._fragments(fleet, cpu[at] - kind.cpu, model[at], now_count, now_lost, left[at])
+            scores[at, device] = self._rounded(before[at, 0] - after)
+        return scores
+
+    def _fragments(
+        self,
+        fleet: Fleet,
+        cpu: FloatArray,
+        model: IntArray,
+        count: NDArray[np.integer],
+        lost: FloatArray,
+        free: NDArray[np.integer],
+    ) -> FloatArray:
+        if self._allowed is None:
+            anywhere = (True,) * len(fleet.models)
+            self._allowed = np.array([models or anywhere for models in self._models]).T
+        fits = (cpu[:, None] >= self._cpu) & (count >= self._gpus) & (self._gpus > 0) & self._allowed[model]
+        return np.asarray(np.where(fits, lost, free[:, None]) @ self._weight)
+
+    @staticmethod
+    def _rounded(gain: FloatArray) -> FloatArray:
+        return np.asarray(np.floor(100 / (1 + np.exp(-gain / WHOLE)) + 1e-9))
+
+
+def _fgd(nodes: Sequence[Node], pods: Sequence[Pod]) -> Fgd:
+    fleet = Fleet(nodes)
+    return Fgd([fleet.kind(pod) for pod in pods])
+
+
+# What makes a placer of nodes, pods and seed, by name.
+BASELINES: dict[str, Callable[[Sequence[Node], Sequence[Pod], int], Placer]] = {
+    "fgd": lambda nodes, pods, _: ScoredPlacer(nodes, pods, _fgd(nodes, pods)),
+    "best-fit": lambda nodes, pods, _: ScoredPlacer(nodes, pods, BestFit(nodes)),
+    "random": lambda nodes, pods, seed: ScoredPlacer(nodes, pods, Random(seed)),
+}

@@ -1,0 +1,1 @@
+"""The games: their rules, their baselines and what our score brings."""
