@@ -4,7 +4,6 @@ Whoever writes the annotation (a person, a script, an agent on the node) may be 
 stop the scheduler: everything here either returns a `GpuTopology` or raises `TopologyError` with every problem found.
 """
 
-import math
 import re
 from collections.abc import Iterable
 
@@ -13,9 +12,9 @@ import msgspec
 from maniple.api.errors import nearest, printable
 from maniple.api.meta import Struct
 from maniple.api.quantity import LARGEST, QuantityError, format_quantity, parse_quantity, to_units
+from maniple.api.types import GPU_RESOURCES
 
-GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"
-DEFAULT_RESOURCE = "nvidia.com/gpu"
+DEFAULT_RESOURCE = GPU_RESOURCES[0]
 VERSIONS = (1,)
 MAX_DEVICES = 1024
 # The words of `nvidia-smi topo -m` for a path over PCIe, slowest first; NVn, a bond of n NVLinks, comes beside them.
@@ -28,7 +27,6 @@ _NVLINK = re.compile(r"NV([1-9][0-9]{0,2})", re.ASCII)
 LINK_WORDS = ("X", *PCIE_WORDS, *(f"NV{count}" for count in (1, 2, 4, 6, 8, 12, 18)))
 _COMMON_LINKS = frozenset((*PCIE_WORDS, *(f"NV{count}" for count in range(1, 19))))  # nothing can be wrong with these
 _ID = re.compile(r"[^,\s]{1,128}")  # ids are listed with commas between them
-_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _FIELDS = frozenset({"version", "resource", "devices", "links"})
 _DEVICE_FIELDS = frozenset({"id", "uuid", "model", "memory", "numa", "healthy"})
 _MAX_PROBLEMS = 20
@@ -140,8 +138,8 @@ class _Reader:
             said = "is missing" if version is None else f"{shown(version)} is not supported"
             self.wrong("version", f"{said}; supported: {supported}")
         resource = self.text("", value, "resource") or DEFAULT_RESOURCE
-        if not _RESOURCE.fullmatch(resource):
-            self.wrong("resource", f"expected a name such as {DEFAULT_RESOURCE}, found {shown(resource)}")
+        if resource not in GPU_RESOURCES:
+            self.wrong("resource", f"no GPU resource is named {shown(resource)}{nearest(resource[:64], GPU_RESOURCES)}")
         devices = self.devices(value.get("devices"))
         links = self.links(value.get("links"), len(devices)) if devices is not None else ()
         return GpuTopology(VERSIONS[-1], resource, devices or (), links)
@@ -267,7 +265,7 @@ def _wrong_link(link: object, is_self: bool) -> str:
         return f"expected a word such as NV12 or PIX, or a number of GB/s, found {shown(link)}"
     if is_self and link == 0:
         return ""
-    if not (math.isfinite(link) and 0 < link <= MAX_LINK_GBS):
+    if not 0 < link <= MAX_LINK_GBS:  # whatever is no number is not between two
         return f"expected more than 0 and at most {MAX_LINK_GBS} GB/s, found {shown(link)}"
     return ""
 
@@ -290,5 +288,8 @@ def shown(value: object) -> str:
         return _kind(value)
     if value is None or isinstance(value, bool):
         return _kind(value)
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no numbers with more than 4300 digits
+        return "a very long number"
     return text if len(text) <= 64 else text[:61] + "..."

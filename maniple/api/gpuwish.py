@@ -80,8 +80,13 @@ def matches(name: str, product: str) -> bool:
     """Whether a model's name means this product: its words stand in the product's one after the other."""
     if name == ANY_MODEL:
         return True
-    wanted, words = name.lower().split("-"), product.lower().replace(" ", "-").split("-")
+    wanted, words = _words(name), _words(product)
     return any(words[at : at + len(wanted)] == wanted for at in range(len(words) - len(wanted) + 1))
+
+
+def _words(name: str) -> list[str]:
+    """NVIDIA writes A100-SXM4, AMD writes AMD_Instinct_MI300X."""
+    return name.lower().replace(" ", "-").replace("_", "-").split("-")
 
 
 def wish_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 DEFAULT_QUEUE = "default"
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 
 POD_GROUP_LABEL = "maniple.dev/pod-group"
 JOB_LABEL = "maniple.dev/job"
@@ -26,6 +27,15 @@ GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"  # of a node: its devices a
 GPU_FRACTION_ANNOTATION = "maniple.dev/gpu-fraction"  # of a pod: what it asks of GPUs (gpuwish.py)
 GPU_MEMORY_ANNOTATION = "maniple.dev/gpu-memory"
 GPU_MODELS_ANNOTATION = "maniple.dev/gpu-models"
+
+OWN_LABELS = (POD_GROUP_LABEL, JOB_LABEL, ROLE_LABEL, INDEX_LABEL)
+OWN_ANNOTATIONS = (
+    GPUS_ANNOTATION,
+    GPU_TOPOLOGY_ANNOTATION,
+    GPU_FRACTION_ANNOTATION,
+    GPU_MEMORY_ANNOTATION,
+    GPU_MODELS_ANNOTATION,
+)
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
 Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]

@@ -11,12 +11,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 from maniple.api import core
-from maniple.api.errors import Problem
+from maniple.api.errors import Problem, nearest
 from maniple.api.gputopology import problems as topology_problems
 from maniple.api.gpuwish import wish_problems
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
 from maniple.api.quantity import parse_quantity
-from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GPUS_ANNOTATION
+from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GPUS_ANNOTATION, GROUP, OWN_ANNOTATIONS, OWN_LABELS
 
 MAX_USER_PRIORITY = 1_000_000_000
 LAST_YEAR = 9999  # in it, a second more, or another time zone, is a time that cannot be written
@@ -58,10 +58,27 @@ def check_pod(pod: core.Pod, found: Found) -> None:
         add(found, f"metadata.annotations[{GPUS_ANNOTATION}]", expected, shown(gpus))
     if metadata.annotations:
         check_wishes(metadata.annotations, "metadata", found)
+    check_own_words(metadata, found)
     check_pod_spec(pod.spec, "spec", found)
     if pod.status.phase not in _PHASES:
         _one_of(pod.status.phase, _PHASES, "status.phase", found)
     check_time(pod.status.start_time, "status.startTime", found)
+
+
+def check_own_words(metadata: ObjectMeta, found: Found) -> None:
+    """Labels and annotations of our own that there are not: a typing error would be an order that nobody obeys.
+
+    Of objects from an API server (they have a uid) nothing is said: another version may know them.
+    """
+    if metadata.uid:
+        return
+    for field, given, known in (
+        ("labels", metadata.labels, OWN_LABELS),
+        ("annotations", metadata.annotations, OWN_ANNOTATIONS),
+    ):
+        for key in given:
+            if key.startswith(f"{GROUP}/") and key not in known:
+                found.append(Problem(f"metadata.{field}[{key}]", f"there is no such word{nearest(key, known)}"))
 
 
 def check_wishes(annotations: dict[str, str], at: str, found: Found) -> None:
@@ -215,6 +232,7 @@ def _expressions(expressions: tuple[LabelRequirement, ...], operators: tuple[str
 
 def check_node(node: core.Node, found: Found) -> None:
     check_metadata(node.metadata, found)
+    check_own_words(node.metadata, found)
     for index, taint in enumerate(node.spec.taints):
         if taint.effect not in _EFFECTS:
             _one_of(taint.effect, _EFFECTS, f"spec.taints[{index}].effect", found)

@@ -60,7 +60,14 @@ class Result:
         }
 
 
-@click.group("bench")
+@click.group(
+    "bench",
+    epilog="""\b
+Examples:
+  maniple bench openb --nodes nodes.csv --pods pods_default.csv
+  maniple bench openb --help
+""",
+)
 def command() -> None:
     """Play published games on their data, to see what a policy is worth."""
 

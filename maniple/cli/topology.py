@@ -8,7 +8,6 @@ import msgspec
 
 from maniple.api.errors import InputError, printable
 from maniple.api.gputopology import (
-    GPU_TOPOLOGY_ANNOTATION,
     GpuTopology,
     TopologyError,
     parse_topology,
@@ -17,6 +16,7 @@ from maniple.api.gputopology import (
 )
 from maniple.api.quantity import QuantityError, format_quantity
 from maniple.api.smi import read_topology
+from maniple.api.types import GPU_TOPOLOGY_ANNOTATION
 from maniple.cli.files import read_sources
 from maniple.cli.table import render
 from maniple.model.links import LinkClass, bandwidths, node_links

@@ -205,6 +205,7 @@ class _Builder:
                     preferred=job.spec.topology.preferred,
                     mixed_models=job.spec.mixed_gpu_models,
                     role_models={role.name: role.gpu_models for role in job.spec.roles if role.gpu_models},
+                    steps={role.name: role.step for role in job.spec.roles},
                     is_suspended=job.spec.suspend,
                 ),
             )

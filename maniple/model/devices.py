@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from maniple.api.core import Node
 from maniple.api.gputopology import GpuTopology, parse_topology
 from maniple.api.gpuwish import WHOLE
-from maniple.api.quantity import QuantityError, parse_quantity
 from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GpuModel
 from maniple.model.links import LinkClass, node_links
 from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray
@@ -221,7 +220,5 @@ def _numbers(count: int) -> tuple[str, ...]:
 
 
 def _mebibytes(text: str) -> float:
-    try:
-        return float(parse_quantity(text)) * 1024**2 if text else 0.0
-    except QuantityError:
-        return 0.0
+    # Digits only: "40Gi" in this label is somebody's mistake, and not 40Gi mebibytes.
+    return float(text) * 1024**2 if text.isdecimal() and len(text) <= 12 else 0.0

@@ -34,34 +34,22 @@ class Level:
 
 class Domains:
     def __init__(self, topologies: Sequence[Topology], nodes: NodeTable) -> None:
-        """The first Topology by name that has a level of some name, and labels on a node, says where the node is."""
+        """Of levels with the same name in several Topologies that of the first by name counts."""
+        self.levels: dict[str, Level] = {}
         self._chains: dict[str, tuple[Level, ...]] = {}  # level -> its Topology's levels, the widest first
-        ordered = sorted(topologies, key=lambda topology: topology.metadata.name)
-        paths: dict[str, list[str | None]] = {}
-        depths: dict[str, int] = {}
-        chains: dict[str, list[str]] = {}
-        for topology in ordered:
-            above: list[str | None] = [""] * len(nodes)
-            names = [level.name for level in topology.spec.levels]
+        self.rank: IntArray = np.arange(len(nodes), dtype=np.intp)
+        for number, topology in enumerate(sorted(topologies, key=lambda topology: topology.metadata.name)):
+            path: list[str | None] = [""] * len(nodes)
+            chain: list[Level] = []
             for depth, level in enumerate(topology.spec.levels):
-                own = _values(nodes, level.node_label)
-                above = [_join(path, value) for path, value in zip(above, own, strict=True)]
-                known = paths.get(level.name)
-                paths[level.name] = above if known is None else _filled(known, above)
-                depths.setdefault(level.name, depth)
-                chains.setdefault(level.name, names)
-        self.levels = {name: _level(name, path, depths[name]) for name, path in paths.items()}
-        for name, chain in chains.items():
-            self._chains[name] = tuple(self.levels[one] for one in chain)
-        # Where nodes stand in the order of the first Topology's names; nodes outside it come last.
-        if ordered:
-            order = [self.levels[level.name].codes for level in ordered[0].spec.levels]
-            keys = [np.where(codes < 0, len(nodes), codes) for codes in order]
-            ranked = np.lexsort((np.arange(len(nodes)), *reversed(keys)))
-            self.rank: IntArray = np.empty(len(nodes), dtype=np.intp)
-            self.rank[ranked] = np.arange(len(nodes))
-        else:
-            self.rank = np.arange(len(nodes), dtype=np.intp)
+                path = [_join(above, own) for above, own in zip(path, _values(nodes, level.node_label), strict=True)]
+                chain.append(_level(level.name, path, depth))
+            for made in chain:
+                if made.name not in self.levels:
+                    self.levels[made.name] = made
+                    self._chains[made.name] = tuple(chain)
+            if number == 0:
+                self.rank = _ranks(chain, len(nodes))
 
     def chain(self, level: str) -> tuple[Level, ...]:
         """The levels of the Topology that has this one, from the widest to the narrowest."""
@@ -82,8 +70,13 @@ def _join(path: str | None, value: str | None) -> str | None:
     return f"{path}/{value}" if path else value
 
 
-def _filled(known: Sequence[str | None], more: Sequence[str | None]) -> list[str | None]:
-    return [other if path is None else path for path, other in zip(known, more, strict=True)]
+def _ranks(chain: Sequence[Level], count: int) -> IntArray:
+    """Where nodes stand in the order of the domains' names; nodes outside of them come last."""
+    keys = [np.where(level.codes < 0, count, level.codes) for level in chain]
+    ranked = np.lexsort((np.arange(count), *reversed(keys)))
+    ranks = np.empty(count, dtype=np.intp)
+    ranks[ranked] = np.arange(count)
+    return ranks
 
 
 def _level(name: str, paths: Sequence[str | None], depth: int) -> Level:

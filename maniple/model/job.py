@@ -65,6 +65,7 @@ class Job:
     required: str = ""  # level of the topology, one domain of which must hold the gang
     preferred: str = ""  # … should hold it
     mixed_models: bool = False
+    steps: dict[str, int] = field(default_factory=dict)  # of an elastic job: role -> replicas that come and go together
     role_models: dict[str, tuple[GpuModel, ...]] = field(default_factory=dict)
     is_suspended: bool = False
     exists: bool = True  # False: its pods name a group that nobody wrote

@@ -67,7 +67,8 @@ class Occupancy:
         if node >= 0:
             asks = world.shapes.asks(request)
             if asks:
-                hand = self._held.take(node, asks, meta.annotations.get(types.GPUS_ANNOTATION, ""))
+                name = (meta.namespace, meta.name)
+                hand = self._held.take(name, node, asks, meta.annotations.get(types.GPUS_ANNOTATION, ""))
                 if asks[0].memory:
                     request = world.requests.held(request, self._held.by_memory(node, asks[0], hand))
             self._occupy(pod, node, request)
@@ -154,6 +155,7 @@ class Occupancy:
 class Hand:
     """Devices of one pod that is on a node."""
 
+    name: tuple[str, str]
     node: int
     asks: tuple[GpuAsk, ...]
     named: tuple[tuple[int, ...], ...]  # for each ask: the devices that the pod's annotation names
@@ -174,9 +176,9 @@ class Held:
         self._read: dict[tuple[int, str, tuple[str, ...], int], tuple[int, ...]] = {}
         self._granted: dict[tuple[Granted, ...], tuple[Granted, ...]] = {}
 
-    def take(self, node: int, asks: tuple[GpuAsk, ...], written: str) -> Hand:
+    def take(self, name: tuple[str, str], node: int, asks: tuple[GpuAsk, ...], written: str) -> Hand:
         named = tuple(self._named(node, ask, written) for ask in asks) if written else ((),) * len(asks)
-        hand = Hand(node, asks, named)
+        hand = Hand(name, node, asks, named)
         self._hands.append(hand)
         return hand
 
@@ -195,6 +197,8 @@ class Held:
     def by_memory(self, node: int, ask: GpuAsk, hand: Hand) -> int:
         """Thousandths that a request by memory is on the node; without names, on the first device that holds it."""
         milli = self._gpus.tables[ask.row].milli_for(ask.memory, np.array([node]))[0]
+        if not len(milli):
+            return WHOLE * ask.count  # a node that has lost its GPUs
         devices = hand.named[0] or (int(np.argmax(milli <= WHOLE)),)
         shares = [min(WHOLE, int(milli[device])) for device in devices]
         return sum(shares) + shares[0] * (ask.count - len(shares))
@@ -208,7 +212,10 @@ class Held:
                 if named:
                     self._give(hand, ask, named, free, releasing)
         rows: dict[tuple[int, int], list[int]] = {}
-        for hand in self._hands:
+        unnamed = [
+            hand for hand in self._hands if any(len(n) < a.count for n, a in zip(hand.named, hand.asks, strict=True))
+        ]
+        for hand in sorted(unnamed, key=lambda hand: hand.name):
             for ask, named in zip(hand.asks, hand.named, strict=True):
                 if len(named) < ask.count:
                     left = rows.get((ask.row, hand.node))

@@ -16,7 +16,7 @@ from maniple.api.core import Container, Pod, PodSpec
 from maniple.api.gpuwish import WHOLE, read_fraction, read_memory
 from maniple.api.meta import ResourceList
 from maniple.api.quantity import format_quantity, parse_quantity, to_units
-from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
+from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, GPU_RESOURCES
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -25,7 +25,6 @@ IntArray = NDArray[np.intp]
 CPU, MEMORY, PODS = 0, 1, 2
 _FIXED = ("cpu", "memory", "pods")
 
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 _NO_RESOURCES: dict[str, int] = {}
 
 

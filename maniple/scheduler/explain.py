@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from maniple.api.gpuwish import WHOLE
+from maniple.api.quantity import format_quantity
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.explain_close import no_such_model, not_close
+from maniple.model.shape import Shape
+from maniple.scheduler.explain_close import never_close, no_such_model, not_close
 from maniple.scheduler.hooks import Need, Reason
 from maniple.scheduler.plan import NodeCount, Waiting
 from maniple.scheduler.room import capacity
@@ -115,6 +117,9 @@ class Explainer:
         if len(groups) == 1:
             count = need.total
         what = f"{_pods(count)} of {view.asks}"
+        never = never_close(session, job, count) if len(groups) == 1 else None
+        if never is not None and view.fits_empty >= count:
+            return never, view.counts
         unknown = no_such_model(session, group)
         if unknown is not None:
             return Reason("NoNodeFits", f"needs {what}, and {unknown[0]}", unknown[1]), view.counts
@@ -175,10 +180,10 @@ class Explainer:
         usable = np.minimum(session.free, session.future)
         fits = np.where(open_, capacity(requests, usable), 0.0)
         empty = np.where(statically, capacity(requests, nodes.allocatable), 0.0)
-        on_devices = session.gpus.fits(group.shape, None) if session.gpus.is_counted(group.shape) else None
+        on_devices = session.gpus.fits(group.shape, None, usable) if session.gpus.is_counted(group.shape) else None
         if on_devices is not None:
             fits = np.minimum(fits, on_devices)
-            empty = np.minimum(empty, session.gpus.fits(group.shape, None, empty=True))
+            empty = np.minimum(empty, session.gpus.fits(group.shape, None, nodes.allocatable, empty=True))
         if group.shape.is_one_per_node:
             fits, empty = np.minimum(fits, 1.0), np.minimum(empty, 1.0)
         nearest = self._nearest_miss(group, np.flatnonzero(open_ & (fits == 0)), usable)
@@ -187,14 +192,17 @@ class Explainer:
             # The check that refused last: those nodes passed all others.
             would = f"some node were not refused because {list(counts)[-1]}"
         for row in self._rows_by_interest(requests):
-            refuse(f"insufficient {session.snapshot.axis.names[row]}", usable[row] >= requests[row])
+            name, enough = session.snapshot.axis.names[row], usable[row] >= requests[row]
+            if row in session.gpus.tables:
+                refuse(f"insufficient {name} beside unhealthy ones", enough | ~session.gpus.has_unhealthy(row))
+            refuse(f"insufficient {name}", enough)
         if on_devices is not None:
             refuse("no GPU has so much of it free", on_devices > 0)
         left = int(open_.sum())
         if left:
             counts["has room, but not for all pods"] = left
         return _View(
-            asks=self._describe(requests),
+            asks=self._describe(group.shape),
             counts=tuple(NodeCount(r, n) for r, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
             fits=int(min(fits.sum(), 1e9)),
             fits_empty=int(min(empty.sum(), 1e9)),
@@ -235,8 +243,16 @@ class Explainer:
             total = self._session.needed_resources(job)
         return {"pods": str(need.total), **self._session.snapshot.axis.describe(total)}
 
-    def _describe(self, requests: FloatArray) -> str:
-        named = self._session.snapshot.axis.describe(requests)
+    def _describe(self, shape: Shape) -> str:
+        """What one pod asks for, in words."""
+        axis = self._session.snapshot.axis
+        named = axis.describe(shape.requests)
+        for ask in shape.gpus:
+            name = axis.names[ask.row]
+            if ask.memory:
+                named[name] = f"{format_quantity(ask.memory, per_unit=1, binary=True)} of {ask.count}"
+            elif not ask.is_whole:
+                named[name] = f"{ask.milli / WHOLE:g} of {'each of ' if ask.count > 1 else ''}{ask.count}"
         return ", ".join(f"{value} {name}" for name, value in named.items()) or "no requests"
 
 

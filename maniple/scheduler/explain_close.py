@@ -7,6 +7,7 @@ import numpy as np
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
 from maniple.scheduler.hooks import Need, Reason
+from maniple.scheduler.room import capacity
 from maniple.scheduler.scopes import ANYWHERE, by_domain, choices_of_models, home_of, members_of, room_in
 from maniple.scheduler.session import Session
 
@@ -111,6 +112,26 @@ def _no_domain(
         "NoDomainFits",
         f"needs {what[group]} in one {level.name}; {which} has room for {room} now",
         f"room for {missing} more came free in {level.name} {level.names[best]}",
+    )
+
+
+def never_close(session: Session, job: Job, count: int) -> Reason | None:
+    """The reason, if no domain could hold a gang of one group even if nothing were running."""
+    if not job.required:
+        return None
+    group = job.groups[0]
+    level = next(level for level in session.snapshot.domains.chain(job.required) if level.name == job.required)
+    allocatable = session.snapshot.nodes.allocatable
+    room = np.where(session.rooms.allowed(group), capacity(group.shape.requests, allocatable), 0.0)
+    if session.gpus.is_counted(group.shape):
+        room = np.minimum(room, session.gpus.fits(group.shape, None, allocatable, empty=True))
+    most = by_domain(level, room).max(initial=0.0)
+    if most >= count:
+        return None
+    return Reason(
+        "NoDomainFits",
+        f"needs {count} pods in one {level.name}; even an empty one has room for {int(most)}",
+        f"a {level.name} had room for {count}, or spec.topology named a wider level",
     )
 
 

@@ -90,6 +90,11 @@ class GpuRoom:
         )
         return found
 
+    def has_unhealthy(self, row: int) -> BoolArray:
+        """Nodes with GPUs that are listed but lost or unhealthy."""
+        table = self.tables[row]
+        return np.asarray(np.array([len(ids) for ids in table.ids]) > table.there.sum(axis=1), dtype=bool)
+
     def model_of(self, node: int, grants: Grants) -> int:
         """The model of the GPUs that a pod has on a node; -1: it has none."""
         for granted in grants:
@@ -106,12 +111,13 @@ class GpuRoom:
         self,
         shape: Shape,
         nodes: IntArray | None,
+        free: FloatArray,
         *,
         later: bool = False,
         empty: bool = False,
         model: int | None = None,
     ) -> FloatArray:
-        """How many pods of the shape the devices of `nodes` (None: all) have room for.
+        """How many pods of the shape the devices of `nodes` (None: all) have room for; `free` [R, n] is free in all.
 
         On nodes with unlike GPUs only those of `model` count, if it is given, else those that the shape allows; whether
         a node with one model has the right one is said by `checks` and `has_model`.
@@ -124,7 +130,9 @@ class GpuRoom:
             fits = part if fits is None else np.minimum(fits, part)
         if fits is None:
             raise ValueError("the shape asks for no GPU")
-        return fits
+        ask = shape.gpus[0]
+        # By the resource vector they ask for what they would have on the largest device.
+        return np.minimum(fits, self._by_memory(ask, free[ask.row], nodes)) if ask.memory else fits
 
     def _fits(
         self, ask: GpuAsk, nodes: IntArray | None, codes: tuple[int, ...] | None, *, later: bool, empty: bool
@@ -154,6 +162,12 @@ class GpuRoom:
             ]
             fits[mixed] = np.sum(parts, axis=0) if parts else 0.0
         return fits
+
+    def _by_memory(self, ask: GpuAsk, free: FloatArray, nodes: IntArray | None) -> FloatArray:
+        """How many pods that ask by memory a node has GPUs for in all: what is `free` of it, over their share there."""
+        milli = self.tables[ask.row].milli_for(ask.memory, nodes)
+        share = np.where(milli <= WHOLE, milli, 0).max(axis=1, initial=0)
+        return np.asarray(np.floor(np.divide(free, share * ask.count, out=np.zeros_like(free), where=share > 0)))
 
     def _usable(self, row: int, nodes: IntArray | None, *, later: bool) -> Millis:
         """Promises are kept: of a device, the lower of now and later can be had now."""

@@ -93,4 +93,7 @@ class Hooks:
     job_ready: Callable[[Job], bool] | None = None
     job_pipelined: Callable[[Job], bool] | None = None
     job_need: Callable[[Job], Need] | None = None
+    evicts_whole: bool | None = None  # whether a gang may be evicted whole, and not only down to its minimum
+    # Pods that nobody may ever take: others of their job's surplus are looked at in their place.
+    protects: Callable[[PlacedPod], bool] | None = None
     due: "Due | None" = None  # what queues deserve, where a plugin has computed it

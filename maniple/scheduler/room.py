@@ -106,7 +106,8 @@ class Rooms:
         usable, _ = self._free(nodes)
         room = capacity(group.shape.requests, usable)
         if self._gpus.is_counted(group.shape):
-            np.minimum(room, self._gpus.fits(group.shape, nodes if len(nodes) < self._count else None), out=room)
+            some = nodes if len(nodes) < self._count else None
+            np.minimum(room, self._gpus.fits(group.shape, some, usable), out=room)
         return np.where(self.allowed(group)[nodes], room, 0.0)
 
     def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:

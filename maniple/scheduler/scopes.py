@@ -123,7 +123,7 @@ def _domains(
 
 
 def members_of(session: Session, job: Job) -> IntArray:
-    """The nodes that pods of the gang are on already."""
+    """The nodes that pods of the gang are on already; -1: one that nobody described."""
     return np.array([node for node, count in session.state(job).nodes.items() if count > 0], dtype=np.intp)
 
 
@@ -131,7 +131,7 @@ def home_of(level: Level, members: IntArray) -> int | None:
     """The domain that the gang's pods are in already; -1 if in several, or in none."""
     if not len(members):
         return None
-    codes = level.codes[members]
+    codes = np.where(members >= 0, level.codes[members], -1)
     return int(codes[0]) if (codes == codes[0]).all() else -1
 
 

@@ -48,8 +48,7 @@ class JobState:
             self._note(node, group.shape.constraint.gpu_models, grants, gpus, sign)
 
     def note_placed(self, pod: PlacedPod, gpus: GpuRoom, sign: int) -> None:
-        if pod.node >= 0:
-            self._note(pod.node, pod.gpu_models, pod.gpus, gpus, sign)
+        self._note(pod.node, pod.gpu_models, pod.gpus, gpus, sign)
 
     def _note(self, node: int, models: tuple[GpuModel, ...], grants: Grants, gpus: GpuRoom, sign: int) -> None:
         self.nodes[node] += sign
@@ -247,13 +246,14 @@ class Session:
         if later:
             fits = np.where(self.rooms.allowed(group), capacity(group.shape.requests, self.future), 0.0)
             if self.gpus.is_counted(group.shape):
-                fits = np.minimum(fits, self.gpus.fits(group.shape, None, later=True))
+                fits = np.minimum(fits, self.gpus.fits(group.shape, None, self.future, later=True))
         else:
             fits = self.rooms.fits(group)
         if model is not None:
             fits = np.where(self.gpus.has_model(group.shape, model), fits, 0.0)
             if self.gpus.has_mixed_nodes:
-                fits = np.minimum(fits, self.gpus.fits(group.shape, None, later=later, model=model))
+                free = self.future if later else self.free
+                fits = np.minimum(fits, self.gpus.fits(group.shape, None, free, later=later, model=model))
         if not group.shape.exclusives and group.peers is None:
             return fits
         for check in self.pod_checks(group) if is_next or not group.is_coupled else ():
@@ -262,6 +262,13 @@ class Session:
 
     def pod_checks(self, group: TaskGroup) -> list[Check]:
         return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]
+
+    @property
+    def evicts_whole(self) -> bool:
+        return any(hooks.evicts_whole for hooks in self.hooks)
+
+    def is_protected(self, pod: PlacedPod) -> bool:
+        return any(hooks.protects(pod) for hooks in self.hooks if hooks.protects)
 
     def victim_rules(self, kind: str) -> list[VictimRule]:
         """kube-batch's rule: the plugins of a tier must agree, and the first tier that has an opinion decides."""

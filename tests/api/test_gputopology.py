@@ -77,7 +77,10 @@ def test_only_version_and_ids_are_needed(extra: dict[str, Any]) -> None:
         (changed(version=True), ["version: true is not supported; supported: 1"]),
         (changed(devics=[]), ["unknown field 'devics'; did you mean 'devices'?"]),
         (changed(resource=""), []),
-        (changed(resource="gpu"), ["resource: expected a name such as nvidia.com/gpu, found 'gpu'"]),
+        (
+            changed(resource="nvida.com/gpu"),
+            ["resource: no GPU resource is named 'nvida.com/gpu'; did you mean 'nvidia.com/gpu'?"],
+        ),
         (changed(resource=5), ["resource: expected a text of at most 253 letters, found 5"]),
         (changed(devices={}), ["devices: expected a list, found an object"]),
         (changed(devices=[], links=[]), ["devices: expected at least one GPU, found an empty list"]),

@@ -109,9 +109,9 @@ def test_json_is_the_annotation_on_one_line_and_can_be_read_again(path: Path) ->
 
 
 def test_options_fill_in_what_nvidia_smi_does_not_say() -> None:
-    options = ["--model", "NVIDIA-A40", "--memory", "46068Mi", "--resource", "example.com/gpu"]
+    options = ["--model", "NVIDIA-A40", "--memory", "46068Mi", "--resource", "amd.com/gpu"]
     made = parse_topology(drawn(PAIRS, *options, "-o", "json").strip())
-    assert made.resource == "example.com/gpu"
+    assert made.resource == "amd.com/gpu"
     assert {(device.model, device.memory_bytes) for device in made.devices} == {("NVIDIA-A40", 46068 * 2**20)}
 
 
@@ -146,7 +146,8 @@ def test_wrong_options_are_refused() -> None:
     assert refused("nosuch.txt") == ["error: nosuch.txt: cannot be read: No such file or directory"]
     assert refused(PAIRS, "--memory", "40GB")[0].startswith("error: --memory: '40GB' is not a quantity")
     assert refused(PAIRS, "--resource", "gpu") == [
-        "error: resource: expected a name such as nvidia.com/gpu, found 'gpu'"
+        "error: resource: no GPU resource is named 'gpu'; "
+        "known: amd.com/gpu, gpu.intel.com/i915, gpu.intel.com/xe, nvidia.com/gpu"
     ]
     assert "Missing option '--node'" in refused(PAIRS, "-o", "annotate")[-1]
     assert "Missing argument 'FILE'" in refused()[-1]

@@ -78,7 +78,7 @@ WRONG: list[tuple[str, list[str]]] = [
             "did you mean 'predicate.MemoryPressureEnable'?"
         ],
     ),
-    (argument("gang", "x", 1), [f"{AT}: plugin gang: unknown argument 'x'; it takes none"]),
+    (argument("priority", "x", 1), [f"{AT}: plugin priority: unknown argument 'x'; it takes none"]),
     (GOOD.replace("actions:", "action:"), ["p.yaml: unknown setting 'action'; did you mean 'actions'?"]),
     (
         GOOD + "queues: []\nteirs: []\n",

@@ -30,15 +30,19 @@ OF_GPUS = {
     "models": "maniple.dev/gpu-models",
     "gpus": "maniple.dev/gpus",
 }
+# What a gang says of binds that failed.
+OF_FAILURES = {"bindFailures": "maniple.dev/bind-failures", "lastBindFailure": "maniple.dev/last-bind-failure"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SPEC_FIELDS = (
-    *("affinity", "containers", "hostNetwork", "initContainers", "nodeName", "nodeSelector", "overhead"),
-    *("preemptionPolicy", "resources", "schedulingGates", "tolerations", "topologySpreadConstraints", "volumes"),
+    *("activeDeadlineSeconds", "affinity", "containers", "hostNetwork", "initContainers", "nodeName", "nodeSelector"),
+    *("overhead", "preemptionPolicy", "resources", "schedulingGates", "tolerations", "topologySpreadConstraints"),
+    "volumes",
 )
 
 
 def moment(seconds: float) -> str:
+    """Seconds after the start of the story, as Kubernetes writes them."""
     return (START + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -52,7 +56,7 @@ def objects_of(scenario: Mapping[str, Any]) -> list[Table]:
     for name, given in unrolled(scenario.get("gangs")):
         made.extend(_gang(name, given))
     for name, given in unrolled(scenario.get("jobs")):
-        made.append(_job(name, given))
+        made.extend(_job(name, given))
     for name, given in unrolled(scenario.get("pods")):
         made.append(_lone_pod(name, given))
     for name, given in unrolled(scenario.get("claims")):
@@ -74,21 +78,25 @@ def policy_of(scenario: Mapping[str, Any]) -> str | None:
     given = scenario.get("policy", "default")
     if given == "default":
         return None
-    shipped = (ROOT / "examples" / "policies" / "kube-batch.yaml").read_text()
+    shipped = {
+        "default": ROOT / "maniple" / "scheduler" / "default_policy.yaml",
+        "kube-batch": ROOT / "examples" / "policies" / "kube-batch.yaml",
+    }
     if given == "kube-batch":
-        return shipped
+        return shipped["kube-batch"].read_text()
     if not isinstance(given, dict):
         raise ValueError(f"policy: {given!r} is none of default, kube-batch, or a map")
     if "tiers" in given:
         return yaml.safe_dump(given)
-    policy = yaml.safe_load(shipped)
     fields = Fields("policy", given)
+    policy = yaml.safe_load(shipped[fields.take("base", "kube-batch")].read_text())
     policy["actions"] = fields.take("actions", policy["actions"])
     for tier in policy["tiers"]:
         for plugin in tier["plugins"]:
             arguments = fields.take(plugin["name"])
             if arguments:
-                plugin["arguments"] = {key: str(value) for key, value in arguments.items()}
+                written = {key: str(value) for key, value in arguments.items()}
+                plugin["arguments"] = {**plugin.get("arguments", {}), **written}
     fields.finish()
     return yaml.safe_dump(policy)
 
@@ -241,6 +249,8 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     placed += [("Leaving", node, count) for node, count in fields.take("leaving", {}).items()]
     placed += [(phase, "n1", fields.take(phase.lower(), 0)) for phase in ("Succeeded", "Failed")]
     placed += [("Gated", "", fields.take("gated", 0))]
+    placed += [("Pending", node, count) for node, count in fields.take("nominated", {}).items()]
+    annotations = _of_failures(fields)
     shared = fields.given
     if roles:
         parts = [{"role": role, **part} for role, part in roles.items()]
@@ -259,7 +269,7 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     )
     namespace = shared.get("namespace", "default")
     if has_group:
-        metadata = {"name": name, "namespace": namespace, "creationTimestamp": moment(at)}
+        metadata = {"name": name, "namespace": namespace, "creationTimestamp": moment(at), "annotations": annotations}
         yield {"apiVersion": OURS, "kind": "PodGroup", "metadata": metadata, "spec": spec}
     states = [(phase, node) for phase, node, count in placed for _ in range(count)]
     if len(states) > len(templates):
@@ -281,6 +291,7 @@ def _lone_pod(name: str, given: Mapping[str, Any]) -> Table:
     phase = fields.take("phase") or ("Running" if node else "Pending")
     if fields.take("leaving", False):
         phase = "Leaving"
+    fields.given["annotations"] = {**_of_failures(fields), **fields.take("annotations", {})}
     return _pod(name, fields, phase=phase, node=node, labels={}, at=at, started=fields.take("started", at))
 
 
@@ -305,7 +316,10 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
     status: Table = {"phase": {"Leaving": "Running", "Gated": "Pending"}.get(phase, phase)}
     if phase == "Gated":
         spec["schedulingGates"] = [{"name": "example.com/wait"}]
-    elif phase != "Pending":
+    elif phase == "Pending":
+        if node:
+            status["nominatedNodeName"] = node
+    else:
         spec["nodeName"] = node
         status["startTime"] = moment(started)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
@@ -346,37 +360,94 @@ def _pod_spec(fields: Fields) -> Table:
     return spec | fields.take_some(SPEC_FIELDS)
 
 
-def _job(name: str, given: Mapping[str, Any]) -> Table:
+def _of_failures(fields: Fields) -> dict[str, str]:
+    count, last = fields.take("bindFailures"), fields.take("lastBindFailure")
+    if count is None:
+        return {}
+    return {OF_FAILURES["bindFailures"]: str(count), OF_FAILURES["lastBindFailure"]: moment(last)}
+
+
+def _job(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
+    """The ElasticJob, and those of its pods that exist."""
     fields = Fields(f"jobs.{name}", given)
-    metadata = {
-        "name": name,
-        "namespace": fields.take("namespace", "default"),
-        "creationTimestamp": moment(fields.take("at", 0)),
-    }
+    at = fields.take("at", 0)
+    started, resized = fields.take("started", at), fields.take("resized")
+    namespace = fields.take("namespace", "default")
+    metadata: Table = {"name": name, "namespace": namespace, "creationTimestamp": moment(at)}
+    metadata["annotations"] = _of_failures(fields)
     spec = fields.take_some(
         (
-            *("queue", "preemptable", "minRuntimeSeconds", "suspend", "framework", "elastic"),
-            *("topology", "mixedGpuModels"),
+            *("queue", "preemptable", "minRuntimeSeconds", "suspend", "framework"),
+            *("topology", "mixedGpuModels", "activeDeadlineSeconds"),
         )
     )
+    elastic = _elastic(fields)
+    if elastic:
+        spec["elastic"] = elastic
     priority, status = fields.take("priority"), fields.take("status", {})
     if priority:
         spec["priorityClassName"] = priority
-    spec["roles"] = [_job_role(name, role, part) for role, part in fields.take("roles").items()]
+    roles = [_JobRole(name, role, part) for role, part in fields.take("roles").items()]
     fields.finish()
-    return {"apiVersion": OURS, "kind": "ElasticJob", "metadata": metadata, "spec": spec, "status": status}
+    spec["roles"] = [role.written for role in roles]
+    target = [{"role": role.name, "replicas": role.target} for role in roles if role.target is not None]
+    if target:
+        status = {**status, "target": target}
+    if resized is not None:
+        status = {**status, "lastResizeTime": moment(resized)}
+    yield {"apiVersion": OURS, "kind": "ElasticJob", "metadata": metadata, "spec": spec, "status": status}
+    for role in roles:
+        for index, (phase, node) in enumerate(role.states):
+            yield role.pod(namespace, index, phase=phase, node=node, at=at, started=started, priority=priority)
 
 
-def _job_role(job: str, role: str, given: Mapping[str, Any]) -> Table:
-    fields = Fields(f"jobs.{job}.{role}", given)
-    least = fields.take("min", 1)
-    made = {"name": role, "min": least, "max": fields.take("max", least), **fields.take_some(("step",))}
-    made |= _models_of_role(fields.take_some(("gpuModels",)))
-    annotations = _of_gpus(fields)
-    labels = {key: str(value) for key, value in fields.take("labels", {}).items()}
-    spec = _pod_spec(fields)
-    fields.finish()
-    return {**made, "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}}
+def _elastic(fields: Fields) -> Table:
+    """What resizing gains and costs; `speedup` is written {replicas: speed}."""
+    made = {f"{key}Seconds": value for key, value in fields.take_some(("cooldown", "grace", "restart")).items()}
+    points = fields.take("speedup")
+    if points:
+        made["speedup"] = [{"replicas": replicas, "speedup": float(speed)} for replicas, speed in points.items()]
+    return made
+
+
+class _JobRole:
+    def __init__(self, job: str, role: str, given: Mapping[str, Any]) -> None:
+        fields = Fields(f"jobs.{job}.{role}", given)
+        self.job, self.name = job, role
+        least = fields.take("min", 1)
+        made = {"name": role, "min": least, "max": fields.take("max", least), **fields.take_some(("step",))}
+        made |= _models_of_role(fields.take_some(("gpuModels",)))
+        self.target: int | None = fields.take("target")
+        placed = [("Running", node, count) for node, count in fields.take("running", {}).items()]
+        placed += [("Leaving", node, count) for node, count in fields.take("leaving", {}).items()]
+        placed += [("Pending", node, count) for node, count in fields.take("nominated", {}).items()]
+        self.states = [(phase, node) for phase, node, count in placed for _ in range(count)]
+        self.states += [("Pending", "")] * fields.take("pending", 0)
+        annotations = _of_gpus(fields)
+        labels = {key: str(value) for key, value in fields.take("labels", {}).items()}
+        self._pod = dict(fields.given)
+        spec = _pod_spec(fields)
+        fields.finish()
+        template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+        self._labels, self._annotations = labels, annotations
+        self.written: Table = {**made, "template": template}
+
+    def pod(
+        self, namespace: str, index: int, *, phase: str, node: str, at: float, started: float, priority: str | None
+    ) -> Table:
+        fields = Fields(f"jobs.{self.job}.{self.name}", self._pod)
+        own = {"maniple.dev/job": self.job, "maniple.dev/role": self.name, "maniple.dev/index": str(index)}
+        fields.given |= {"namespace": namespace, "annotations": self._annotations}
+        fields.given.setdefault("priority", priority)
+        return _pod(
+            f"{self.job}-{self.name}-{index}",
+            fields,
+            phase=phase,
+            node=node,
+            labels={**self._labels, **own},
+            at=at,
+            started=started,
+        )
 
 
 # -- affinity

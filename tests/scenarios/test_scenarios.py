@@ -6,8 +6,10 @@ stay at rest.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,19 @@ import yaml
 from properties.facts import gang_of, key_of, quantity
 from properties.referee import violations
 
-from maniple.cluster.memory import plan_objects
+from maniple.api.decode import decode
+from maniple.cluster.memory import MemoryCluster, run_rounds
+from maniple.model.build import Ours
+from maniple.model.objects import sort_objects
+from maniple.scheduler import load_policy
 
 from .fields import Fields, Table, amounts, merged, unrolled
-from .shorthand import objects_of, policy_of
+from .later import after_rounds, chapters, newest, with_events
+from .shorthand import START, objects_of, policy_of
 
-CLUSTER = ("nodes", "levels", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy")
+CLUSTER = ("nodes", "levels", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy", "now")
 EXPECTED = ("expect", "then", "settled", "cure", "cured")
+EVICTED = {"preempted": "Preempted", "reclaimed": "Reclaimed", "shrunk": "Shrunk", "displaced": "Displaced"}
 QUIET_ROUNDS = 5
 MOST_ROUNDS = 100
 
@@ -42,7 +50,13 @@ def scenarios() -> Iterator[Any]:
     for path in sorted(Path(__file__).parent.glob("*.yaml")):
         file = yaml.load(path.read_text(), Loader)
         for scenario in file["scenarios"]:
-            yield pytest.param(merged(file.get("defaults", {}), scenario), id=f"{path.stem}: {scenario['name']}")
+            made = merged(file.get("defaults", {}), scenario)
+            other = made.pop("kube-batch", None)
+            yield pytest.param(made, id=f"{path.stem}: {made['name']}")
+            if other is not None:
+                kept = {key: value for key, value in made.items() if "expect" not in other or key not in EXPECTED}
+                changed = {**kept, "policy": "kube-batch", **other}
+                yield pytest.param(changed, id=f"{path.stem}: {made['name']} (kube-batch)")
 
 
 @pytest.mark.parametrize("scenario", list(scenarios()))
@@ -51,21 +65,36 @@ def test_scenario(scenario: Table) -> None:
     fields.take_some((*CLUSTER, *EXPECTED, "name"))
     fields.finish()
     objects, policy = objects_of(scenario), policy_of(scenario)
+    now: float = scenario.get("now", newest(objects))
+    story = chapters(scenario)
     names = Names(objects)
-    expected = [scenario["expect"], *scenario.get("then", [])]
-    made, rests = plan_to_rest(objects, policy, len(expected))
-    for number, (wanted, found) in enumerate(zip(expected, made["rounds"], strict=False), 1):
-        # The plan says once, at its end, how the queues stand.
-        queues = plan(objects, policy, number)["queues"] if "queues" in wanted else []
-        compare_round(f"round {number}", wanted, found, queues, names)
-    # The rounds at rest are all alike: one of them is enough to judge.
-    assert violations(objects, {**made, "rounds": made["rounds"][: max(rests, len(expected))]}) == []
+    before = 0
+    for chapter in story:
+        if chapter.events:
+            now += chapter.events.get("after", 1) - 1
+            objects = with_events(objects, chapter.events, now)
+            names.add(objects)
+        length = len(chapter.rounds)
+        if chapter is story[-1]:
+            made, rests = plan_to_rest(objects, policy, length, now)
+        else:
+            made, rests = plan(objects, policy, length, now), length
+        for number, (wanted, found) in enumerate(zip(chapter.rounds, made["rounds"], strict=False), 1):
+            # The plan says once, at its end, how the queues stand.
+            queues = plan(objects, policy, number, now)["queues"] if "queues" in wanted else []
+            compare_round(f"round {before + number}", wanted, found, queues, names)
+        # The rounds at rest are all alike: one of them is enough to judge.
+        assert violations(objects, {**made, "rounds": made["rounds"][: max(rests, length)]}) == []
+        if chapter is not story[-1]:
+            objects = after_rounds(objects, made["rounds"], now)
+            now += length
+            before += length
     if "settled" in scenario:
         compare_settled(scenario["settled"], final_places(objects, made, names), names)
     if "cure" in scenario:
         cured = merged(scenario, scenario["cure"])
         objects = objects_of(cured)
-        outcome = plan(objects, policy_of(cured), 1)
+        outcome = plan(objects, policy_of(cured), 1, cured.get("now", newest(objects)))
         compare_round("cured", scenario["cured"], outcome["rounds"][0], outcome["queues"], Names(objects))
 
 
@@ -74,18 +103,23 @@ def test_every_promise_has_one_scenario() -> None:
     assert sorted(ids) == sorted(set(ids))
 
 
-def plan(objects: list[Table], policy: str | None, rounds: int) -> Table:
-    return plan_objects(objects, policy=policy, rounds=rounds)
+def plan(objects: list[Table], policy: str | None, rounds: int, now: float) -> Table:
+    """`maniple plan` of the objects at `now`, in seconds of the story."""
+    decoded = decode([("objects", json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode())])
+    sorted_ = sort_objects(decoded, scheduler_name=Ours().scheduler_name)
+    cluster = MemoryCluster(sorted_, now=START.timestamp() + now)
+    chosen = None if policy is None else load_policy(policy.encode(), "policy")
+    return run_rounds(cluster, chosen, rounds).to_json()
 
 
-def plan_to_rest(objects: list[Table], policy: str | None, rounds: int) -> tuple[Table, int]:
+def plan_to_rest(objects: list[Table], policy: str | None, rounds: int, now: float) -> tuple[Table, int]:
     """A run that ends with five rounds in which nothing moves, and the number of the first of them.
 
     The first round never counts as rest: whoever is leaving by himself has left only after it.
     """
     rounds += QUIET_ROUNDS
     while True:
-        made = plan(objects, policy, rounds)
+        made = plan(objects, policy, rounds, now)
         moved = [any(found[kind] for kind in ("binds", "evictions", "resizes")) for found in made["rounds"]]
         rests = next((number for number, moves in enumerate(moved, 1) if number > 1 and not moves), None)
         if rests is not None:
@@ -100,11 +134,16 @@ class Names:
     """Who is who: pods and their gangs by the names that a scenario uses."""
 
     def __init__(self, objects: list[Table]) -> None:
-        self.gang_of = {short(key_of(item)): short(gang_of(item)) for item in objects if item["kind"] == "Pod"}
+        self.gang_of: dict[str, str] = {}
+        self.add(objects)
+
+    def add(self, objects: list[Table]) -> None:
+        """Those who were there before stay known."""
+        self.gang_of |= {short(key_of(item)): short(gang_of(item)) for item in objects if item["kind"] == "Pod"}
         for job in objects:
             if job["kind"] == "ElasticJob":
                 for role in job["spec"]["roles"]:
-                    for index in range(role["min"]):
+                    for index in range(role["max"]):
                         name = short(key_of(job))
                         self.gang_of[f"{name}-{role['name']}-{index}"] = name
         self.gangs = set(self.gang_of.values())
@@ -147,9 +186,11 @@ def compare_round(where: str, wanted: Table, found: Table, queues: list[Table], 
     for key, kind in (("bound", "binds"), ("nominated", "nominations")):
         places = {short(entry["pod"]): entry["node"] for entry in found[kind]}
         compare_places(key, fields.take(key), places, names, shown)
-    for key, reason in (("preempted", "Preempted"), ("reclaimed", "Reclaimed")):
+    for key, reason in EVICTED.items():
         gone = {short(e["pod"]): short(e["for"]) for e in found["evictions"] if e["reason"] == reason}
         compare_places(key, fields.take(key), gone, names, shown)
+    compare_resizes(fields.take("resized"), found["resizes"], names, shown)
+    compare_reservations(fields.take("reserved"), found.get("reservations", []), names, shown)
     compare_devices(fields, found["binds"], names, shown)
     compare_domains(fields.take("domains"), [*found["binds"], *found["nominations"]], names, shown)
     compare_waiting(fields.take("waiting"), found["waiting"], names, shown)
@@ -171,6 +212,39 @@ def compare_places(
         counted = counts(of_gang.values()) if isinstance(value, dict) else len(of_gang)
         assert counted == value, f"{kind}: {name}: {value} expected, {counted} found; {shown}"
     assert not left, f"{kind}: nobody expected {left}; {shown}"
+
+
+def compare_resizes(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:
+    """`{job: [4, 8]}` of its only role that changes, or role by role. All resizes must be expected."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for entry in entries:
+        sizes = found.setdefault(short(entry["job"]), {})
+        assert entry["role"] not in sizes, f"resized: {entry['job']}: a role is resized twice; {shown}"
+        sizes[entry["role"]] = [entry["from"], entry["to"]]
+    left = dict(found)
+    for name, value in unrolled(wanted):
+        has = left.pop(names.check(name), {})
+        matches = has == value if isinstance(value, dict) else list(has.values()) == [value]
+        assert matches, f"resized: {name}: {value} expected, {has} found; {shown}"
+    assert not left, f"resized: nobody expected {left}; {shown}"
+
+
+def compare_reservations(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:
+    """`{gang: {n1: 2}}`, `{gang: {nodes: {n1: 2}, expected: 600}}`, or `{gang: 2}` pods wherever."""
+    left = {short(entry["group"]): entry for entry in entries}
+    for name, value in unrolled(wanted):
+        entry = left.pop(names.check(name), None)
+        assert entry is not None, f"reserved: {name} expected; {shown}"
+        if isinstance(value, int):
+            assert sum(entry["nodes"].values()) == value, f"reserved: {name}: {value} pods expected; {shown}"
+            continue
+        nodes = value.get("nodes", {}) if "expected" in value else value
+        if nodes:
+            assert entry["nodes"] == nodes, f"reserved: {name}: {nodes} expected; {shown}"
+        if "expected" in value:
+            when = (datetime.fromisoformat(entry["expected"]) - START).total_seconds()
+            assert when == value["expected"], f"reserved: {name}: expected at {when}, not {value}; {shown}"
+    assert not left, f"reserved: nobody expected {left}; {shown}"
 
 
 def counts(nodes: Iterable[str]) -> dict[str, int]:
@@ -210,6 +284,7 @@ def compare_waiting(wanted: Mapping[str, Any] | None, entries: list[Table], name
     expected = dict(unrolled(wanted))
     reasons = {name: entry["reason"] for name, entry in found.items()}
     first = {name: value if isinstance(value, str) else value["reason"] for name, value in expected.items()}
+    first = {name: reasons.get(name) if reason == "any" else reason for name, reason in first.items()}
     assert reasons == first, f"waiting: {shown}"
     for name, value in expected.items():
         if not isinstance(value, dict):
@@ -222,6 +297,12 @@ def compare_waiting(wanted: Mapping[str, Any] | None, entries: list[Table], name
         texts = [entry["message"], entry["wouldStartIf"], *(row["reason"] for row in entry["nodes"])]
         for text in fields.take("says", []):
             assert any(text in one for one in texts), f"{name}: nothing says {text!r}; {shown}"
+        tried = {one["action"]: one["why"] for one in entry.get("tried", [])}
+        for action, text in fields.take("tried", {}).items():
+            assert action in tried, f"{name}: {action} was not tried; {shown}"
+            assert text in tried[action], f"{name}: tried {action}: {text!r} expected; {shown}"
+        place = fields.take("position")
+        assert place in (None, entry.get("position")), f"{name}: position; {shown}"
         nodes = fields.take("nodes")
         if nodes is not None:
             assert {row["reason"]: row["count"] for row in entry["nodes"]} == nodes, f"{name}: nodes; {shown}"

@@ -3,19 +3,24 @@
 Only gangs that have not started contend: pods above a minimum never evict anybody.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.allocate import check_valid
 from maniple.scheduler.actions.line import Line
-from maniple.scheduler.hooks import Victim
+from maniple.scheduler.hooks import VictimRule
 from maniple.scheduler.session import Session
-from maniple.scheduler.victims import make_room
-
-Candidates = Callable[[Session, Queue, Job], list[Victim]]
+from maniple.scheduler.victims import Market, make_room
 
 
-def contend(session: Session, reason: str, candidates: Candidates) -> None:
+def contend(
+    session: Session,
+    reason: str,
+    market: Market,
+    rules: Sequence[VictimRule],
+    belongs: Callable[[Queue, Job, Job], bool],
+) -> None:
+    """`belongs(queue, claimant, other)`: whether the claimant may look at what the other job holds."""
     jobs = (
         job
         for job in session.snapshot.waiting
@@ -29,7 +34,11 @@ def contend(session: Session, reason: str, candidates: Candidates) -> None:
         alike = _demand(session, job)
         if alike in in_vain:
             continue
-        if not make_room(session, queue, job, candidates(session, queue, job), reason):
+        offered = market.offer(lambda other, queue=queue, job=job: other is not job and belongs(queue, job, other))  # type: ignore[misc]
+        taken = make_room(session, queue, job, offered, rules, reason)
+        if taken:
+            market.take(session, taken)
+        else:
             in_vain.add(alike)
 
 

@@ -6,22 +6,17 @@ plugins are chosen): no victim can ever come back and displace the one that disp
 
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.contend import contend
-from maniple.scheduler.hooks import Victim
 from maniple.scheduler.session import Session
-from maniple.scheduler.victims import find_victims
+from maniple.scheduler.victims import Market
 
 
 class Preempt:
     def execute(self, session: Session) -> None:
-        contend(session, "Preempted", _candidates)
+        rules = session.victim_rules("preemptable")
+        if rules and session.snapshot.waiting:
+            market = Market(session, (job for job in session.snapshot.jobs if job.preemptable))
+            contend(session, "Preempted", market, rules, _belongs)
 
 
-def _candidates(session: Session, queue: Queue, job: Job) -> list[Victim]:
-    rules = session.victim_rules("preemptable")
-    if not rules or not job.may_preempt:
-        return []
-
-    def belongs(other: Job) -> bool:
-        return other.queue == queue.index and other.priority < job.priority
-
-    return find_victims(session, job, belongs, rules)
+def _belongs(queue: Queue, claimant: Job, other: Job) -> bool:
+    return claimant.may_preempt and other.queue == queue.index and other.priority < claimant.priority

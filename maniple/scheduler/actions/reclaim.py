@@ -6,25 +6,16 @@ lowers the sum of what queues hold above their dues and never raises it: that is
 taken back and forth.
 """
 
-from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.contend import contend
-from maniple.scheduler.hooks import Victim
 from maniple.scheduler.session import Session
 from maniple.scheduler.shares import spared
-from maniple.scheduler.victims import find_victims
+from maniple.scheduler.victims import Market
 
 
 class Reclaim:
     def execute(self, session: Session) -> None:
-        contend(session, "Reclaimed", _candidates)
-
-
-def _candidates(session: Session, queue: Queue, job: Job) -> list[Victim]:
-    rules = session.victim_rules("reclaimable")
-    if not rules:
-        return []
-
-    def belongs(other: Job) -> bool:
-        return other.queue != queue.index
-
-    return find_victims(session, job, belongs, [*rules, lambda claimant, found: spared(session, claimant, found)])
+        rules = session.victim_rules("reclaimable")
+        if rules and session.snapshot.waiting:
+            market = Market(session, (job for job in session.snapshot.jobs if job.preemptable))
+            rules = [*rules, lambda claimant, found: spared(session, claimant, found)]
+            contend(session, "Reclaimed", market, rules, lambda queue, _, other: other.queue != queue.index)

@@ -17,7 +17,7 @@ class Conformance:
 
     def open(self, session: Session) -> Hooks:
         del session
-        return Hooks(preemptable=_ordinary, reclaimable=_ordinary)
+        return Hooks(preemptable=_ordinary, reclaimable=_ordinary, protects=lambda pod: pod.is_critical)
 
 
 def _ordinary(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:

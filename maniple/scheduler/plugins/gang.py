@@ -3,9 +3,10 @@
 kube-batch's counting: ready = placed (running, bound, or allocated this cycle) + succeeded pods >= minMember; pipelined
 counts promised pods too; valid counts pending ones too. Roles have minimums of their own. Jobs that are not ready come
 before those that only want more. A pod is a victim only if its job keeps its minimums without it, or is a gang of one
-and goes with it.
+and goes with it; with `evict.whole: "true"` also if all of its gang go.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from maniple.model.job import Job
@@ -16,7 +17,7 @@ from maniple.scheduler.session import Session
 
 class Gang:
     def __init__(self, arguments: Arguments) -> None:
-        del arguments  # it takes none
+        self._whole = arguments.boolean("evict.whole", default=False)
 
     def open(self, session: Session) -> Hooks:
         def need(job: Job, *, promised: bool = False) -> Need:
@@ -49,11 +50,17 @@ class Gang:
             return None
 
         def victims(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-            """Those whose job keeps its minimums without them, counting the ones before; a gang of one may go whole."""
+            """Those whose job keeps its minimums without them, counting the ones before; a gang of one may go whole,
+            others only if the policy says so, and all of it.
+            """
             del claimant
             gone: dict[tuple[tuple[str, str], str], int] = {}
             chosen = []
+            offered = Counter(victim.job.key for victim in candidates) if self._whole else Counter()
             for victim in candidates:
+                if self._whole and offered[victim.job.key] >= session.state(victim.job).placed_count:
+                    chosen.append(victim)
+                    continue
                 job, role = victim.job, victim.pod.role
                 state = session.state(job)
                 left = state.placed_count - gone.get((job.key, ""), 0) - 1
@@ -72,6 +79,7 @@ class Gang:
             job_ready=is_ready,
             job_pipelined=lambda job: not need(job, promised=True).total,
             job_need=need,
+            evicts_whole=self._whole,
             preemptable=victims,
             reclaimable=victims,
         )
