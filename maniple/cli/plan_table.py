@@ -41,13 +41,13 @@ def _round(round_: Round) -> Iterable[str]:
         rows = [[n.pod, n.node] for n in plan.nominations]
         yield "Is promised\n" + render(["POD", "NODE"], rows)
     if plan.waiting:
-        rows = [[w.group, w.queue, w.reason, _sentence(w.message, w.would_start_if)] for w in plan.waiting]
+        rows = [[w.group, w.queue, w.reason, sentence(w.message, w.would_start_if)] for w in plan.waiting]
         yield "Waits\n" + render(["GANG", "QUEUE", "REASON", "WHY, AND WHAT WOULD CHANGE IT"], rows)
     if not (plan.binds or plan.evictions or plan.nominations or plan.waiting or plan.resizes):
         yield "Nothing to do."
 
 
-def _sentence(message: str, would: str) -> str:
+def sentence(message: str, would: str) -> str:
     return f"{message}; would start if {would}" if would else message
 
 
@@ -104,6 +104,12 @@ def _ranges(gpus: list[str]) -> str:
         else:
             runs.append((gpu, gpu))
     return ",".join(low if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def describe_queue(queue: QueueShare) -> str:
+    """A queue in one line."""
+    deserved, held = _resources(queue.deserved), _resources(queue.allocated)
+    return f"{queue.name}: deserves {deserved}, holds {held}, share {queue.share:.2f}"
 
 
 def _queues(queues: Iterable[QueueShare]) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from maniple.api.gpuwish import WHOLE
 from maniple.scheduler.explain import Explainer
-from maniple.scheduler.gpus import Grants
+from maniple.scheduler.gpus import GpuRoom, Grants
 from maniple.scheduler.plan import Bind, Eviction, Nomination, Plan, QueueShare
 from maniple.scheduler.session import Session
 from maniple.scheduler.shares import counted_of, share_of
@@ -58,25 +58,24 @@ def _binds(session: Session) -> Iterator[Bind]:
 
 
 def _bind(session: Session, pod: str, node: int, grants: Grants) -> Bind:
-    name = session.snapshot.nodes.names[node]
+    return Bind(pod, session.snapshot.nodes.names[node], *named_gpus(session.gpus, node, grants))
+
+
+def named_gpus(
+    room: GpuRoom, node: int, grants: Grants
+) -> tuple[tuple[str, ...], float | UnsetType, float | UnsetType]:
+    """The ids of a pod's GPUs, its share of each where it has not all of it, and the speed of a ring over them."""
     if not grants:
-        return Bind(pod, name)
-    tables = session.gpus.tables
+        return (), UNSET, UNSET
     several = len({granted.row for granted in grants}) > 1
-    ids = [
-        f"{tables[granted.row].resource}/" * several + tables[granted.row].ids[node][granted.device]
-        for granted in grants
-    ]
+    ids = []
+    for granted in grants:
+        table = room.tables[granted.row]
+        ids.append(f"{table.resource}/" * several + table.ids[node][granted.device])
     # One number for all: devices of unlike memory in one pod are told apart by nobody but us.
     share = max(granted.milli for granted in grants)
-    ring = session.gpus.ring_gbs(node, grants)
-    return Bind(
-        pod,
-        name,
-        tuple(ids),
-        UNSET if share == WHOLE else share / WHOLE,
-        UNSET if ring is None else ring,
-    )
+    ring = room.ring_gbs(node, grants)
+    return tuple(ids), UNSET if share == WHOLE else share / WHOLE, UNSET if ring is None else ring
 
 
 def _shares(session: Session) -> Iterator[QueueShare]:
