@@ -117,8 +117,10 @@ class Explainer:
         if len(groups) == 1:
             count = need.total
         what = f"{_pods(count)} of {view.asks}"
-        never = never_close(session, job, count) if len(groups) == 1 else None
-        if never is not None and view.fits_empty >= count:
+        wanted[group] = count
+        phrases = {group: f"{_pods(wanted[group])} of {views[group].asks}" for group in groups}
+        never = never_close(session, job, wanted, phrases)
+        if never is not None and all(views[group].fits_empty >= wanted[group] for group in groups):
             return never, view.counts
         unknown = no_such_model(session, group)
         if unknown is not None:
@@ -134,9 +136,6 @@ class Explainer:
         if view.fits < count:
             message = f"needs {what} at once; there is room for {view.fits} now"
             return Reason("InsufficientResources", message, _more_room(view, count - view.fits)), view.counts
-        phrases = {group: f"{_pods(wanted[group])} of {views[group].asks}" for group in groups}
-        if len(groups) == 1:
-            phrases[group] = what
         apart = not_close(session, job, need, phrases)
         if apart is not None:
             return apart, view.counts

@@ -6,6 +6,7 @@ import numpy as np
 
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
+from maniple.model.resources import FloatArray
 from maniple.scheduler.hooks import Need, Reason
 from maniple.scheduler.room import capacity
 from maniple.scheduler.scopes import ANYWHERE, by_domain, choices_of_models, home_of, members_of, room_in
@@ -115,24 +116,29 @@ def _no_domain(
     )
 
 
-def never_close(session: Session, job: Job, count: int) -> Reason | None:
-    """The reason, if no domain could hold a gang of one group even if nothing were running."""
+def never_close(
+    session: Session, job: Job, wanted: Mapping[TaskGroup, int], what: Mapping[TaskGroup, str]
+) -> Reason | None:
+    """The reason, if no domain could hold what the gang wants of each group even if nothing were running."""
     if not job.required:
         return None
-    group = job.groups[0]
     level = next(level for level in session.snapshot.domains.chain(job.required) if level.name == job.required)
     allocatable = session.snapshot.nodes.allocatable
-    room = np.where(session.rooms.allowed(group), capacity(group.shape.requests, allocatable), 0.0)
-    if session.gpus.is_counted(group.shape):
-        room = np.minimum(room, session.gpus.fits(group.shape, None, allocatable, empty=True))
-    most = by_domain(level, room).max(initial=0.0)
-    if most >= count:
+    rooms: dict[TaskGroup, FloatArray] = {}
+    for group in wanted:
+        room = np.where(session.rooms.allowed(group), capacity(group.shape.requests, allocatable), 0.0)
+        if session.gpus.is_counted(group.shape):
+            room = np.minimum(room, session.gpus.fits(group.shape, None, allocatable, empty=True))
+        rooms[group] = by_domain(level, room)
+    if np.all([rooms[group] >= count for group, count in wanted.items()], axis=0).any():
         return None
-    return Reason(
-        "NoDomainFits",
-        f"needs {count} pods in one {level.name}; even an empty one has room for {int(most)}",
-        f"a {level.name} had room for {count}, or spec.topology named a wider level",
-    )
+    short = min(wanted, key=lambda group: rooms[group].max(initial=0.0) - wanted[group])
+    most = int(rooms[short].max(initial=0.0))
+    if most >= wanted[short]:
+        message = f"no {level.name} could hold all its pods together, even if it were empty"
+    else:
+        message = f"needs {what[short]} in one {level.name}; even an empty one has room for {most}"
+    return Reason("NoDomainFits", message, f"a {level.name} were large enough, or spec.topology named a wider level")
 
 
 def no_such_model(session: Session, group: TaskGroup) -> tuple[str, str] | None:

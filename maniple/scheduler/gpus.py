@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from maniple.api.gpuwish import ANY_MODEL, WHOLE, matches
+from maniple.api.quantity import format_quantity
 from maniple.api.types import GpuModel
 from maniple.model.devices import MIXED, GpuAsk, GpuTable, Granted, Millis
 from maniple.model.resources import BoolArray, FloatArray, IntArray
@@ -80,7 +81,8 @@ class GpuRoom:
         if ask.memory:
             yield Check("GPU memory unknown", has_none | _any(table.there & (table.memory > 0)))
             enough = table.there & (table.milli_for(ask.memory) <= WHOLE)
-            yield Check("GPU memory too small", has_none | _any(enough))
+            least = format_quantity(ask.memory, per_unit=1, binary=True)
+            yield Check(f"GPU memory below {least}", has_none | _any(enough))
 
     def has_model(self, shape: Shape, model: int) -> BoolArray:
         """Nodes with a GPU of the model, among those that the shape asks for."""

@@ -123,6 +123,8 @@ def run(line: str) -> tuple[int, tuple[str, ...]]:
         text=True,
         check=False,
     )
+    if "Traceback (most recent call last)" in done.stdout:
+        raise RuntimeError(f"{line}\n{done.stdout}")  # never to be taken for what a page should show
     return done.returncode, tuple(text.rstrip() for text in done.stdout.rstrip("\n").splitlines())
 
 
