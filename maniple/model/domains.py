@@ -27,6 +27,11 @@ class Level:
     depth: int  # 0 is the widest of its Topology
 
     @cached_property
+    def largest(self) -> int:
+        """Nodes of the largest domain."""
+        return int(np.bincount(self.shifted, minlength=2)[1:].max())
+
+    @cached_property
     def shifted(self) -> IntArray:
         """Codes with 0 for none, as bincount wants them."""
         return self.codes + 1

@@ -289,6 +289,8 @@ class GpuRoom:
     def leave(self, node: int, grants: Grants, sign: int) -> None:
         """A pod will give back (1), or will not after all (-1), its devices; those that are lost are nobody's."""
         for granted in grants:
+            if granted.milli != WHOLE:
+                self._plain.discard(granted.row)  # what comes free adds up, but not on one device
             if self.tables[granted.row].there[node, granted.device]:
                 self.future[granted.row][node, granted.device] += granted.milli * sign
 

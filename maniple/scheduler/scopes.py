@@ -114,8 +114,11 @@ def _domains(
     widest = next((at for at, level in enumerate(chain) if level.name == job.required), 0)
     fits = [room_in(session, group, scope, later=later) for group in groups]
     members = members_of(session, job)
+    most = max((float(part.max(initial=0.0)) for part in fits), default=0.0) * len(groups)
     for at in range(len(chain) - 1, widest - 1, -1):
         level = chain[at]
+        if level.largest * most < need.total:
+            continue  # seen without counting: ten thousand hosts, none of which holds the gang
         for domain in _candidates(need, groups, fits, level.shifted, len(level.names), home_of(level, members)):
             yield Scope(level.codes == domain, scope.models, chain[at + 1 :])
     if not job.required:
@@ -169,6 +172,8 @@ def by_domain(level: Level, fits: FloatArray) -> FloatArray:
 
 def _hold_each(need: Need, groups: Sequence[TaskGroup], rooms: Sequence[FloatArray]) -> BoolArray:
     """For each domain whether it may hold what is needed, as far as each group can tell without the others."""
+    if len(groups) == 1 and len(groups[0].pods) >= need.total and not need.by_role:
+        return rooms[0] >= need.total
     capped = np.array([np.minimum(room, len(group.pods)) for room, group in zip(rooms, groups, strict=True)])
     enough: BoolArray = capped.sum(axis=0) >= need.total
     for role, wanted in need.by_role.items():
@@ -190,6 +195,8 @@ def _fewest(fits: FloatArray, shifted: IntArray, count: int, wanted: int) -> Flo
             taken = np.minimum(table[len(steps) + at :: len(steps)], np.ceil(left / steps[at]))
             opened += taken
             left = np.maximum(left - taken * steps[at], 0.0)
+            if not left.any():
+                break
     return opened
 
 

@@ -78,7 +78,7 @@ class Market:
 
 
 def _units(session: Session, job: Job, *, surplus_only: bool, loss: float) -> Iterator[Unit]:
-    """Surplus steps, the highest indices first, then what is left as one unit: a gang goes whole, or not at all."""
+    """Surplus steps, the highest indices first, then all of it as one unit: a gang goes whole, surplus and all."""
     state, now = session.state(job), session.snapshot.now
     there = [pod for pod in job.placed if pod.node >= 0 and pod.pod not in state.evicted]
     there.sort(key=_descending)
@@ -98,13 +98,13 @@ def _units(session: Session, job: Job, *, surplus_only: bool, loss: float) -> It
         # Within a job indices decide, between jobs age: a step is never cheaper than the one before it.
         dearest = max(dearest, -max(pod.started for pod in step))
         yield Unit(job, step, False, (loss, 0.0, job.priority, dearest, job.key, nth))
-    if not rest or surplus_only or any(now - pod.started < job.min_runtime_s for pod in rest):
+    if not rest or surplus_only:
         return
-    if len(rest) == 1 and job.min_member == 1:
+    if len(rest) == 1 and job.min_member == 1 and now - rest[0].started >= job.min_runtime_s:
         yield Unit(job, tuple(rest), False, (loss, 0.0, job.priority, max(dearest, -rest[0].started), job.key, nth + 1))
-    elif session.evicts_whole:
-        started = max(pod.started for pod in rest)
-        yield Unit(job, tuple(rest), True, (loss, 1.0, job.priority, max(dearest, -started), job.key, nth + 1))
+    elif session.evicts_whole and all(now - pod.started >= job.min_runtime_s for pod in there):
+        started = max(pod.started for pod in there)
+        yield Unit(job, tuple(there), True, (loss, 1.0, job.priority, max(dearest, -started), job.key, nth + 1))
 
 
 def _step(
@@ -144,8 +144,9 @@ def agreed(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequen
     """
     pool = list(units)
     while pool:
-        offered = [Victim(unit.job, pod) for unit in pool for pod in unit.pods]
-        chosen: Sequence[Victim] = offered
+        # A pod may be offered by itself and with all of its gang: it is one victim.
+        victims = {pod.pod: Victim(unit.job, pod) for unit in pool for pod in unit.pods}
+        chosen: Sequence[Victim] = list(victims.values())
         never: set[Victim] = set()
         for rule in (lambda _, candidates: _within_budgets(session, candidates), *rules):
             kept = rule(claimant, chosen)
@@ -157,13 +158,11 @@ def agreed(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequen
                 if not alone[kind]:
                     never.add(victim)
             chosen = kept
-        at = 0
         left = set(chosen)
         whole: list[Unit] = []
         broken = False
         for unit in pool:
-            mine = offered[at : at + len(unit.pods)]
-            at += len(unit.pods)
+            mine = [victims[pod.pod] for pod in unit.pods]
             if all(victim in left for victim in mine):
                 whole.append(unit)
             elif any(victim in left or victim in never for victim in mine):
@@ -238,9 +237,12 @@ class _Attempt:
                 return nodes
 
     def _evict(self, statement: Statement, units: Sequence[Unit]) -> None:
+        gone: set[str] = set()
         for unit in units:
             for pod in unit.pods:
-                statement.evict(unit.job, pod, self._reason, self._job.name)
+                if pod.pod not in gone:
+                    gone.add(pod.pod)
+                    statement.evict(unit.job, pod, self._reason, self._job.name)
 
     def _place(self, gang: Statement, before: FloatArray) -> bool:
         session, job = self._session, self._job

@@ -17,10 +17,7 @@ class Allocate:
     def execute(self, session: Session) -> None:
         # Pods that ask for nothing are left to backfill.
         jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
-        # Room was made, or kept free, for those who were promised it: it is theirs before anybody's turn.
-        for job in sorted((job for job in jobs if job.was_promised), key=session.job_key):
-            if not session.job_ready(job):
-                start_gang(session, session.queue_of(job), job)
+        keep_promises(session)
         line = Line(session, (job for job in jobs if not session.is_promised(job)))
         while (queue := line.next_queue()) is not None:
             job = line.next_job(queue)
@@ -33,6 +30,16 @@ class Allocate:
             moved = place_one(session, queue, job) if started else start_gang(session, queue, job)
             if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
                 line.put_back(job)
+
+
+def keep_promises(session: Session) -> None:
+    """Room was made, or kept free, for those who were promised it: it is theirs before anybody's turn, and before any
+    action takes room.
+    """
+    promised = [job for job in session.snapshot.waiting if job.was_promised and not job.is_best_effort]
+    for job in sorted((job for job in promised if check_valid(session, job)), key=session.job_key):
+        if not session.job_ready(job):
+            start_gang(session, session.queue_of(job), job)
 
 
 def start_gang(session: Session, queue: Queue, job: Job) -> bool:

@@ -6,7 +6,7 @@ Only gangs that have not started contend: pods above a minimum never evict anybo
 from collections.abc import Callable, Sequence
 
 from maniple.model.job import Job, Queue
-from maniple.scheduler.actions.allocate import check_valid
+from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.line import Line
 from maniple.scheduler.hooks import VictimRule
 from maniple.scheduler.session import Session
@@ -21,6 +21,7 @@ def contend(
     belongs: Callable[[Queue, Job, Job], bool],
 ) -> None:
     """`belongs(queue, claimant, other)`: whether the claimant may look at what the other job holds."""
+    keep_promises(session)
     jobs = (
         job
         for job in session.snapshot.waiting
