@@ -34,10 +34,16 @@ class Allocate:
 
 def keep_promises(session: Session) -> None:
     """Room was made, or kept free, for those who were promised it: it is theirs before anybody's turn, and before any
-    action takes room.
+    action takes room. A promise names a node and no GPUs, so pods that need the most of them choose first.
     """
+
+    def key(job: Job) -> tuple[object, ...]:
+        asks = [(ask.count, ask.milli) for group in job.groups for ask in group.shape.gpus]
+        count, milli = max(asks, default=(0, 0))
+        return (-count, -milli, *session.job_key(job))
+
     promised = [job for job in session.snapshot.waiting if job.was_promised and not job.is_best_effort]
-    for job in sorted((job for job in promised if check_valid(session, job)), key=session.job_key):
+    for job in sorted((job for job in promised if check_valid(session, job)), key=key):
         if not session.job_ready(job):
             start_gang(session, session.queue_of(job), job)
 
