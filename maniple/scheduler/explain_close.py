@@ -84,7 +84,7 @@ def _no_domain(
     wanted: Mapping[TaskGroup, int],
     what: Mapping[TaskGroup, str],
 ) -> Reason:
-    level = next(level for level in session.snapshot.domains.chain(job.required) if level.name == job.required)
+    level = session.snapshot.domains.levels[job.required]
     if not level.names:
         return Reason(
             "NoDomainFits",
@@ -122,7 +122,7 @@ def never_close(
     """The reason, if no domain could hold what the gang wants of each group even if nothing were running."""
     if not job.required:
         return None
-    level = next(level for level in session.snapshot.domains.chain(job.required) if level.name == job.required)
+    level = session.snapshot.domains.levels[job.required]
     allocatable = session.snapshot.nodes.allocatable
     rooms: dict[TaskGroup, FloatArray] = {}
     for group in wanted:

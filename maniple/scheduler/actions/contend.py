@@ -10,7 +10,8 @@ from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.line import Line
 from maniple.scheduler.hooks import VictimRule
 from maniple.scheduler.session import Session
-from maniple.scheduler.victims import Market, make_room
+from maniple.scheduler.units import Market
+from maniple.scheduler.victims import make_room
 
 
 def contend(

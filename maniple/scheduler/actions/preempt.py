@@ -7,7 +7,7 @@ plugins are chosen): no victim can ever come back and displace the one that disp
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.contend import contend
 from maniple.scheduler.session import Session
-from maniple.scheduler.victims import Market
+from maniple.scheduler.units import Market
 
 
 class Preempt:

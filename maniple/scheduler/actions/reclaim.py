@@ -9,7 +9,7 @@ taken back and forth.
 from maniple.scheduler.actions.contend import contend
 from maniple.scheduler.session import Session
 from maniple.scheduler.shares import spared
-from maniple.scheduler.victims import Market
+from maniple.scheduler.units import Market
 
 
 class Reclaim:

@@ -75,9 +75,8 @@ class _Links:
         key = (ask.row, ask.count)
         if key not in self._best:
             classes = self._session.gpus.tables[ask.row].links
-            self._best[key] = max(
-                (self._ring(links, (1 << links.size) - 1, ask.count, 0) for links in classes), default=0
-            )
+            empty = [(links, (1 << links.size) - 1) for links in classes if links.size >= ask.count]
+            self._best[key] = max((links.quality(mask, ask.count) for links, mask in empty), default=0)
         return self._best[key]
 
     def _ring(self, links: LinkClass, mask: int, count: int, nth: int) -> int:
