@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import worlds
+from benchmarks import contention, worlds
+from benchmarks.measuring import Result, best, snapshot_of
 from maniple.api.decode import decode
 from maniple.model.build import build_snapshot
 from maniple.model.objects import sort_objects
@@ -22,30 +22,6 @@ from maniple.scheduler import Plan, schedule
 from maniple.scheduler.policy import default_policy
 from maniple.scheduler.scopes import by_domain, scopes
 from maniple.scheduler.session import Session
-
-
-@dataclass(frozen=True)
-class Result:
-    name: str
-    figure: str
-    aim: str
-    met: bool
-
-
-def snapshot_of(objects: list[worlds.Object]) -> Snapshot:
-    decoded = decode([("bench", worlds.dump(objects))])
-    return build_snapshot(sort_objects(decoded, scheduler_name="maniple"))
-
-
-def best(run: Callable[[], object], times: int = 3) -> float:
-    """Seconds of the fastest run: on a shared machine the least disturbed one."""
-    found = []
-    for _ in range(times):
-        gc.collect()
-        start = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 def throughput() -> list[Result]:
@@ -180,11 +156,46 @@ def singles() -> list[Result]:
     return [Result(name, f"{count / seconds:,.0f} pods/s ({seconds:.2f} s)", "none set", True)]
 
 
+def elastic() -> list[Result]:
+    """2,000 jobs that all grow, a little or from next to nothing, or that fill the cluster when 50 gangs arrive."""
+    cases = (
+        ("grow", 36, 0, "all grow by 4 steps"),
+        ("grow", 8, 0, "all grow by 32 steps"),
+        ("shrink", 40, 50, "50 gangs of 64 pods wait"),
+    )
+    results = []
+    for name, size, gangs, what in cases:
+        snapshot = snapshot_of(worlds.elastic(10_000, 2_000, size, gangs))
+        plans: list[Plan] = []
+        cycle = best(lambda snapshot=snapshot, plans=plans: plans.append(schedule(snapshot)))  # type: ignore[misc]
+        seconds = min(_seconds_of(snapshot, name) for _ in range(3))
+        figure = f"{seconds:.2f} s ({len(plans[0].resizes):,} resizes; the whole cycle {cycle:.2f} s)"
+        label = f"{name}: 2,000 elastic jobs, 10,000 nodes, {what}"
+        results.append(Result(label, figure, "<= 1 s", seconds <= 1))
+    return results
+
+
+def _seconds_of(snapshot: Snapshot, action: str) -> float:
+    """How long one action of the built-in policy takes, after those before it."""
+    policy = default_policy()
+    session = Session(snapshot, policy.openers)
+    for name, each in policy.actions:
+        gc.collect()
+        start = time.perf_counter()
+        each.execute(session)
+        if name == action:
+            return time.perf_counter() - start
+    raise ValueError(f"the built-in policy has no action {action!r}")
+
+
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "throughput": throughput,
     "closeness": closeness,
     "domain": domain,
     "singles": singles,
+    "elastic": elastic,
+    "reclaim": contention.reclaim,
+    "preempt": contention.preempt,
     "unfitting": unfitting,
     "idle": idle,
     "scaling": scaling,

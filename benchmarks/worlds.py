@@ -1,7 +1,7 @@
 """Clusters for benchmarks, generated from a seed: as JSON bytes, the way an API server would dump them."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -64,18 +64,33 @@ def topology() -> Object:
 
 
 def gang(
-    name: str, pods: int, shape: tuple[int, str, str], queue: str, created: int, close: dict[str, str] | None = None
+    name: str,
+    pods: int,
+    shape: tuple[int, str, str],
+    queue: str,
+    created: int,
+    close: dict[str, str] | None = None,
+    *,
+    nodes: Sequence[str] = (),
+    priority: str = "",
 ) -> Iterator[Object]:
+    """`nodes`: where its pods run, if they do."""
     moment = f"2026-01-01T{created // 3600 % 24:02d}:{created // 60 % 60:02d}:{created % 60:02d}Z"
     meta: Object = {"name": name, "namespace": "train", "uid": name, "creationTimestamp": moment}
     yield {
         "apiVersion": "maniple.dev/v1alpha1",
         "kind": "PodGroup",
         "metadata": meta,
-        "spec": {"minMember": pods, "queue": queue, **({"topology": close} if close else {})},
+        "spec": {
+            "minMember": pods,
+            "queue": queue,
+            **({"topology": close} if close else {}),
+            **({"priorityClassName": priority} if priority else {}),
+        },
     }
     for index in range(pods):
-        yield pod(f"{name}-{index}", shape, {"maniple.dev/pod-group": name}, created=moment)
+        node = nodes[index] if nodes else None
+        yield pod(f"{name}-{index}", shape, {"maniple.dev/pod-group": name}, created=moment, node=node)
 
 
 def pod(
@@ -165,3 +180,30 @@ def running(node_count: int, per_node: int) -> list[Object]:
 
 def dump(objects: list[Object]) -> bytes:
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects})
+
+
+def elastic(node_count: int, job_count: int, size: int, gang_count: int = 0) -> list[Object]:
+    """ElasticJobs of 4 to 40 replicas that run with `size`, one GPU each, and gangs of 64 pods that wait."""
+    moment, shape = "2026-01-01T00:00:00Z", (1, "4", "16Gi")
+    made: list[Object] = list(nodes(node_count))
+    at = 0
+    for number in range(job_count):
+        name = f"job-{number:04d}"
+        template = {"spec": pod(name, shape, {}, created=moment)["spec"]}
+        made.append(
+            {
+                "apiVersion": "maniple.dev/v1alpha1",
+                "kind": "ElasticJob",
+                "metadata": {"name": name, "namespace": "train", "uid": name, "creationTimestamp": moment},
+                "spec": {"roles": [{"name": "worker", "min": 4, "max": 40, "template": template}]},
+                "status": {"target": [{"role": "worker", "replicas": size}]},
+            }
+        )
+        for index in range(size):
+            labels = {"maniple.dev/job": name, "maniple.dev/role": "worker", "maniple.dev/index": str(index)}
+            node = f"node-{at // 8:05d}"
+            made.append(pod(f"{name}-worker-{index}", shape, labels, created=moment, node=node))
+            at += 1
+    for number in range(gang_count):
+        made += gang(f"gang-{number:03d}", 64, shape, "default", 60 + number)
+    return made

@@ -37,6 +37,11 @@ def gpus(plan: Plan) -> dict[str, str]:
     return {name: count for name, count in held.items() if count}
 
 
+def sizes(plan: Plan) -> list[tuple[int, int]]:
+    """Every resize, in order."""
+    return [(resize["from"], resize["to"]) for round_ in plan["rounds"] for resize in round_["resizes"]]
+
+
 # The example, what to look at, and what its comment promises.
 EXPECTED: dict[str, tuple[Callable[[Plan], object], object]] = {
     "01-small-behind-large": (gangs, {"default/b": 2}),
@@ -46,7 +51,11 @@ EXPECTED: dict[str, tuple[Callable[[Plan], object], object]] = {
     "05a-most-memory-left": (places, {"default/three-gi": "server01"}),
     "05b-balance": (places, {"default/memory-heavy": "server01", "default/cpu-heavy": "server02"}),
     "06-weights": (gpus, {"research": "10", "production": "30"}),
+    "07-elastic": (sizes, [(4, 8), (8, 4), (4, 8)]),
 }
+
+# How an example is planned, if not in one round.
+OPTIONS = {"07-elastic": ("--now", "2026-01-01T10:00:00Z", "--step", "300", "--rounds", "7")}
 
 
 def title(path: Path) -> str:
@@ -60,24 +69,24 @@ def plan(path: Path, *options: str) -> None:
     command.main(["-f", str(path), *options], prog_name="maniple plan", standalone_mode=False)
 
 
-def planned(path: Path) -> Plan:
+def planned(path: Path, *options: str) -> Plan:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        plan(path, "-o", "json")
+        plan(path, *options, "-o", "json")
     outcome: Plan = json.loads(printed.getvalue())
     return outcome
 
 
 def main() -> None:
     wrong = []
-    unknown = {path.stem for path in EXAMPLES.glob("*.yaml")} ^ EXPECTED.keys()
+    unknown = {path.stem for path in EXAMPLES.glob("[0-9]*.yaml")} ^ EXPECTED.keys()
     if unknown:
         wrong.append(f"examples and expectations differ: {', '.join(sorted(unknown))}")
     for name, (look, expected) in EXPECTED.items():
-        path = EXAMPLES / f"{name}.yaml"
+        path, options = EXAMPLES / f"{name}.yaml", OPTIONS.get(name, ())
         click.secho(f"{path.relative_to(ROOT)}: {title(path)}\n", bold=True)
-        plan(path)
+        plan(path, *options)
         click.echo()
-        found = look(planned(path))
+        found = look(planned(path, *options))
         if found != expected:
             wrong.append(f"{name}: expected {expected}, found {found}")
     for line in wrong:

@@ -255,6 +255,8 @@ def _schema(info: inspect.Type, *, defaults: bool) -> Schema:
             return _list(info, _schema(item, defaults=defaults))
         case inspect.LiteralType(values=values):
             return {"type": "string", "enum": list(values)}
+        case inspect.DateTimeType():
+            return {"type": "string", "format": "date-time"}
         case inspect.BoolType():
             return {"type": "boolean"}
         case inspect.IntType():

@@ -4,6 +4,7 @@ The CRDs in deploy/crds are generated from these types (`make crds`): descriptio
 are written here once.
 """
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -27,6 +28,10 @@ GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"  # of a node: its devices a
 GPU_FRACTION_ANNOTATION = "maniple.dev/gpu-fraction"  # of a pod: what it asks of GPUs (gpuwish.py)
 GPU_MEMORY_ANNOTATION = "maniple.dev/gpu-memory"
 GPU_MODELS_ANNOTATION = "maniple.dev/gpu-models"
+BIND_FAILURES_ANNOTATION = "maniple.dev/bind-failures"  # of a gang: how often binding it has failed (bindfailures.py)
+LAST_BIND_FAILURE_ANNOTATION = "maniple.dev/last-bind-failure"
+RESERVED_ANNOTATION = "maniple.dev/reserved"  # of a gang: "true" while nodes are kept for it (those of its nominations)
+BACKFILL_ANNOTATION = "maniple.dev/backfill"  # of a bound pod: the gang (ns/name) for which it will make way
 
 OWN_LABELS = (POD_GROUP_LABEL, JOB_LABEL, ROLE_LABEL, INDEX_LABEL)
 OWN_ANNOTATIONS = (
@@ -35,6 +40,10 @@ OWN_ANNOTATIONS = (
     GPU_FRACTION_ANNOTATION,
     GPU_MEMORY_ANNOTATION,
     GPU_MODELS_ANNOTATION,
+    BIND_FAILURES_ANNOTATION,
+    LAST_BIND_FAILURE_ANNOTATION,
+    RESERVED_ANNOTATION,
+    BACKFILL_ANNOTATION,
 )
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
@@ -278,6 +287,9 @@ class ElasticJobStatus(Struct, frozen=True):
     ] = ""
     conditions: tuple[StatusCondition, ...] = ()
     target: Annotated[tuple[RoleTarget, ...], Meta(description="The size the scheduler decided, by role.")] = ()
+    last_resize_time: Annotated[
+        datetime | None, Meta(description="When its size last changed; its cool-down counts from there.")
+    ] = None
     replicas: ReplicaCounts = ReplicaCounts()
     restarts: Count = 0
     resizes: Count = 0

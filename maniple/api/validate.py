@@ -33,6 +33,7 @@ def _queue(queue: types.Queue, found: Found) -> None:
 
 def _pod_group(group: types.PodGroup, found: Found) -> None:
     check_metadata(group.metadata, found)
+    kube.check_bind_failures(group.metadata, found)
     spec = group.spec
     _role_names([role.name for role in spec.roles], found)
     for index, role in enumerate(spec.roles):
@@ -44,6 +45,7 @@ def _pod_group(group: types.PodGroup, found: Found) -> None:
 
 def _elastic_job(job: types.ElasticJob, found: Found) -> None:
     check_metadata(job.metadata, found)
+    kube.check_bind_failures(job.metadata, found)
     if len(job.metadata.name) > 63:
         # It is the value of the pods' label maniple.dev/job, and labels are shorter than names.
         add(found, "metadata.name", "at most 63 characters", len(job.metadata.name))
@@ -63,6 +65,7 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
     if most > MAX_REPLICAS:
         add(found, "spec.roles", f"a max of at most {MAX_REPLICAS} for all roles together", most)
     _distinct([point.replicas for point in job.spec.elastic.speedup], "spec.elastic.speedup", "replicas", found)
+    kube.check_time(job.status.last_resize_time, "status.lastResizeTime", found)
 
 
 def _topology(topology: types.Topology, found: Found) -> None:

@@ -11,15 +11,16 @@ from fractions import Fraction
 from functools import lru_cache
 
 from maniple.api import core
+from maniple.api.bindfailures import bind_failure_problems
 from maniple.api.errors import Problem, nearest
 from maniple.api.gputopology import problems as topology_problems
 from maniple.api.gpuwish import wish_problems
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
+from maniple.api.moments import LAST_YEAR
 from maniple.api.quantity import parse_quantity
 from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GPUS_ANNOTATION, GROUP, OWN_ANNOTATIONS, OWN_LABELS
 
 MAX_USER_PRIORITY = 1_000_000_000
-LAST_YEAR = 9999  # in it, a second more, or another time zone, is a time that cannot be written
 
 A_LABEL = "a name of lower-case letters, digits and '-', at most 63, with a letter or digit at both ends"
 A_NAME = "a name of lower-case letters, digits, '-' and '.', at most 253, with a letter or digit at both ends"
@@ -58,6 +59,7 @@ def check_pod(pod: core.Pod, found: Found) -> None:
         add(found, f"metadata.annotations[{GPUS_ANNOTATION}]", expected, shown(gpus))
     if metadata.annotations:
         check_wishes(metadata.annotations, "metadata", found)
+        check_bind_failures(metadata, found)
     check_own_words(metadata, found)
     check_pod_spec(pod.spec, "spec", found)
     if pod.status.phase not in _PHASES:
@@ -84,6 +86,12 @@ def check_own_words(metadata: ObjectMeta, found: Found) -> None:
 def check_wishes(annotations: dict[str, str], at: str, found: Found) -> None:
     """The annotations that ask for GPUs."""
     found.extend(Problem(f"{at}.annotations[{name}]", message) for name, message in wish_problems(annotations))
+
+
+def check_bind_failures(metadata: ObjectMeta, found: Found) -> None:
+    """The annotations about binds that failed."""
+    wrong = bind_failure_problems(metadata.annotations)
+    found.extend(Problem(f"metadata.annotations[{name}]", message) for name, message in wrong)
 
 
 def check_pod_spec(spec: core.PodSpec, at: str, found: Found) -> None:

@@ -4,11 +4,14 @@ import click
 import msgspec
 from msgspec import UnsetType
 
+from maniple.api.errors import printable
 from maniple.cli.inputs import cluster_options, read_cluster
-from maniple.cli.plan_table import describe_queue, sentence
+from maniple.cli.plan_table import describe_queue
 from maniple.cli.table import render
-from maniple.cluster.memory import run_rounds
-from maniple.scheduler.story import PodStory, Story, tell
+from maniple.scheduler import schedule
+from maniple.scheduler.explain_words import describe_nearest
+from maniple.scheduler.plan import Waiting
+from maniple.scheduler.story import PodStory, Story, find_job, tell
 
 
 @click.command(
@@ -37,8 +40,9 @@ def command(
 ) -> None:
     """Explain one job: where its pods are or go, on which GPUs, or why it waits."""
     cluster, chosen = read_cluster(files, policy, scheduler_name, every_pod, now)
-    done = run_rounds(cluster, chosen, 1).rounds[0]
-    story = tell(done.snapshot, done.plan, job)
+    snapshot = cluster.snapshot()
+    found = find_job(snapshot, job)
+    story = tell(snapshot, schedule(snapshot, chosen, thorough=found.name), found)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(story), indent=1).decode())
     else:
@@ -46,27 +50,72 @@ def command(
 
 
 def _parts(story: Story) -> list[str]:
+    parts = [_head(story)]
+    if story.pods:
+        parts.append("Pods\n" + _pods(story.pods))
+    why = story.waiting
+    if why is not None:
+        parts.append(f"Waits ({why.reason})\n" + _lines(_waiting(why)))
+        if why.nodes:
+            parts.append("Nodes\n" + render(["NODES", "REASON"], [[str(n.count), n.reason] for n in why.nodes]))
+        if why.tried:
+            rows = [[tried.action, tried.why] for tried in why.tried]
+            parts.append("Tried\n" + render(["ACTION", "WHY IT DID NOT HELP"], rows))
+    return parts
+
+
+def _head(story: Story) -> str:
     wishes = [
         f"{word} {level}" for word, level in (("required", story.required), ("preferred", story.preferred)) if level
     ]
     lines = [
         ("State", story.state),
         ("Kind", story.kind),
-        ("Minimum", f"{story.min_member} pod{'s' * (story.min_member > 1)}"),
-        ("Priority", str(story.priority)),
+        ("Minimum", f"{story.min_member} pod{'s' * (story.min_member > 1)}, {story.running} running"),
+        *(("Size", line) for line in _sizes(story)),
+        ("Cool-down", f"{story.cools_down_s:g} s more" if story.cools_down_s is not None else ""),
+        ("Priority", f"{story.priority}{'' if story.preemptable else ', preemptable: false'}"),
         ("Topology", ", ".join(wishes)),
         ("Ring", f"{story.ring_gbs:g} GB/s, the slowest of its pods'" if story.ring_gbs is not None else ""),
         ("Queue", describe_queue(story.queue)),
+        ("Line", f"{story.position} of {story.line}" if story.position is not None else ""),
+        ("Reserved", _reservation(story)),
+        ("Back-off", f"{story.backs_off_s:g} s more" if story.backs_off_s is not None else ""),
     ]
-    parts = [f"{story.job}\n" + "\n".join(f"  {name + ':':10}{value}" for name, value in lines if value)]
-    if story.pods:
-        parts.append("Pods\n" + _pods(story.pods))
-    if story.waiting is not None:
-        why = story.waiting
-        parts.append(f"Waits ({why.reason})\n  " + sentence(why.message, why.would_start_if))
-        if why.nodes:
-            parts.append("Nodes\n" + render(["NODES", "REASON"], [[str(n.count), n.reason] for n in why.nodes]))
-    return parts
+    return f"{story.job}\n" + _lines([(name, value) for name, value in lines if value])
+
+
+def _lines(lines: list[tuple[str, str]]) -> str:
+    return "\n".join(f"  {name + ':':11}{printable(value)}" for name, value in lines)
+
+
+def _sizes(story: Story) -> list[str]:
+    """`worker 4 of 2 to 8 in steps of 2, to become 8`"""
+    made = []
+    for role in story.roles:
+        step = f" in steps of {role.step}" if role.step > 1 else ""
+        then = f"; becomes {role.resize}" if role.resize is not None else ""
+        made.append(f"{role.role} {role.size}, from {role.min} to {role.max}{step}, {role.running} running{then}")
+    return made
+
+
+def _reservation(story: Story) -> str:
+    """`n1 ×2, n2: expected at …, in 400 s`"""
+    kept = story.reservation
+    if kept is None:
+        return ""
+    nodes = [name + (f" ×{count}" if count > 1 else "") for name, count in kept.nodes.items()]
+    shown = nodes if len(nodes) <= 12 else [*nodes[:11], f"… and {len(nodes) - 11} more nodes"]
+    return f"{', '.join(shown)}: expected at {kept.expected}, in {kept.in_s:g} s"
+
+
+def _waiting(why: Waiting) -> list[tuple[str, str]]:
+    lines = [
+        ("Why", why.message),
+        ("Nearest", "" if why.nearest is None else describe_nearest(why.nearest)),
+        ("Starts if", why.would_start_if),
+    ]
+    return [(name, value) for name, value in lines if value]
 
 
 def _pods(pods: tuple[PodStory, ...]) -> str:
@@ -82,9 +131,20 @@ def _pods(pods: tuple[PodStory, ...]) -> str:
             ",".join(pod.gpus) + (f" ({pod.gpu_share:g} of each)" if not isinstance(pod.gpu_share, UnsetType) else "")
             or "-",
             "-" if isinstance(pod.ring_gbs, UnsetType) else f"{pod.ring_gbs:g} GB/s",
+            _note(pod),
         ]
         for pod in shown
     ]
-    rows += [[pod.pod, pod.state, "-", "-", "-", "-"] for pod in left[:3]]
-    text = render(["POD", "STATE", "NODE", "DOMAIN", "GPUS", "RING"], rows)
+    rows += [[pod.pod, pod.state, "-", "-", "-", "-", _note(pod)] for pod in left[:3]]
+    header = ["POD", "STATE", "NODE", "DOMAIN", "GPUS", "RING", "NOTE"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    text = render(header, rows)
     return text if len(left) <= 3 else f"{text}\n  … and {len(left) - 3} more that wait"
+
+
+def _note(pod: PodStory) -> str:
+    """Why it leaves, or when it will."""
+    if not isinstance(pod.reason, UnsetType):
+        return f"{pod.reason} for {pod.beneficiary}"
+    return "" if isinstance(pod.backfill, UnsetType) else f"makes way for {pod.backfill}"

@@ -8,7 +8,7 @@ import click
 
 from maniple.api.decode import decode
 from maniple.api.errors import InputError, printable
-from maniple.api.validate_core import LAST_YEAR
+from maniple.api.moments import LAST_YEAR
 from maniple.cli.files import read_one, read_sources
 from maniple.cluster.memory import MemoryCluster
 from maniple.model.build import DEFAULT_SCHEDULER, Ours
@@ -50,7 +50,12 @@ def cluster_options(command: F) -> F:
 
 
 def read_cluster(
-    files: tuple[str, ...], policy: str | None, scheduler_name: str, every_pod: bool, now: str | None
+    files: tuple[str, ...],
+    policy: str | None,
+    scheduler_name: str,
+    every_pod: bool,
+    now: str | None,
+    step_s: float | None = None,
 ) -> tuple[MemoryCluster, Policy | None]:
     """The cluster in the files, and the policy (None: the built-in one). Notes about the input go to standard error."""
     if not files:
@@ -65,7 +70,7 @@ def read_cluster(
     objects = sort_objects(decoded, scheduler_name=scheduler_name)
     for note in decoded.notes:
         click.echo(f"note: {printable(note)}", err=True)
-    return MemoryCluster(objects, Ours(scheduler_name, every_pod), moment), chosen
+    return MemoryCluster(objects, Ours(scheduler_name, every_pod), moment, step_s), chosen
 
 
 def _moment(text: str | None) -> float | None:

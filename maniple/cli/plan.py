@@ -20,6 +20,7 @@ Examples:
   maniple plan -f examples/01-small-behind-large.yaml
   maniple plan -f nodes.yaml -f jobs/ --policy examples/policies/kube-batch.yaml -o json
   maniple plan -f cluster.yaml --rounds 5
+  maniple plan -f examples/07-elastic.yaml --now 2026-01-01T10:00:00Z --step 300 --rounds 7
   kubectl get nodes,pods -A -o json | maniple plan -f - --all
 
 Pods with a node are there; pending pods whose schedulerName is maniple are planned.
@@ -35,12 +36,21 @@ Exit codes: 0 planned, 2 wrong input.
     show_default=True,
     help="Apply the plan in memory and plan again, so many times.",
 )
+@click.option(
+    "--step",
+    "step_s",
+    type=click.FloatRange(0, 10**9),
+    metavar="SECONDS",
+    help="Let so much time pass between rounds: objects arrive at their creationTimestamp, "
+    "and pods end when their activeDeadlineSeconds are over.",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def command(
     files: tuple[str, ...],
     more_files: tuple[str, ...],
     policy: str | None,
     rounds: int,
+    step_s: float | None,
     output: str,
     scheduler_name: str,
     every_pod: bool,
@@ -50,12 +60,12 @@ def command(
     start = time.perf_counter()
     # A dump has a million small objects and no cycles among them: collecting garbage meanwhile would double the time.
     gc.disable()
-    cluster, chosen = read_cluster((*files, *more_files), policy, scheduler_name, every_pod, now)
+    cluster, chosen = read_cluster((*files, *more_files), policy, scheduler_name, every_pod, now, step_s)
     read_s = time.perf_counter() - start
     outcome = run_rounds(cluster, chosen, rounds, _progress(rounds))
     outcome.load_s += read_s
     if output == "table":
-        click.echo(describe(outcome))
+        click.echo(describe(outcome, with_times=step_s is not None))
     elif output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(outcome.to_json()), indent=1).decode())
     else:

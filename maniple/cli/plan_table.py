@@ -1,18 +1,21 @@
 """A planning run as tables for people: what starts, what moves, who waits and the one thing that would change it."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from msgspec import UNSET
 
 from maniple.cli.table import render
 from maniple.cluster.memory import Outcome, Round
-from maniple.scheduler.plan import Bind, QueueShare
+from maniple.scheduler.plan import Bind, QueueShare, Waiting
 
 
-def describe(outcome: Outcome) -> str:
+def describe(outcome: Outcome, *, with_times: bool = False) -> str:
     parts = []
     for number, round_ in enumerate(outcome.rounds, start=1):
         title = f"Round {number}" if len(outcome.rounds) > 1 else ""
+        if with_times:
+            title = f"Round {number}, {datetime.fromtimestamp(round_.snapshot.now, UTC):%Y-%m-%dT%H:%M:%SZ}"
         parts.append("\n\n".join(part for part in (title, *_round(round_)) if part))
     parts.append(_queues(outcome.rounds[-1].plan.queues))
     return "\n\n".join(part for part in parts if part)
@@ -37,14 +40,24 @@ def _round(round_: Round) -> Iterable[str]:
     if plan.resizes:
         rows = [[r.job, r.role, str(r.from_size), str(r.to_size)] for r in plan.resizes]
         yield "Resizes\n" + render(["JOB", "ROLE", "FROM", "TO"], rows)
-    if plan.nominations:
-        rows = [[n.pod, n.node] for n in plan.nominations]
+    kept = {entry.group for entry in plan.reservations}
+    promised = [n for n in plan.nominations if gang_of[n.pod].name not in kept]
+    if promised:
+        rows = [[n.pod, n.node] for n in promised]
         yield "Is promised\n" + render(["POD", "NODE"], rows)
+    if plan.reservations:
+        rows = [[entry.group, _counted(entry.nodes), entry.expected] for entry in plan.reservations]
+        yield "Reserves\n" + render(["GANG", "NODES", "EXPECTED"], rows)
     if plan.waiting:
-        rows = [[w.group, w.queue, w.reason, sentence(w.message, w.would_start_if)] for w in plan.waiting]
-        yield "Waits\n" + render(["GANG", "QUEUE", "REASON", "WHY, AND WHAT WOULD CHANGE IT"], rows)
+        rows = [[w.group, w.queue, _line(w), w.reason, sentence(w.message, w.would_start_if)] for w in plan.waiting]
+        yield "Waits\n" + render(["GANG", "QUEUE", "LINE", "REASON", "WHY, AND WHAT WOULD CHANGE IT"], rows)
     if not (plan.binds or plan.evictions or plan.nominations or plan.waiting or plan.resizes):
         yield "Nothing to do."
+
+
+def _line(waiting: Waiting) -> str:
+    """Its place in the line of its queue."""
+    return "-" if waiting.position is None else str(waiting.position)
 
 
 def sentence(message: str, would: str) -> str:
@@ -60,6 +73,16 @@ def _nodes(binds: list[Bind]) -> str:
     for node, here in sorted(by_node.items()):
         gpus = _gpus(here)
         parts.append(node + (f" ×{len(here)}" if len(here) > 1 else "") + (f" ({gpus})" if gpus else ""))
+    ways = sorted({bind.backfill for bind in binds if bind.backfill is not UNSET})
+    return _some(parts) + (f"; makes way for {', '.join(ways)}" if ways else "")
+
+
+def _counted(nodes: dict[str, int]) -> str:
+    """`n1 ×2, n2` — nodes with the number of pods."""
+    return _some([node + (f" ×{count}" if count > 1 else "") for node, count in nodes.items()])
+
+
+def _some(parts: list[str]) -> str:
     shown = parts if len(parts) <= 12 else [*parts[:11], f"… and {len(parts) - 11} more nodes"]
     return ", ".join(shown)
 

@@ -1,32 +1,46 @@
 """A cluster in memory: objects in, plans applied to them at once. What `maniple plan` and the tests run on.
 
-Applying is idealised: bound pods run, evicted pods go and come back as pending, whoever was leaving has left. One
-round takes one second.
+Applying is idealised: bound pods run, evicted pods go and come back as pending, whoever was leaving has left, and jobs
+have the size that was decided. A round takes one second, in which nothing else happens; or as long as one says, and
+then those who are to come arrive, and those who are to end do (calendar.py).
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from maniple.api import core, types
 from maniple.api.decode import decode
+from maniple.cluster.calendar import Calendar
 from maniple.model.build import Ours, build_snapshot
-from maniple.model.objects import Objects, implied_pods, sort_objects
+from maniple.model.objects import Objects, beyond_their_size, implied_pods, sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, load_policy, schedule
-from maniple.scheduler.plan import Bind
+from maniple.scheduler.plan import Bind, Resize
 
 ROUND_S = 1.0
+OVER = ("Succeeded", "Failed")
+Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, core.Pod)
 
 
 class MemoryCluster:
-    def __init__(self, objects: Objects, ours: Ours | None = None, now: float | None = None) -> None:
+    def __init__(
+        self, objects: Objects, ours: Ours | None = None, now: float | None = None, step_s: float | None = None
+    ) -> None:
         self._objects = objects
         self._ours = ours or Ours()
         self._now = now
+        self._step_s = ROUND_S if step_s is None else step_s
+        self._holders: set[str] = set()  # gangs with a reservation
+        self._calendar: Calendar | None = None
+        if step_s is not None:
+            self._calendar = Calendar(objects, np.inf if now is None else now)
+            self._imply([])
 
     def snapshot(self) -> Snapshot:
         made = build_snapshot(self._objects, self._ours, self._now)
@@ -50,11 +64,66 @@ class MemoryCluster:
         implied = self._objects.implied
         after += [_bound(pod, binds[_name(pod)], now) for pod in implied if _name(pod) in binds]
         kept = [_nominated(pod, promised.get(_name(pod), "")) for pod in implied if _name(pod) not in binds]
+        jobs = _resized(self._objects.elastic_jobs, plan.resizes, now)
+        gone = beyond_their_size(jobs, [*after, *kept]) if plan.resizes else set()
+        after, kept = ([pod for pod in pods if _name(pod) not in gone] for pods in (after, kept))
+        self._objects.pods, self._objects.elastic_jobs = after, jobs
+        self._mark(plan)
+        self._now = (self._now or 0.0) + self._step_s
+        if self._calendar is not None:
+            self._calendar.pass_to(self._now)
+        self._imply(kept)
+
+    def _mark(self, plan: Plan) -> None:
+        """Gangs say of themselves whether nodes are kept for them."""
+        objects, holders = self._objects, {entry.group for entry in plan.reservations}
+        if holders or self._holders:
+            objects.pod_groups = [_marked(item, holders) for item in objects.pod_groups]
+            objects.elastic_jobs = [_marked(item, holders) for item in objects.elastic_jobs]
+            objects.pods = [_marked(item, holders) for item in objects.pods]
+        self._holders = holders
+
+    def _imply(self, kept: list[core.Pod]) -> None:
+        """The pods that jobs are still to create; `kept` of them were there before."""
+        objects = self._objects
+        over = {(job.metadata.namespace, job.metadata.name) for job in objects.elastic_jobs if job.status.phase in OVER}
+        kept = [pod for pod in kept if (pod.metadata.namespace, pod.metadata.labels[types.JOB_LABEL]) not in over]
+        more = implied_pods(objects.elastic_jobs, [*objects.pods, *kept], scheduler_name=self._ours.scheduler_name)
         # A job whose last pods have just left is one without pods again.
-        jobs, name = self._objects.elastic_jobs, self._ours.scheduler_name
-        self._objects.implied = [*kept, *implied_pods(jobs, [*after, *kept], scheduler_name=name)]
-        self._objects.pods = after
-        self._now = (self._now or 0.0) + ROUND_S
+        objects.implied = [*kept, *more]
+
+
+def _resized(jobs: list[types.ElasticJob], resizes: Sequence[Resize], now: datetime) -> list[types.ElasticJob]:
+    """The jobs with the sizes that were decided."""
+    decided: dict[str, dict[str, int]] = {}
+    for resize in resizes:
+        decided.setdefault(resize.job, {})[resize.role] = resize.to_size
+
+    def after(job: types.ElasticJob) -> types.ElasticJob:
+        sizes = decided.get(f"{job.metadata.namespace}/{job.metadata.name}")
+        if sizes is None:
+            return job
+        target = {one.role: one.replicas for one in job.status.target} | sizes
+        status = msgspec.structs.replace(
+            job.status,
+            target=tuple(types.RoleTarget(role, replicas) for role, replicas in target.items()),
+            last_resize_time=now,
+            resizes=job.status.resizes + 1,
+        )
+        return msgspec.structs.replace(job, status=status)
+
+    return [after(job) for job in jobs]
+
+
+def _marked(item: Marked, holders: set[str]) -> Marked:
+    meta = item.metadata
+    is_holder = f"{meta.namespace}/{meta.name}" in holders
+    if is_holder == (meta.annotations.get(types.RESERVED_ANNOTATION) == "true"):
+        return item
+    annotations = {key: value for key, value in meta.annotations.items() if key != types.RESERVED_ANNOTATION}
+    if is_holder:
+        annotations[types.RESERVED_ANNOTATION] = "true"
+    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(meta, annotations=annotations))
 
 
 def _name(pod: core.Pod) -> str:
@@ -63,9 +132,11 @@ def _name(pod: core.Pod) -> str:
 
 def _bound(pod: core.Pod, bind: Bind, now: datetime) -> core.Pod:
     metadata = pod.metadata
-    if bind.gpus:
-        annotations = {**metadata.annotations, types.GPUS_ANNOTATION: ",".join(bind.gpus)}
-        metadata = msgspec.structs.replace(metadata, annotations=annotations)
+    made = {types.GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
+    if bind.backfill is not msgspec.UNSET:
+        made[types.BACKFILL_ANNOTATION] = bind.backfill
+    if made:
+        metadata = msgspec.structs.replace(metadata, annotations={**metadata.annotations, **made})
     return core.Pod(
         metadata=metadata,
         spec=msgspec.structs.replace(pod.spec, node_name=bind.node),
@@ -81,7 +152,8 @@ def _nominated(pod: core.Pod, node: str) -> core.Pod:
 
 def _replacement(pod: core.Pod, now: datetime) -> core.Pod:
     """What its controller creates in the place of an evicted pod: the same, pending and new."""
-    kept = {key: value for key, value in pod.metadata.annotations.items() if key != types.GPUS_ANNOTATION}
+    of_bind = (types.GPUS_ANNOTATION, types.BACKFILL_ANNOTATION)
+    kept = {key: value for key, value in pod.metadata.annotations.items() if key not in of_bind}
     metadata = msgspec.structs.replace(
         pod.metadata, annotations=kept, uid="", creation_timestamp=now, deletion_timestamp=None
     )
@@ -111,6 +183,7 @@ class Outcome:
                     "evictions": _plain(round_.plan.evictions),
                     "nominations": _plain(round_.plan.nominations),
                     "resizes": _plain(round_.plan.resizes),
+                    "reservations": _plain(round_.plan.reservations),
                     "waiting": _plain(round_.plan.waiting),
                 }
                 for round_ in self.rounds

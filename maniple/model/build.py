@@ -6,24 +6,27 @@ Jobs and waiting pods are sorted out here, pods that are on nodes in occupancy.p
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from maniple.api import core, types
+from maniple.api.bindfailures import read_bind_failures
 from maniple.api.errors import InputError, nearest
 from maniple.api.gpuwish import read_models
 from maniple.api.meta import ObjectMeta
 from maniple.model.budgets import find_budgets
 from maniple.model.devices import MOST_GPUS, GpuAsk, GpuPod
 from maniple.model.domains import Domains
+from maniple.model.elastic import Elastic, current_sizes, read_elastic, replica_index
 from maniple.model.job import Job, TaskGroup
 from maniple.model.nodes import NodeTable
-from maniple.model.objects import Objects
-from maniple.model.occupancy import Occupancy
+from maniple.model.objects import Objects, make_replica, pods_by_job
+from maniple.model.occupancy import Occupancy, end_with
 from maniple.model.peers import PeerReader, Peers, has_terms
-from maniple.model.podinfo import group_name, pod_order, pod_owner, pod_role
-from maniple.model.priority import Priorities
+from maniple.model.podinfo import group_name, lasts_s, pod_order, pod_owner, pod_role
+from maniple.model.priority import Priorities, is_critical
 from maniple.model.queues import build_queues, tree_problems, with_default
 from maniple.model.resources import CPU, MEMORY, Axis, FloatArray, RequestTable
 from maniple.model.shape import Shape, Shapes
@@ -58,7 +61,8 @@ class _Builder:
         placed = [pod for pod in objects.pods if pod.spec.node_name]
         waiting = [*(pod for pod in objects.pods if not pod.spec.node_name), *objects.implied]
         self.placed_requests = [self.requests.number(pod) for pod in placed]
-        for pod in waiting:
+        self.sizes, self.growing = self._elastic_jobs()
+        for pod in (*waiting, *(replica for _, _, replica in self.growing)):
             self.requests.number(pod)
         self.axis = Axis(self._resource_names())
         self.nodes = NodeTable(objects.nodes, self.axis)
@@ -77,11 +81,30 @@ class _Builder:
             {volume.metadata.name: volume for volume in objects.volumes},
         )
         self.reader = PeerReader({ns.metadata.name: ns.metadata.labels for ns in objects.namespaces})
-        for pod in (*objects.pods, *objects.implied):
+        for pod in (*objects.pods, *objects.implied, *(replica for _, _, replica in self.growing)):
             if has_terms(pod):
                 self.reader.note(pod)
+        self.budgets = find_budgets(objects)
         self.jobs: dict[tuple[str, str], Job] = {}
         self.placed, self.waiting = placed, waiting
+
+    def _elastic_jobs(
+        self,
+    ) -> tuple[dict[tuple[str, str], dict[str, int]], list[tuple[tuple[str, str], types.ElasticRole, core.Pod]]]:
+        """The sizes of each job by role, and of every role that may grow its next replica."""
+        sizes, growing = {}, []
+        jobs = self.objects.elastic_jobs
+        there = pods_by_job((*self.objects.pods, *self.objects.implied)) if jobs else {}
+        for job in jobs:
+            key = _key(job.metadata, "ElasticJob")
+            now = sizes[key] = current_sizes(job, there.get((job.metadata.namespace, job.metadata.name), []))
+            if job.spec.suspend or job.status.phase in ("Succeeded", "Failed"):
+                continue
+            for role in job.spec.roles:
+                if now[role.name] < role.max:
+                    replica = make_replica(job, role, now[role.name], self.ours.scheduler_name)
+                    growing.append((key, role, replica))
+        return sizes, growing
 
     def _resource_names(self) -> set[str]:
         names = {name for request in self.requests.requests for name in request.amounts}
@@ -102,11 +125,15 @@ class _Builder:
         for pod in self.waiting:
             groups.wait(pod)
         groups.finish()
+        for key, role, replica in self.growing:
+            groups.may_grow(self.jobs[key], role, replica)
         there = Occupancy(self, owners=groups.owners)
         for pod, request in zip(self.placed, self.placed_requests, strict=True):
             there.place(pod, request)
         self._stop_if_wrong()
         self._settle_priorities()
+        for item in self.objects.elastic_jobs:
+            end_with(self.jobs[_key(item.metadata, "ElasticJob")])
         jobs = sorted(self.jobs.values(), key=lambda job: job.key)
         waiting = [job for job in jobs if job.groups or job.gated]
         queue_pending = np.zeros((len(self.queues), len(self.axis)))
@@ -135,7 +162,7 @@ class _Builder:
             peers=there.peers,
             exclusives={node: tuple(held) for node, held in there.exclusives.items()},
             owners=there.owners,
-            budgets=find_budgets(self.objects),
+            budgets=self.budgets,
         )
 
     def _gpu_pods(self, there: Occupancy, waiting: Sequence[Job]) -> dict[GpuPod, int]:
@@ -205,16 +232,31 @@ class _Builder:
                     preferred=job.spec.topology.preferred,
                     mixed_models=job.spec.mixed_gpu_models,
                     role_models={role.name: role.gpu_models for role in job.spec.roles if role.gpu_models},
-                    steps={role.name: role.step for role in job.spec.roles},
+                    elastic=read_elastic(job, self.sizes[_key(job.metadata, "ElasticJob")], self._resized(job)),
                     is_suspended=job.spec.suspend,
+                    lasts_s=inf if job.spec.active_deadline_seconds is None else job.spec.active_deadline_seconds,
                 ),
             )
 
+    def _resized(self, job: types.ElasticJob) -> float | None:
+        moment = job.status.last_resize_time
+        return None if moment is None else self.time(moment)
+
     def _declare(self, item: types.PodGroup | types.ElasticJob, job: Job) -> None:
         self.jobs[job.key] = job
+        self._note_annotations(item.metadata, job)
         # A pod group nobody gave a priority has that of its pods, known only when all have been seen.
         if not item.spec.priority_class_name:
             job.priority = -(2**31)
+
+    def _note_annotations(self, meta: ObjectMeta, job: Job) -> None:
+        if not meta.annotations:
+            return
+        job.holds_reservation = meta.annotations.get(types.RESERVED_ANNOTATION) == "true"
+        failures = read_bind_failures(meta.annotations)
+        if failures is not None:
+            job.bind_failures = failures.count
+            job.backs_off_until = self.time(failures.last) + failures.pause_s
 
     def _settle_priorities(self) -> None:
         for job in self.jobs.values():
@@ -278,7 +320,11 @@ class _Builder:
             return None
         key = (f"{meta.namespace}/{meta.name}", "Pod")
         job = self.jobs[key] = self._lone(key, pod)
+        self._note_annotations(meta, job)
         return job
+
+    def is_ours(self, pod: core.Pod) -> bool:
+        return self.ours.claims(pod)
 
     def models_of(self, pod: core.Pod, job: Job) -> tuple[types.GpuModel, ...]:
         """GPU models that the pod may have: its own list, else that of its role."""
@@ -321,6 +367,9 @@ class _Groups:
         self.owners: set[str] = set()
         self._members: dict[Any, list[tuple[tuple[str, int, str], str]]] = {}
         self._made: dict[Any, tuple[Job, str, int, Shape, Peers | None, str]] = {}
+        self._lasts: dict[Any, float] = {}
+        self._staying: set[Any] = set()
+        self._grown = 0
 
     def wait(self, pod: core.Pod) -> None:
         builder, meta = self.builder, pod.metadata
@@ -332,10 +381,16 @@ class _Groups:
         if not builder.ours.claims(pod):
             job.strangers += 1
             return
+        if job.elastic is not None and _is_beyond(job.elastic, pod):
+            return
         if pod.spec.scheduling_gates:
             job.gated += 1
             return
-        job.was_promised |= bool(pod.status.nominated_node_name)
+        if nominated := pod.status.nominated_node_name:
+            job.was_promised = True
+            node = builder.nodes.index.get(nominated)
+            if node is not None:
+                job.nominated[node] = job.nominated.get(node, 0) + 1
         job.may_preempt &= not builder.priorities.never_preempts(pod)
         shape = builder.shapes.of(pod, builder.models_of(pod, job))
         role = pod_role(meta)
@@ -348,14 +403,39 @@ class _Groups:
             self._members[key] = []
             if owner:
                 self.owners.add(owner)
+        self._lasts[key] = max(self._lasts.get(key, 0.0), lasts_s(pod))
+        if is_critical(pod) or any(b.covers(f"{meta.namespace}/", meta.labels) for b in builder.budgets):
+            self._staying.add(key)
         self._members[key].append((pod_order(meta.name, meta.labels), f"{meta.namespace}/{meta.name}"))
         builder.time(meta.creation_timestamp)
         job.pending = shape.requests if job.pending is None else job.pending + shape.requests
 
+    def may_grow(self, job: Job, role: types.ElasticRole, replica: core.Pod) -> None:
+        """`replica` is the first that the role of the job would have if it grew."""
+        builder, meta = self.builder, replica.metadata
+        if job.elastic is None:
+            return
+        shape = builder.shapes.of(replica, builder.models_of(replica, job))
+        peers = builder.reader.read(replica) if builder.reader.anyone else None
+        prefix = f"{meta.namespace}/{meta.name.rsplit('-', 1)[0]}"
+        names = tuple(f"{prefix}-{index}" for index in range(job.elastic.roles[role.name].size, role.max))
+        number = len(self._made) + self._grown
+        self._grown += 1
+        job.growth[role.name] = TaskGroup(
+            number, role.name, builder.pod_priority(replica), shape, peers, pod_owner(meta), names
+        )
+
     def finish(self) -> None:
         for number, (key, (job, role, priority, shape, peers, owner)) in enumerate(self._made.items()):
             pods = tuple(name for _, name in sorted(self._members[key]))
-            job.groups.append(TaskGroup(number, role, priority, shape, peers, owner, pods))
+            lasts = min(self._lasts[key], job.lasts_s)
+            job.groups.append(TaskGroup(number, role, priority, shape, peers, owner, pods, lasts, key in self._staying))
+
+
+def _is_beyond(elastic: Elastic, pod: core.Pod) -> bool:
+    """Whether the job has been made smaller than to have the pod."""
+    role = elastic.roles.get(pod_role(pod.metadata))
+    return role is not None and replica_index(pod) >= role.size
 
 
 def _key(meta: ObjectMeta, kind: str) -> tuple[str, str]:

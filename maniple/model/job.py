@@ -1,9 +1,11 @@
 """Jobs (gangs), the groups of like pods they wait with, and queues: plain values that a snapshot is made of."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from maniple.api.types import GpuModel
 from maniple.model.devices import Granted
+from maniple.model.elastic import Elastic
 from maniple.model.peers import Peers
 from maniple.model.podinfo import pod_order
 from maniple.model.resources import FloatArray
@@ -21,6 +23,8 @@ class TaskGroup:
     peers: Peers | None
     owner: str
     pods: tuple[str, ...]  # ns/name, in the order in which they are placed
+    lasts_s: float = inf  # how long its pods run at most, where they say so
+    stays: bool = False  # critical, or under a PodDisruptionBudget: nobody can count on it to make way
 
     @property
     def is_coupled(self) -> bool:
@@ -43,6 +47,9 @@ class PlacedPod:
     labels: dict[str, str]
     gpu_models: tuple[GpuModel, ...] = ()  # those it may have, the one liked best first
     gpus: tuple[Granted, ...] = ()
+    ends: float = inf  # at the latest, where it says so
+    makes_way_for: str = ""  # the gang (ns/name) in whose reserved room it runs until that gang can start
+    is_ours: bool = True  # False: another scheduler placed it; it counts for its gang, but is not ours to evict
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -65,7 +72,8 @@ class Job:
     required: str = ""  # level of the topology, one domain of which must hold the gang
     preferred: str = ""  # … should hold it
     mixed_models: bool = False
-    steps: dict[str, int] = field(default_factory=dict)  # of an elastic job: role -> replicas that come and go together
+    elastic: Elastic | None = None  # of an ElasticJob
+    growth: dict[str, TaskGroup] = field(default_factory=dict)  # role -> replicas that it might have beside its own
     role_models: dict[str, tuple[GpuModel, ...]] = field(default_factory=dict)
     is_suspended: bool = False
     exists: bool = True  # False: its pods name a group that nobody wrote
@@ -76,7 +84,12 @@ class Job:
     succeeded_by_role: dict[str, int] = field(default_factory=dict)
     gated: int = 0
     strangers: int = 0  # waiting pods of the gang with another schedulerName
+    holds_reservation: bool = False  # the nodes that its pods are nominated to are kept for it, and not promised yet
     was_promised: bool = False  # room in an earlier cycle, and still waits for it
+    nominated: dict[int, int] = field(default_factory=dict)  # node -> pods, in an earlier cycle: promised or reserved
+    lasts_s: float = inf  # after its first pod has started, where it says so
+    bind_failures: int = 0
+    backs_off_until: float = 0.0
     may_preempt: bool = True
     allocated: FloatArray | None = None  # what its placed pods hold; None: nothing
     pending: FloatArray | None = None

@@ -1,6 +1,6 @@
 """Typed objects sorted by kind: the input of a Snapshot. Refuses duplicates, and adds the pods that jobs imply."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,8 @@ from maniple.api.decode import Decoded, Object
 from maniple.api.errors import InputError
 from maniple.api.gpuwish import write_models
 from maniple.api.meta import ObjectMeta
+from maniple.model.elastic import current_sizes, replica_index
+from maniple.model.podinfo import pod_role
 
 
 @dataclass
@@ -78,21 +80,54 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
 
 def implied_pods(
     jobs: Sequence[types.ElasticJob], pods: Iterable[core.Pod], *, scheduler_name: str
-) -> Iterable[core.Pod]:
-    """The first `min` pods of each role of every job that has no pods yet and is not over."""
+) -> Iterator[core.Pod]:
+    """The replicas that jobs are to have now, as far as they are not there yet."""
     if not jobs:
         return
-    have = {(pod.metadata.namespace, pod.metadata.labels.get(types.JOB_LABEL)) for pod in pods}
+    there = pods_by_job(pods)
     for job in jobs:
-        meta = job.metadata
-        if (meta.namespace, meta.name) in have or job.status.phase in ("Succeeded", "Failed"):
+        if job.status.phase in ("Succeeded", "Failed"):
             continue
+        mine = there.get((job.metadata.namespace, job.metadata.name), [])
+        names = {pod.metadata.name for pod in mine}
+        sizes = current_sizes(job, mine)
         for role in job.spec.roles:
-            for index in range(role.min):
-                yield _replica(job, role, index, scheduler_name)
+            # Without a decision, who has pods has all that it is to have.
+            if mine and all(target.role != role.name for target in job.status.target):
+                continue
+            for index in range(sizes[role.name]):
+                if replica_name(job, role, index) not in names:
+                    yield make_replica(job, role, index, scheduler_name)
 
 
-def _replica(job: types.ElasticJob, role: types.ElasticRole, index: int, scheduler_name: str) -> core.Pod:
+def beyond_their_size(jobs: Sequence[types.ElasticJob], pods: Iterable[core.Pod]) -> set[str]:
+    """ns/name of replicas that their jobs have been made too small to have."""
+    there = pods_by_job(pods)
+    found = set()
+    for job in jobs:
+        decided = {target.role: target.replicas for target in job.status.target}
+        for pod in there.get((job.metadata.namespace, job.metadata.name), []) if decided else ():
+            size = decided.get(pod_role(pod.metadata))
+            if size is not None and replica_index(pod) >= size:
+                found.add(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    return found
+
+
+def pods_by_job(pods: Iterable[core.Pod]) -> dict[tuple[str, str], list[core.Pod]]:
+    """(namespace, ElasticJob) -> its pods."""
+    found: dict[tuple[str, str], list[core.Pod]] = {}
+    for pod in pods:
+        name = pod.metadata.labels.get(types.JOB_LABEL)
+        if name:
+            found.setdefault((pod.metadata.namespace, name), []).append(pod)
+    return found
+
+
+def replica_name(job: types.ElasticJob, role: types.ElasticRole, index: int) -> str:
+    return f"{job.metadata.name}-{role.name}-{index}"
+
+
+def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, scheduler_name: str) -> core.Pod:
     meta, template = job.metadata, role.template
     labels = {
         **template.metadata.labels,
@@ -111,7 +146,7 @@ def _replica(job: types.ElasticJob, role: types.ElasticRole, index: int, schedul
     }
     return core.Pod(
         metadata=ObjectMeta(
-            name=f"{meta.name}-{role.name}-{index}",
+            name=replica_name(job, role, index),
             namespace=meta.namespace,
             labels=labels,
             annotations=annotations,

@@ -5,6 +5,7 @@ A hundred thousand pods pass through `place`: a handful of dictionary look-ups e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -16,8 +17,8 @@ from maniple.model.devices import GpuAsk, Gpus, Granted, Millis
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.peers import PeerReader, Peers
-from maniple.model.podinfo import group_name, pod_owner, pod_role
-from maniple.model.priority import CRITICAL_CLASSES
+from maniple.model.podinfo import group_name, lasts_s, pod_owner, pod_role
+from maniple.model.priority import is_critical
 from maniple.model.resources import Axis, FloatArray, RequestTable
 from maniple.model.shape import Exclusive, Shapes, exclusives_of
 
@@ -32,6 +33,8 @@ class World(Protocol):
     shapes: Shapes
     reader: PeerReader
     queues: list[Queue]
+
+    def is_ours(self, pod: core.Pod) -> bool: ...
 
     def job_of(self, pod: core.Pod) -> Job | None: ...
 
@@ -62,6 +65,7 @@ class Occupancy:
             return
         node = world.nodes.index.get(pod.spec.node_name, -1)
         job = world.job_of(pod)
+        started = world.started(pod)
         hand: Hand | None = None
         asked = request
         if node >= 0:
@@ -73,7 +77,6 @@ class Occupancy:
                     request = world.requests.held(request, self._held.by_memory(node, asks[0], hand))
             self._occupy(pod, node, request)
         if meta.deletion_timestamp is not None:
-            world.started(pod)
             if node >= 0:
                 self._leaving.append((node, request))
                 if hand is not None:
@@ -93,9 +96,12 @@ class Occupancy:
                 priority=job.priority if job.key[1] == "Pod" else world.pod_priority(pod),
                 requests=vector,
                 peers=self.peers[-1][0] if world.reader.anyone and node >= 0 else None,
-                started=world.started(pod),
-                is_critical=meta.namespace == "kube-system" or pod.spec.priority_class_name in CRITICAL_CLASSES,
+                started=started,
+                is_critical=is_critical(pod),
                 labels=meta.labels,
+                ends=inf if pod.spec.active_deadline_seconds is None else started + lasts_s(pod),
+                makes_way_for=meta.annotations.get(types.BACKFILL_ANNOTATION, "") if meta.annotations else "",
+                is_ours=world.is_ours(pod),
             )
         )
         if hand is not None:
@@ -149,6 +155,14 @@ class Occupancy:
                 counts = np.bincount(nodes[requests == request], minlength=total.shape[1])
                 total += np.outer(self.world.shapes.vector(int(request)), counts)
         return total
+
+
+def end_with(job: Job) -> None:
+    """A job that says how long it takes ends with all its pods."""
+    if job.placed and job.lasts_s != inf:
+        end = min(pod.started for pod in job.placed) + job.lasts_s
+        for pod in job.placed:
+            pod.ends = min(pod.ends, end)
 
 
 @dataclass(slots=True, eq=False)

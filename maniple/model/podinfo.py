@@ -1,10 +1,13 @@
 """What a pod's metadata says about it: its gang, its role, its owner and its place in the count."""
 
 import re
+from math import inf
 
 from maniple.api import types
+from maniple.api.core import Pod
 from maniple.api.meta import Labels, ObjectMeta
 
+_LONGEST_S = 2**31 - 1  # Kubernetes takes no longer deadline; who writes one means that there is none
 _VOLCANO_ROLE = "volcano.sh/task-spec"
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
@@ -24,6 +27,12 @@ def group_name(meta: ObjectMeta) -> str:
 def pod_role(meta: ObjectMeta) -> str:
     labels = meta.labels
     return labels.get(types.ROLE_LABEL) or labels.get(_VOLCANO_ROLE) or meta.annotations.get(_VOLCANO_ROLE, "")
+
+
+def lasts_s(pod: Pod) -> float:
+    """How long the pod runs at most; inf if it does not say."""
+    deadline = pod.spec.active_deadline_seconds
+    return inf if deadline is None or deadline > _LONGEST_S else float(deadline)
 
 
 def pod_owner(meta: ObjectMeta) -> str:

@@ -8,6 +8,11 @@ from maniple.api.errors import nearest
 CRITICAL_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
+def is_critical(pod: Pod) -> bool:
+    """Whether the cluster itself depends on it."""
+    return pod.metadata.namespace == "kube-system" or pod.spec.priority_class_name in CRITICAL_CLASSES
+
+
 class Priorities:
     """Names to values. Kubernetes' two system classes always exist; a global default applies where none is named."""
 

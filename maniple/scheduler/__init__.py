@@ -12,10 +12,13 @@ from maniple.scheduler.session import Session
 __all__ = ["Plan", "Policy", "default_policy", "load_policy", "schedule"]
 
 
-def schedule(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
-    """One cycle: open a session, let the policy's actions run in their order, report."""
+def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "") -> Plan:
+    """One cycle: open a session, let the policy's actions run in their order, report.
+
+    `thorough`: the name of a job whose wait is explained in full, whatever that costs.
+    """
     policy = policy or default_policy()
-    session = Session(snapshot, policy.openers)
+    session = Session(snapshot, policy.openers, (name for name, _ in policy.actions))
     for _, action in policy.actions:
         action.execute(session)
-    return make_plan(session)
+    return make_plan(session, thorough)

@@ -7,13 +7,15 @@ import numpy as np
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray
+from maniple.scheduler.explain_miss import Miss
+from maniple.scheduler.explain_words import change, such_as
 from maniple.scheduler.hooks import Need, Reason
 from maniple.scheduler.room import capacity
 from maniple.scheduler.scopes import ANYWHERE, by_domain, choices_of_models, home_of, members_of, room_in
 from maniple.scheduler.session import Session
 
 
-def not_close(session: Session, job: Job, need: Need, what: Mapping[TaskGroup, str]) -> Reason | None:
+def not_close(session: Session, job: Job, need: Need, what: Mapping[TaskGroup, str], miss: Miss) -> Reason | None:
     """The reason, if it is one of these two; `what` says what is wanted of each group that counts, in words."""
     groups = list(what)
     wanted = {group: min(need.by_role.get(group.role, need.total), len(group.pods)) for group in groups}
@@ -23,8 +25,8 @@ def not_close(session: Session, job: Job, need: Need, what: Mapping[TaskGroup, s
         for models, mine in _by_list(groups).items():
             part = need if len(mine) == len(groups) else Need({}, 1)
             if not choices_of_models(session, job, part, mine, later=False):
-                return _no_model(session, job, models, mine, wanted, what)
-    return _no_domain(session, job, groups, wanted, what) if job.required else None
+                return _no_model(session, job, models, mine, wanted, what, miss)
+    return _no_domain(session, job, groups, wanted, what, miss) if job.required else None
 
 
 def _by_list(groups: Sequence[TaskGroup]) -> dict[tuple[GpuModel, ...], list[TaskGroup]]:
@@ -42,6 +44,7 @@ def _no_model(
     groups: Sequence[TaskGroup],
     wanted: Mapping[TaskGroup, int],
     what: Mapping[TaskGroup, str],
+    miss: Miss,
 ) -> Reason:
     gpus = session.gpus
     group = max(groups, key=lambda group: wanted[group])
@@ -63,17 +66,19 @@ def _no_model(
         return Reason(
             "NoModelFits",
             f"needs {what[group]} on {there}, where its other pods run; there is room for {room} now",
-            f"room for {max(1, wanted[group] - room)} more came free on {there}, or spec.mixedGpuModels were true",
+            f"room for {max(1, wanted[group] - room)} more came free on {there}{such_as(session, miss, groups)}, "
+            "or spec.mixedGpuModels were true",
         )
     has = [(room, gpus.models[code]) for code, room in rooms.items() if room]
     has.sort(key=lambda pair: (-pair[0], pair[1]))
     listed = ", ".join(f"{_name(name)} has room for {room}" for room, name in has[:5])
-    best_room, best = has[0] if has else (0, "one model")
+    best = miss.models.get(models, -1)
+    missing = max(1, wanted[group] - rooms.get(best, 0))
     return Reason(
         "NoModelFits",
         f"needs {what[group]} on one GPU model; {listed or 'none has room'} now",
-        f"room for {max(1, wanted[group] - best_room)} more came free on {_name(best)}, "
-        "or spec.mixedGpuModels were true",
+        f"room for {missing} more came free on {_name(gpus.models[best]) if best >= 0 else 'one model'}"
+        f"{such_as(session, miss, groups)}, or spec.mixedGpuModels were true",
     )
 
 
@@ -83,6 +88,7 @@ def _no_domain(
     groups: Sequence[TaskGroup],
     wanted: Mapping[TaskGroup, int],
     what: Mapping[TaskGroup, str],
+    miss: Miss,
 ) -> Reason:
     level = session.snapshot.domains.levels[job.required]
     if not level.names:
@@ -100,24 +106,27 @@ def _no_domain(
             f"must be in one {level.name}, and its running pods are not",
             f"its running pods were in one {level.name}",
         )
-    # The domain that lacks least, and in it the group that is shortest.
+    # The roomiest domain, and in it the group that is shortest; it may be too small for all of them even when empty.
     best = int(np.argmax((rooms / counts[:, None]).min(axis=0))) if home is None else home
     short = int(np.argmin(rooms[:, best] / counts))
     group, room = groups[short], int(min(1e9, rooms[short, best]))
     which = f"the roomiest, {level.names[best]}," if home is None else f"{level.names[best]}, where its other pods run,"
-    missing = int(counts[short]) - room
-    if missing <= 0:
+    message = f"needs {what[group]} in one {level.name}; {which} has room for {room} now"
+    if room >= counts[short]:
         message = f"needs {what[group]} in one {level.name}; each part of it fits into one, but not all together"
-        return Reason("NoDomainFits", message, f"more room came free in {level.name} {level.names[best]}")
-    return Reason(
-        "NoDomainFits",
-        f"needs {what[group]} in one {level.name}; {which} has room for {room} now",
-        f"room for {missing} more came free in {level.name} {level.names[best]}",
-    )
+    return Reason("NoDomainFits", message, change(session, miss, groups) or "more room came free in one of them")
+
+
+def is_torn(session: Session, job: Job) -> bool:
+    """Whether the job must be in one domain, and those of its pods that run are not."""
+    if not job.required:
+        return False
+    home = home_of(session.snapshot.domains.levels[job.required], members_of(session, job))
+    return home is not None and home < 0
 
 
 def never_close(
-    session: Session, job: Job, wanted: Mapping[TaskGroup, int], what: Mapping[TaskGroup, str]
+    session: Session, job: Job, wanted: Mapping[TaskGroup, int], what: Mapping[TaskGroup, str], miss: Miss
 ) -> Reason | None:
     """The reason, if no domain could hold what the gang wants of each group even if nothing were running."""
     if not job.required:
@@ -138,17 +147,21 @@ def never_close(
         message = f"no {level.name} could hold all its pods together, even if it were empty"
     else:
         message = f"needs {what[short]} in one {level.name}; even an empty one has room for {most}"
-    return Reason("NoDomainFits", message, f"a {level.name} were large enough, or spec.topology named a wider level")
+    would = f"a {level.name} were large enough{such_as(session, miss, list(wanted))}"
+    return Reason("NoDomainFits", message, f"{would}, or spec.topology named a wider level")
 
 
-def no_such_model(session: Session, group: TaskGroup) -> tuple[str, str] | None:
+def no_such_model(session: Session, group: TaskGroup, count: int) -> tuple[str, str] | None:
     """(message, what would change it), if the cluster has no GPU of a model that the group allows."""
     models = group.shape.constraint.gpu_models
     if not group.shape.gpus or session.gpus.allowed(models) != ():
         return None
     asked = ", ".join(entry.model for entry in models)
     there = ", ".join(sorted(name for name in session.gpus.models if name)) or "none with a known model"
-    return f"allows the GPU models {asked} only; the cluster has: {there}", f"a node with a GPU of {asked} were added"
+    message = f"allows the GPU models {asked} only; the cluster has: {there}"
+    if count == 1:
+        return message, f"a node with a GPU of {asked} were added"
+    return message, f"nodes with GPUs of {asked} and room for {count} pods were added"
 
 
 def _name(model: str) -> str:

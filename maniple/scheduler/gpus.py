@@ -20,6 +20,8 @@ from maniple.scheduler.hooks import Check
 
 Grants = tuple[Granted, ...]
 
+_ANY = 10**9  # of a device, where nothing is reserved
+
 
 class GpuRoom:
     def __init__(self, snapshot: Snapshot) -> None:
@@ -28,6 +30,8 @@ class GpuRoom:
         self.free = {row: array.copy() for row, array in snapshot.gpus_free.items()}
         # What will be free when all who are leaving have left and all promises are kept.
         self.future = {row: array + snapshot.gpus_releasing[row] for row, array in snapshot.gpus_free.items()}
+        # What reservations leave of the devices of their nodes; {}: there are none.
+        self.spare: dict[int, Millis] = {}
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
         self._whole: dict[tuple[int, int], Grants] = {}
@@ -118,6 +122,7 @@ class GpuRoom:
         later: bool = False,
         empty: bool = False,
         model: int | None = None,
+        reserved: BoolArray | None = None,
     ) -> FloatArray:
         """How many pods of the shape the devices of `nodes` (None: all) have room for; `free` [R, n] is free in all.
 
@@ -128,7 +133,8 @@ class GpuRoom:
         fits: FloatArray | None = None
         for number, ask in enumerate(shape.gpus):
             # Of a pod with several kinds of GPU the list of models is about the first.
-            part = self._fits(ask, nodes, codes if number == 0 else None, later=later, empty=empty)
+            models = codes if number == 0 else None
+            part = self._fits(ask, nodes, models, later=later, empty=empty, reserved=reserved)
             fits = part if fits is None else np.minimum(fits, part)
         if fits is None:
             raise ValueError("the shape asks for no GPU")
@@ -137,12 +143,19 @@ class GpuRoom:
         return np.minimum(fits, self._by_memory(ask, free[ask.row], nodes)) if ask.memory else fits
 
     def _fits(
-        self, ask: GpuAsk, nodes: IntArray | None, codes: tuple[int, ...] | None, *, later: bool, empty: bool
+        self,
+        ask: GpuAsk,
+        nodes: IntArray | None,
+        codes: tuple[int, ...] | None,
+        *,
+        later: bool,
+        empty: bool,
+        reserved: BoolArray | None,
     ) -> FloatArray:
         table = self.tables.get(ask.row)
         if table is None or not table.there.size:
             return np.zeros(len(nodes) if nodes is not None else len(table.ids) if table else 0)
-        usable = table.there * np.int32(WHOLE) if empty else self._usable(ask.row, nodes, later=later)
+        usable = table.there * np.int32(WHOLE) if empty else self._usable(ask.row, nodes, reserved, later=later)
         if empty and nodes is not None:
             usable = usable[nodes]
         models = table.model if nodes is None else table.model[nodes]
@@ -171,40 +184,65 @@ class GpuRoom:
         share = np.where(milli <= WHOLE, milli, 0).max(axis=1, initial=0)
         return np.asarray(np.floor(np.divide(free, share * ask.count, out=np.zeros_like(free), where=share > 0)))
 
-    def _usable(self, row: int, nodes: IntArray | None, *, later: bool) -> Millis:
-        """Promises are kept: of a device, the lower of now and later can be had now."""
+    def _usable(self, row: int, nodes: IntArray | None, reserved: BoolArray | None = None, *, later: bool) -> Millis:
+        """Promises are kept: of a device, the lower of now and later can be had now.
+
+        On `reserved` nodes [N] only what the reservation leaves of it.
+        """
         free, future = self.free[row], self.future[row]
         if nodes is not None:
             future = future[nodes]
             free = future if later else free[nodes]
-        return future if later else np.minimum(free, future)
+        usable = future if later else np.minimum(free, future)
+        if reserved is None:
+            return usable
+        spare = self.spare[row] if nodes is None else self.spare[row][nodes]
+        bound = reserved if nodes is None else reserved[nodes]
+        return np.where(bound[:, None], np.minimum(usable, spare), usable)
+
+    def usable(self, row: int, nodes: IntArray) -> Millis:
+        """[nodes, G] what can be had now."""
+        return self._usable(row, nodes, later=False)
 
     # -- choice
 
     def choose(
-        self, shape: Shape, nodes: IntArray, counts: FloatArray, *, later: bool, model: int | None
+        self,
+        shape: Shape,
+        nodes: IntArray,
+        counts: FloatArray,
+        *,
+        later: bool,
+        model: int | None,
+        reserved: BoolArray | None = None,
     ) -> tuple[Grants, ...]:
         """The devices of each pod, for `counts` pods on each of `nodes`, in that order. Changes nothing."""
         if not shape.gpus:
             return ()
         codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
-        rows = [self._usable(ask.row, nodes, later=later).tolist() for ask in shape.gpus]
+        rows = [self._usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
         made: list[Grants] = []
         for at, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
             for following in range(int(count) - 1, -1, -1):
                 grants: Grants = ()
                 for number, ask in enumerate(shape.gpus):
-                    grants += self._take(ask, node, rows[number][at], codes if number == 0 else None, following)
+                    models = codes if number == 0 else None
+                    grants += self._take(ask, node, rows[number][at], models, following, later=later)
                 made.append(grants)
         return tuple(made)
 
-    def _take(self, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int) -> Grants:
+    def _take(
+        self, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int, *, later: bool
+    ) -> Grants:
         """Devices for one pod out of what is `left` of the node's, which is lowered; `following` more will come."""
         table = self.tables[ask.row]
         if table.node_model[node] == MIXED:
             return self._take_of_one_model(table, ask, node, left, codes, following)
         if ask.is_whole:
-            return self._take_whole(table, ask, node, left, [amount == WHOLE for amount in left])
+            free = [amount == WHOLE for amount in left]
+            if later:
+                free = _in_use_first(free, self.free[ask.row][node].tolist(), ask.count)
+            return self._take_whole(table, ask, node, left, free)
         return self._take_shares(table, ask, node, left, [True] * len(left), following)
 
     def _take_of_one_model(
@@ -281,18 +319,58 @@ class GpuRoom:
             if found:
                 at, devices, millis = np.array(found, dtype=np.intp).T
                 np.subtract.at(self.future[row], (at, devices), millis)
+                if self.spare:
+                    np.subtract.at(self.spare[row], (at, devices), millis)
                 if now:
                     np.subtract.at(self.free[row], (at, devices), millis)
                 if row in self._plain and (np.abs(millis) != WHOLE).any():
                     self._plain.discard(row)
 
-    def leave(self, node: int, grants: Grants, sign: int) -> None:
-        """A pod will give back (1), or will not after all (-1), its devices; those that are lost are nobody's."""
+    def leave(self, node: int, grants: Grants, sign: int, *, is_spare: bool) -> None:
+        """A pod will give back (1), or will not after all (-1), its devices; those that are lost are nobody's.
+
+        `is_spare`: no reservation has counted on them yet.
+        """
         for granted in grants:
             if granted.milli != WHOLE:
                 self._plain.discard(granted.row)  # what comes free adds up, but not on one device
             if self.tables[granted.row].there[node, granted.device]:
                 self.future[granted.row][node, granted.device] += granted.milli * sign
+                if self.spare and is_spare:
+                    self.spare[granted.row][node, granted.device] += granted.milli * sign
+
+    def leave_all(
+        self, row: int, nodes: IntArray, devices: IntArray, millis: IntArray, is_spare: BoolArray | None
+    ) -> None:
+        """The same for many parts of devices of one resource, none of which is lost; `is_spare` None: all are.
+
+        Where pods will not leave after all, `millis` is negative.
+        """
+        if row in self._plain and (np.abs(millis) != WHOLE).any():
+            self._plain.discard(row)
+        np.add.at(self.future[row], (nodes, devices), millis)
+        if self.spare:
+            millis = millis if is_spare is None else np.where(is_spare, millis, 0)
+            np.add.at(self.spare[row], (nodes, devices), millis)
+
+    def clear(self, devices: Mapping[int, Millis], amounts: FloatArray, sign: int) -> None:
+        """As if (1) so much of the devices [N, G], by row, had been given back; or not after all (-1).
+
+        `amounts` [R, N]: what is given back in all.
+        """
+        for row, millis in devices.items():
+            self.future[row] += millis * sign
+            if row in self._plain and ((millis % WHOLE).any() or (millis.sum(axis=1) != amounts[row]).any()):
+                self._plain.discard(row)
+
+    def open_spare(self) -> None:
+        """From now on it is counted what reservations leave of devices."""
+        self.spare = {row: np.full_like(array, _ANY) for row, array in self.free.items()}
+
+    def set_spare(self, nodes: IntArray, devices: Mapping[int, Millis]) -> None:
+        """On these nodes others may use so much of the devices [nodes, G], by row; all, where nothing is said."""
+        for row, array in self.spare.items():
+            array[nodes] = devices.get(row, _ANY)
 
     def ring_gbs(self, node: int, grants: Grants) -> float | None:
         """The bandwidth of a ring over a pod's GPUs in GB/s; None for one GPU, or links that nobody knows."""
@@ -313,6 +391,19 @@ def _leaving_enough(devices: list[int], times: Mapping[int, int], count: int, po
     spare = sum(min(times[device], pods) for device in devices) - count * pods
     first = roomy[: max(0, len(roomy) - spare)]
     return first + [device for device in devices if device not in first]
+
+
+def _in_use_first(free: list[bool], now: list[int], count: int) -> list[bool]:
+    """Of the free devices those that a promise takes. It does not say which they are, so it takes those that are still
+    in use, and leaves to others what they can have now.
+    """
+    in_use = [is_free and left < WHOLE for is_free, left in zip(free, now, strict=True)]
+    missing = count - sum(in_use)
+    if missing > 0:
+        rest = [at for at, is_free in enumerate(free) if is_free and not in_use[at]]
+        for at in rest[:missing]:
+            in_use[at] = True
+    return in_use
 
 
 def _any(found: BoolArray) -> BoolArray:

@@ -14,6 +14,7 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from maniple.scheduler.shares import Due
+    from maniple.scheduler.sizes import Sizing
 
 Key = float | tuple[float, ...]
 
@@ -96,4 +97,6 @@ class Hooks:
     evicts_whole: bool | None = None  # whether a gang may be evicted whole, and not only down to its minimum
     # Pods that nobody may ever take: others of their job's surplus are looked at in their place.
     protects: Callable[[PlacedPod], bool] | None = None
+    patience_s: float | None = None  # after so long room is kept for the first gang of a queue; None: never
+    sizing: "Sizing | None" = None  # what sizes of elastic jobs are worth
     due: "Due | None" = None  # what queues deserve, where a plugin has computed it

@@ -31,6 +31,8 @@ def find_spot(
     if not len(candidates):
         return None
     fits = fits[candidates]
+    if len(candidates) == 1:
+        return Spot(candidates, np.minimum(fits, wanted))  # nothing to choose, nothing to compare
     batch = _batch_score(session, group, candidates)
     score = session.rooms.scores(group)[candidates]
     if batch is not None:
@@ -87,10 +89,11 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
     """Places what the job still needs to start, or (False) leaves the statement for the caller to roll back."""
     need = session.job_need(job)
     groups = session.groups(job)
-    for scope in scopes(session, job, need, groups, later=later):
-        if _place_in(session, statement, job, need, groups, scope, later=later):
-            return True
-        statement.rollback()
+    with session.reserved.seen_by(job):
+        for scope in scopes(session, job, need, groups, later=later):
+            if _place_in(session, statement, job, need, groups, scope, later=later):
+                return True
+            statement.rollback()
     return False
 
 

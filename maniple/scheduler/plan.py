@@ -3,7 +3,9 @@
 A Plan is a value: applying it is somebody else's job.
 """
 
+import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
@@ -15,6 +17,8 @@ class Bind(msgspec.Struct, frozen=True, order=True):
     gpus: tuple[str, ...] = ()
     gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, where it is not all of it
     ring_gbs: float | UnsetType = field(default=UNSET, name="ringGBs")  # of a ring over its GPUs, where links are known
+    # The gang in whose reserved room it runs until that gang can start.
+    backfill: str | UnsetType = UNSET
 
 
 class Eviction(msgspec.Struct, frozen=True, order=True):
@@ -35,11 +39,54 @@ class Resize(msgspec.Struct, frozen=True, order=True):
     to_size: int = field(name="to")
 
 
+class ReservedNodes(msgspec.Struct, frozen=True):
+    """Room that is kept for a gang which cannot start yet: how many of its pods will go to each node, and when."""
+
+    group: str
+    nodes: dict[str, int]
+    expected: str
+
+
 class NodeCount(msgspec.Struct, frozen=True):
     """So many nodes do not take the gang, for this reason. Every node is counted once."""
 
     reason: str
     count: int
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """An action of the policy that was tried for a gang, and why it did not help."""
+
+    action: str
+    why: str
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A job that holds what a gang lacks, where the gang lacks least."""
+
+    job: str  # empty: pods that belong to no job of ours
+    pods: int
+    amount: str
+    what: str  # what its pods are to the gang, such as "surplus" or "lower priority"
+    guard: str | UnsetType = UNSET  # why they cannot be taken, such as "cooling down"
+    until: float | UnsetType = UNSET  # for so many seconds more
+
+
+class Nearest(msgspec.Struct, frozen=True):
+    """The place that lacks least for a gang to start: a domain, a node, or the cluster."""
+
+    place: str
+    pods: int  # that the gang needs there
+    fits: int  # of them, as many as would fit now
+    resource: str  # what it lacks most of; empty where no amount is missing
+    needs: str
+    free: str
+    lacks: str
+    # Whether what is free adds up to more than it seems to lack, but not where it would be of use.
+    is_scattered: bool = field(name="isScattered")
+    refusals: tuple[str, ...]  # what nodes there object to
+    held_by: tuple[Holder, ...] = field(name="heldBy")
+    others: int  # further jobs that hold some of it there
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -50,6 +97,9 @@ class Waiting(msgspec.Struct, frozen=True):
     needs: dict[str, str]
     nodes: tuple[NodeCount, ...]
     would_start_if: str = field(name="wouldStartIf")
+    position: int | None = None  # in its queue's line, 1 is next; None: it is not in line
+    tried: tuple[Tried, ...] = ()
+    nearest: Nearest | None = None
 
 
 class QueueShare(msgspec.Struct, frozen=True):
@@ -65,5 +115,11 @@ class Plan:
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Nomination, ...] = ()
     resizes: tuple[Resize, ...] = ()
+    reservations: tuple[ReservedNodes, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     queues: tuple[QueueShare, ...] = ()
+
+
+def written(moment: float) -> str:
+    """A moment as Kubernetes writes it; what is left of a second is rounded up."""
+    return datetime.fromtimestamp(math.ceil(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

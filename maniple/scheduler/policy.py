@@ -95,6 +95,9 @@ def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
         if name not in ACTIONS:
             raise InputError([f"{source}: actions: unknown action {name!r}{nearest(name, ACTIONS)}"])
         made.append((name, ACTIONS[name]()))
+    if any(name == "grow" for name, _ in made[:-1]):
+        # It hands out room without taking it: whatever came later would hand it out again.
+        raise InputError([f"{source}: actions: grow must be the last action"])
     return tuple(made)
 
 

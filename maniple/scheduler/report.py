@@ -7,25 +7,49 @@ from msgspec import UNSET, UnsetType
 from maniple.api.gpuwish import WHOLE
 from maniple.scheduler.explain import Explainer
 from maniple.scheduler.gpus import GpuRoom, Grants
-from maniple.scheduler.plan import Bind, Eviction, Nomination, Plan, QueueShare
+from maniple.scheduler.plan import Bind, Eviction, Nomination, Plan, QueueShare, ReservedNodes, Resize, written
 from maniple.scheduler.session import Session
 from maniple.scheduler.shares import counted_of, share_of
 from maniple.scheduler.statement import Placed
 
 
-def make_plan(session: Session) -> Plan:
-    explainer = Explainer(session)
-    waiting = (explainer.explain(job) for job in session.snapshot.waiting)
-    nodes = session.snapshot.nodes.names
+def make_plan(session: Session, thorough: str = "") -> Plan:
+    """`thorough`: the name of a job of which everything is to be said, whatever that costs."""
+    waiting = Explainer(session, thorough).explain_all()
     return Plan(
         binds=tuple(sorted(_binds(session))),
         evictions=tuple(sorted(Eviction(e.pod.pod, e.reason, e.beneficiary) for e in session.evicted)),
-        nominations=tuple(
-            sorted(Nomination(pod, nodes[node]) for done in session.placed if done.later for pod, node in _pods(done))
-        ),
-        waiting=tuple(sorted((entry for entry in waiting if entry), key=lambda entry: (entry.group, entry.reason))),
+        nominations=tuple(sorted(_nominations(session))),
+        resizes=tuple(sorted(_resizes(session))),
+        reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
+        waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.reason))),
         queues=tuple(_shares(session)),
     )
+
+
+def _resizes(session: Session) -> Iterator[Resize]:
+    jobs = {job.key: job for job in session.snapshot.jobs} if session.resized else {}
+    for (key, role), size in session.resized.items():
+        elastic = jobs[key].elastic
+        if elastic is not None:
+            yield Resize(jobs[key].name, role, elastic.roles[role].size, size)
+
+
+def _reservations(session: Session) -> Iterator[ReservedNodes]:
+    names = session.snapshot.nodes.names
+    for made in session.reservations.values():
+        nodes = {names[node]: count for node, count in made.nodes.items()}
+        yield ReservedNodes(made.job.name, nodes, written(made.expected))
+
+
+def _nominations(session: Session) -> Iterator[Nomination]:
+    """Promised, or reserved: either way the API server remembers it until the next cycle."""
+    names = session.snapshot.nodes.names
+    for done in session.placed:
+        if done.later:
+            yield from (Nomination(pod, names[node]) for pod, node in _pods(done))
+    for made in session.reservations.values():
+        yield from (Nomination(pod, names[node]) for pod, node in made.pods)
 
 
 def _pods(done: Placed) -> Iterator[tuple[str, int]]:
@@ -39,10 +63,10 @@ def _binds(session: Session) -> Iterator[Bind]:
         for done in session.placed:
             if not done.later:
                 for at, (node, grants) in enumerate(done.slots(), done.start):
-                    yield _bind(session, done.group.pods[at], node, grants)
+                    yield _bind(session, done.group.pods[at], node, grants, done.backfill)
         return
     # Indices follow the topology: pods in order go to places in the order of their domains' names, those beside pods
-    # of the gang that run already first.
+    # of the gang that run already first, and those that will make way for others last.
     together: dict[tuple[object, int], list[Placed]] = {}
     for done in session.placed:
         if not done.later:
@@ -51,14 +75,15 @@ def _binds(session: Session) -> Iterator[Bind]:
     for parts in together.values():
         pods = [pod for done in parts for pod in done.group.pods[done.start : done.start + done.spot.total]]
         home = {pod.node for pod in parts[0].job.placed}
-        slots = [slot for done in parts for slot in done.slots()]
-        slots.sort(key=lambda slot: (slot[0] not in home, rank[slot[0]]))
-        for pod, (node, grants) in zip(pods, slots, strict=True):
-            yield _bind(session, pod, node, grants)
+        slots = [(done.backfill, *slot) for done in parts for slot in done.slots()]
+        slots.sort(key=lambda slot: (slot[0] != "", slot[1] not in home, rank[slot[1]]))
+        for pod, (backfill, node, grants) in zip(pods, slots, strict=True):
+            yield _bind(session, pod, node, grants, backfill)
 
 
-def _bind(session: Session, pod: str, node: int, grants: Grants) -> Bind:
-    return Bind(pod, session.snapshot.nodes.names[node], *named_gpus(session.gpus, node, grants))
+def _bind(session: Session, pod: str, node: int, grants: Grants, backfill: str) -> Bind:
+    gpus = named_gpus(session.gpus, node, grants)
+    return Bind(pod, session.snapshot.nodes.names[node], *gpus, backfill or UNSET)
 
 
 def named_gpus(

@@ -54,17 +54,20 @@ class Rooms:
     def __init__(
         self,
         free: Callable[[IntArray], tuple[FloatArray, FloatArray]],
+        future: Callable[[IntArray], FloatArray],
         gpus: GpuRoom,
         count: int,
         hooks: Sequence[Hooks],
     ) -> None:
         self._free = free  # nodes -> (usable now, free)
+        self._future = future  # nodes -> free when those who are leaving have left
         self._gpus = gpus
         self._count = count
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
         self._allowed: dict[tuple[int, ...], BoolArray] = {}
         self._fits = _Kept(self._compute_fits, count)
+        self._fits_later = _Kept(self._compute_fits_later, count)
         self._scores = _Kept(self._compute_scores, count)
         self.changed: list[int] = []  # nodes in the order in which they were touched
 
@@ -86,9 +89,11 @@ class Rooms:
             self._allowed[key] = mask
         return mask
 
-    def fits(self, group: TaskGroup) -> FloatArray:
-        """How many of the group's pods each node can take now; 0 where they are not allowed."""
-        return self._fits.of(group, self.changed)
+    def fits(self, group: TaskGroup, *, later: bool = False) -> FloatArray:
+        """How many of the group's pods each node can take, now or when those who are leaving have left; 0 where they
+        are not allowed.
+        """
+        return (self._fits_later if later else self._fits).of(group, self.changed)
 
     def scores(self, group: TaskGroup) -> FloatArray:
         """How good each node is for the next pod of the group."""
@@ -104,10 +109,16 @@ class Rooms:
 
     def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
         usable, _ = self._free(nodes)
+        return self._room(group, nodes, usable, later=False)
+
+    def _compute_fits_later(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        return self._room(group, nodes, self._future(nodes), later=True)
+
+    def _room(self, group: TaskGroup, nodes: IntArray, usable: FloatArray, *, later: bool) -> FloatArray:
         room = capacity(group.shape.requests, usable)
         if self._gpus.is_counted(group.shape):
             some = nodes if len(nodes) < self._count else None
-            np.minimum(room, self._gpus.fits(group.shape, some, usable), out=room)
+            np.minimum(room, self._gpus.fits(group.shape, some, usable, later=later), out=room)
         return np.where(self.allowed(group)[nodes], room, 0.0)
 
     def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:

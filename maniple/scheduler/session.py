@@ -13,12 +13,14 @@ import numpy as np
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.peers import PeerCounts
+from maniple.model.podinfo import pod_order
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.gpus import GpuRoom, Grants
 from maniple.scheduler.hooks import Check, Hooks, Key, Need, Reason, VictimRule
 from maniple.scheduler.measure import BySpeed, Measure, Speeds
+from maniple.scheduler.reserved import Reserved
 from maniple.scheduler.room import Rooms, capacity
 
 if TYPE_CHECKING:
@@ -29,13 +31,14 @@ if TYPE_CHECKING:
 class JobState:
     """What this cycle has done to a job so far, on top of what the snapshot says."""
 
-    __slots__ = ("allocated", "cursor", "evicted", "job", "models", "nodes", "placed", "promised")
+    __slots__ = ("allocated", "cursor", "dropped", "evicted", "job", "models", "nodes", "placed", "promised")
 
     def __init__(self, job: Job, zero: FloatArray) -> None:
         self.job = job
         self.placed = dict(job.placed_by_role)
         self.promised: dict[str, int] = {}
         self.cursor: dict[int, int] = {}  # group number -> how many of its pods are placed or promised
+        self.dropped: dict[int, int] = {}  # group number -> how many of its last pods are not wanted any more
         self.evicted: set[str] = set()
         self.allocated = zero.copy() if job.allocated is None else job.allocated.copy()
         # Where its pods are and on which models; kept only where somebody asks (Session.remembers_members).
@@ -55,8 +58,15 @@ class JobState:
         if grants:
             self.models.setdefault(models, Counter())[gpus.model_of(node, grants)] += sign
 
+    def resize(self, role: str, size: int | None) -> None:
+        """Pods of the role with a higher index than `size` (None: the size it had) wait no longer."""
+        for group in self.job.groups:
+            if group.role == role:
+                beyond = [pod for pod in group.pods if size is not None and pod_order(pod, {})[1] >= size]
+                self.dropped[group.number] = len(beyond)
+
     def left(self, group: TaskGroup) -> int:
-        return len(group.pods) - self.cursor.get(group.number, 0)
+        return len(group.pods) - self.cursor.get(group.number, 0) - self.dropped.get(group.number, 0)
 
     @property
     def placed_count(self) -> int:
@@ -68,8 +78,14 @@ class JobState:
 
 
 class Session:
-    def __init__(self, snapshot: Snapshot, tiers: Sequence[Sequence[Callable[["Session"], Hooks]]]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        tiers: Sequence[Sequence[Callable[["Session"], Hooks]]],
+        actions: Iterable[str] = (),
+    ) -> None:
         self.snapshot = snapshot
+        self.actions = tuple(actions)  # of the policy, in their order: what may become of a gang later
         self.free = snapshot.free.copy()
         # What will be free when all who are leaving have left and all promises are kept.
         self.future = snapshot.free + snapshot.releasing
@@ -82,9 +98,12 @@ class Session:
             for above in self.queue_paths[queue.index][1:]:
                 self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
         self.states: dict[tuple[str, str], JobState] = {}
+        self.reserved = Reserved(self.gpus, self.free.shape, self.job_key)
+        self.reservations = self.reserved.by_job  # job -> what is kept for it
         self.blocked: dict[tuple[str, str], Reason] = {}  # said by an action, for explanations
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
+        self.resized: dict[tuple[tuple[str, str], str], int] = {}  # (job, role of it) -> its new size
         self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # what is asked for -> a count of pods that does not fit
@@ -94,7 +113,7 @@ class Session:
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
         worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
         self.gpus.worth = None if worth is None else worth.tolist()
-        self.rooms = Rooms(self._room, self.gpus, len(snapshot.nodes), self.hooks)
+        self.rooms = Rooms(self._room, self._later, self.gpus, len(snapshot.nodes), self.hooks)
 
     # -- the world
 
@@ -103,6 +122,10 @@ class Session:
         whole = len(nodes) == len(self.snapshot.nodes)
         free, future = (self.free, self.future) if whole else (self.free[:, nodes], self.future[:, nodes])
         return np.minimum(free, future), free
+
+    def _later(self, nodes: IntArray) -> FloatArray:
+        """What will be free when all who are leaving have left and all promises are kept."""
+        return self.future if len(nodes) == len(self.snapshot.nodes) else self.future[:, nodes]
 
     @property
     def peers(self) -> PeerCounts:
@@ -243,25 +266,43 @@ class Session:
         Pods that mind each other change that with every one that is placed: what they object to now counts only if
         it is about the very next one.
         """
-        if later:
-            fits = np.where(self.rooms.allowed(group), capacity(group.shape.requests, self.future), 0.0)
-            if self.gpus.is_counted(group.shape):
-                fits = np.minimum(fits, self.gpus.fits(group.shape, None, self.future, later=True))
-        else:
-            fits = self.rooms.fits(group)
+        fits = self.rooms.fits(group, later=later)
         if model is not None:
             fits = np.where(self.gpus.has_model(group.shape, model), fits, 0.0)
             if self.gpus.has_mixed_nodes:
                 free = self.future if later else self.free
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, free, later=later, model=model))
+        fits = self._within_reservations(group, fits, later=later, model=model)
         if not group.shape.exclusives and group.peers is None:
             return fits
         for check in self.pod_checks(group) if is_next or not group.is_coupled else ():
             fits = np.where(check.passes, fits, 0.0)
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 
+    def _within_reservations(self, group: TaskGroup, fits: FloatArray, *, later: bool, model: int | None) -> FloatArray:
+        """`fits` without what is kept for others."""
+        mask, spare = self.reserved.mask, self.reserved.spare
+        if mask is not None and spare is not None:
+            nodes = np.flatnonzero(mask)
+            nodes = nodes[fits[nodes] > 0]
+            if len(nodes):
+                left = spare[:, nodes]
+                room = capacity(group.shape.requests, left)
+                if group.shape.gpus:
+                    devices = self.gpus.fits(group.shape, nodes, left, later=later, model=model, reserved=mask)
+                    room = np.minimum(room, devices)
+                fits = fits.copy()
+                fits[nodes] = np.minimum(fits[nodes], room)
+        most = self.reserved.most
+        return fits if most is None else np.minimum(fits, most)
+
     def pod_checks(self, group: TaskGroup) -> list[Check]:
         return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long the first of a queue waits before room is kept for it; None: for ever."""
+        return next((hooks.patience_s for hooks in self.hooks if hooks.patience_s is not None), None)
 
     @property
     def evicts_whole(self) -> bool:

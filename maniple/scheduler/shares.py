@@ -45,7 +45,7 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
     due, queues = session.due, session.snapshot.queues
     if due is None:
         return []
-    allowed_above = _entitled(session, claimant, due)
+    allowed_above = entitled(session, claimant, due)
     mine = set(session.queue_paths[claimant.queue])
     left = due.measure.queue_held.copy()
     kept = []
@@ -71,7 +71,7 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
     return kept
 
 
-def _entitled(session: Session, claimant: Job, due: Due) -> set[int]:
+def entitled(session: Session, claimant: Job, due: Due) -> set[int]:
     """The queues (-1: the cluster) below which the claimant's side stays within its dues with what it needs."""
     need = due.measure.asked(session.needed_resources(claimant))
     held = due.measure.queue_held

@@ -1,171 +1,145 @@
 """What may be taken by eviction, in units that go together: a step of a job's surplus, or a gang whole."""
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from maniple.model.job import Job, PlacedPod
-from maniple.scheduler.hooks import Victim, VictimRule
 from maniple.scheduler.session import Session
+
+SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """Pods of one job that go together."""
+    """Pods of one job that go together. A step with a size goes after those above it, a gang whole after its steps."""
 
     job: Job
     pods: tuple[PlacedPod, ...]
     is_whole: bool  # a gang of several, or what is left of it
     cost: tuple[Any, ...]  # lower goes first
+    grade: float  # what matters first when ways of making room are compared: the highest grade among their units
+    size: tuple[str, int] | None = None  # of an elastic job: a role, and how many replicas it has without the unit
 
 
-class Market:
-    """The units that an action may take, cheapest first. Made once, and kept up to date as they go."""
+_Rank = tuple[int, str]
+_Ranked = tuple[_Rank, PlacedPod]
+_first = itemgetter(0)
 
-    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
-        self._units = [unit for job in jobs if job.placed for unit in _units(session, job)]
-        self._units.sort(key=lambda unit: unit.cost)
-
-    def offer(self, belongs: Callable[[Job], bool]) -> list[Unit]:
-        verdicts: dict[tuple[str, str], bool] = {}
-        offered = []
-        for unit in self._units:
-            verdict = verdicts.get(unit.job.key)
-            if verdict is None:
-                verdict = verdicts[unit.job.key] = belongs(unit.job)
-            if verdict:
-                offered.append(unit)
-        return offered
-
-    def take(self, session: Session, taken: Sequence[Unit]) -> None:
-        """These are gone, and what else their jobs have to offer is counted anew."""
-        touched = {unit.job.key: unit.job for unit in taken}
-        self._units = [unit for unit in self._units if unit.job.key not in touched]
-        for job in touched.values():
-            self._units += _units(session, job)
-        self._units.sort(key=lambda unit: unit.cost)
+UnitsOf = Callable[[Session, Job], Iterable[Unit]]
 
 
-def _units(session: Session, job: Job) -> Iterator[Unit]:
-    """Surplus steps, the highest indices first, then all of it as one unit: a gang goes whole, surplus and all."""
-    state, now = session.state(job), session.snapshot.now
-    there = [pod for pod in job.placed if pod.node >= 0 and pod.pod not in state.evicted]
-    there.sort(key=_descending)
-    left = state.placed_count + job.succeeded
-    by_role = {role: count + job.succeeded_by_role.get(role, 0) for role, count in state.placed.items()}
-    rest = list(there)
-    dearest = -np.inf
-    nth = 0
-    while True:
-        step = _step(session, job, rest, left, by_role)
-        if not step:
-            break
-        nth += 1
-        left -= len(step)
-        by_role[step[0].role] -= len(step)
-        rest = [pod for pod in rest if pod not in step]
-        # Within a job indices decide, between jobs age: a step is never cheaper than the one before it.
-        dearest = max(dearest, -max(pod.started for pod in step))
-        yield Unit(job, step, False, (False, job.priority, dearest, job.key, nth))
-    if not rest:
+class Step(NamedTuple):
+    """The next pods of a job's surplus that go together; of an elastic job also the role's size without them."""
+
+    pods: tuple[PlacedPod, ...]
+    size: tuple[str, int] | None
+
+
+def evictable_jobs(session: Session) -> Iterator[Job]:
+    """Those that reclaim and preempt may look at. Whoever gave back surplus in this cycle keeps its minimum in it."""
+    shrunk = {done.job.key for done in session.evicted if done.reason == SHRUNK}
+    return (job for job in session.snapshot.jobs if job.preemptable and job.key not in shrunk)
+
+
+def offered_units(session: Session, job: Job) -> Iterator[Unit]:
+    """What reclaim and preempt may take of a job: its surplus step by step, then all that is left, at once."""
+    there = _there(session, job)
+    if not there:
         return
-    if len(rest) == 1 and job.min_member == 1 and now - rest[0].started >= job.min_runtime_s:
-        yield Unit(job, tuple(rest), False, (False, job.priority, max(dearest, -rest[0].started), job.key, nth + 1))
-    elif session.evicts_whole and all(now - pod.started >= job.min_runtime_s for pod in there):
-        started = max(pod.started for pod in there)
-        yield Unit(job, tuple(there), True, (True, job.priority, max(dearest, -started), job.key, nth + 1))
+    now, dearest, nth = session.snapshot.now, -np.inf, 0
+    surplus: set[PlacedPod] = set()
+    is_alone = len(job.placed) == 1 and not job.succeeded  # as most are, and so without surplus
+    for nth, step in enumerate(() if is_alone else surplus_steps(session, job), start=1):
+        surplus.update(step.pods)
+        # Within a job indices decide, between jobs age: a step is never cheaper than the one before it.
+        dearest = max(dearest, -max(pod.started for pod in step.pods))
+        yield Unit(job, step.pods, False, (False, job.priority, dearest, job.key, nth), job.priority, step.size)
+    rest = tuple(pod for pod in there if pod not in surplus) if surplus else tuple(there)
+    if not rest or any(now - pod.started < job.min_runtime_s for pod in there):
+        return
+    is_single = len(rest) == 1 and job.min_member == 1
+    if is_single or session.evicts_whole:
+        dearest = max(dearest, -max(pod.started for pod in rest))
+        yield Unit(job, rest, not is_single, (not is_single, job.priority, dearest, job.key, nth + 1), job.priority)
 
 
-def _step(
-    session: Session, job: Job, rest: Sequence[PlacedPod], left: int, by_role: Mapping[str, int]
-) -> tuple[PlacedPod, ...]:
-    """The next step of surplus: of the role whose highest index is highest."""
+def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
+    """What the job holds above its minimum, in steps that go together: first the one with the highest indices."""
+    placed, now = placed_by_role(session, job), session.snapshot.now
+    spare = sum(placed.values()) + job.succeeded - max(job.min_member, 1)
+    if spare <= 0 or (job.elastic is not None and now < job.elastic.cooldown_until):
+        return
+    spare_of = {
+        role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0) for role, count in placed.items()
+    }
+    by_role: dict[str, list[_Ranked]] = {}
+    for pod in _there(session, job):
+        by_role.setdefault(pod.role, []).append((_rank(pod), pod))
+    guards = [hooks.protects for hooks in session.hooks if hooks.protects]
 
-    def may_go(pod: PlacedPod) -> bool:
-        return session.snapshot.now - pod.started >= job.min_runtime_s and not session.is_protected(pod)
+    def may_go(ranked: _Ranked) -> bool:
+        pod = ranked[1]
+        return now - pod.started >= job.min_runtime_s and not any(protects(pod) for protects in guards)
 
-    for role in dict.fromkeys(pod.role for pod in rest):
-        size = job.steps.get(role, 1)
-        if left - size < max(job.min_member, 1) or by_role.get(role, 0) - size < job.role_min.get(role, 0):
+    steps = [_steps(session, job, role, sorted(mine, key=_first), may_go) for role, mine in by_role.items()]
+    for _, step in heapq.merge(*steps, key=_first):
+        role, count = step.pods[0].role, len(step.pods)
+        if count > spare or count > spare_of[role]:
+            spare_of[role] = 0  # those below it do not go without it
             continue
-        mine = [pod for pod in rest if pod.role == role]
-        if job.steps:
-            # An elastic job keeps its lowest indices, and the one where its replicas meet always.
-            step = [pod for pod in mine[:size] if pod.order[1] > 0 and may_go(pod)]
-        else:
-            step = [pod for pod in mine if may_go(pod)][:size]
-        if len(step) == size:
-            return tuple(step)
-    return ()
+        spare -= count
+        spare_of[role] -= count
+        yield step
 
 
-def _descending(pod: PlacedPod) -> tuple[int, str]:
+def placed_by_role(session: Session, job: Job) -> Mapping[str, int]:
+    """How many of its pods have a place by now. Few jobs have a state of their own in a cycle: none is made for it."""
+    state = session.states.get(job.key)
+    return job.placed_by_role if state is None else state.placed
+
+
+def _there(session: Session, job: Job) -> list[PlacedPod]:
+    """The pods of a job that can be evicted. One that is given places in this cycle has nothing to offer in it."""
+    there = [pod for pod in job.placed if pod.node >= 0 and pod.is_ours]
+    state = session.states.get(job.key)
+    if state is None:
+        return there
+    return [] if any(state.cursor.values()) else [pod for pod in there if pod.pod not in state.evicted]
+
+
+def _steps(
+    session: Session, job: Job, role: str, mine: Sequence[_Ranked], may_go: Callable[[_Ranked], bool]
+) -> Iterator[tuple[_Rank, Step]]:
+    """Steps of one role from the upper end; whether the gang keeps its minimum without them is not looked at."""
+    if job.elastic is None:
+        yield from ((rank, Step((pod,), None)) for rank, pod in filter(may_go, mine))
+        return
+    sizes = job.elastic.roles.get(role)
+    if sizes is None:
+        return
+    size = session.resized.get((job.key, role), sizes.size)
+    # Never the replica where all others meet: index 0 of the first role.
+    lowest = max(sizes.min, 1) if role == next(iter(job.elastic.roles)) else sizes.min
+    at = 0
+    while size - sizes.step >= lowest:
+        # Replicas that are still waiting have no pods to take: the size passes over them, and so they go first.
+        size -= sizes.step
+        end = at
+        while end < len(mine) and -mine[end][0][0] >= size:
+            end += 1
+        if not all(map(may_go, mine[at:end])):
+            return
+        if end > at:
+            yield mine[at][0], Step(tuple(pod for _, pod in mine[at:end]), (role, size))
+        at = end
+
+
+def _rank(pod: PlacedPod) -> _Rank:
+    """The highest index first."""
     prefix, number, name = pod.order
     return -number, f"{prefix}/{name}"
-
-
-def agreed(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequence[VictimRule]) -> list[Unit]:
-    """The units that every rule lets go.
-
-    Rules count: a queue can spare so much, whoever goes. So a unit of which some rule would not let a pod go, or only
-    a part, must not use up what another rule would have given to others: it is taken out, and all rules are asked
-    again. Ends since the pool shrinks each time.
-    """
-    pool = list(units)
-    while pool:
-        # A pod may be offered by itself and with all of its gang: it is one victim.
-        victims = {pod.pod: Victim(unit.job, pod) for unit in pool for pod in unit.pods}
-        chosen: Sequence[Victim] = list(victims.values())
-        never: set[Victim] = set()
-        for rule in (lambda _, candidates: _within_budgets(session, candidates), *rules):
-            kept = rule(claimant, chosen)
-            alone: dict[object, bool] = {}  # asked once of victims that are alike: there may be thousands
-            for victim in set(chosen) - set(kept):
-                kind = _kind(session, victim)
-                if kind not in alone:
-                    alone[kind] = bool(rule(claimant, [victim]))
-                if not alone[kind]:
-                    never.add(victim)
-            chosen = kept
-        left = set(chosen)
-        whole: list[Unit] = []
-        broken = False
-        for unit in pool:
-            mine = [victims[pod.pod] for pod in unit.pods]
-            if all(victim in left for victim in mine):
-                whole.append(unit)
-            elif any(victim in left or victim in never for victim in mine):
-                broken = True  # it took a part of what others could have had
-        if not broken:
-            return whole
-        pool = whole if len(whole) < len(pool) else []
-    return []
-
-
-def _kind(session: Session, victim: Victim) -> object:
-    """Victims of one kind are the same to every rule that looks at one of them alone."""
-    job, pod = victim.job, victim.pod
-    alike = len(job.placed) == 1 and not job.succeeded and not job.role_min
-    of_job = (job.queue, job.priority, job.min_member) if alike else job.key
-    budgets = tuple(budget.covers(pod.pod, pod.labels) for budget in session.snapshot.budgets)
-    counted = tuple(id(measure.of_pod(pod)) for measure in session.by_speed.values())
-    return of_job, id(pod.requests), counted, pod.role, pod.is_critical, budgets
-
-
-def _within_budgets(session: Session, candidates: Sequence[Victim]) -> list[Victim]:
-    """`candidates` without those that would break a PodDisruptionBudget, counting the ones before them."""
-    budgets = session.snapshot.budgets
-    if not budgets:
-        return list(candidates)
-    gone = [sum(budget.covers(done.pod.pod, done.pod.labels) for done in session.evicted) for budget in budgets]
-    left = [budget.allowed - number for budget, number in zip(budgets, gone, strict=True)]
-    kept = []
-    for victim in candidates:
-        bound = [at for at, budget in enumerate(budgets) if budget.covers(victim.pod.pod, victim.pod.labels)]
-        if all(left[at] > 0 for at in bound):
-            for at in bound:
-                left[at] -= 1
-            kept.append(victim)
-    return kept

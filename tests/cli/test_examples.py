@@ -69,6 +69,19 @@ def test_06_queues_of_weight_1_and_3_get_a_quarter_and_three_quarters() -> None:
     assert (by_queue.count("research"), by_queue.count("production")) == (10, 30)
 
 
+def test_07_an_elastic_job_shrinks_for_a_gang_and_grows_again_when_it_has_ended() -> None:
+    path = EXAMPLES / "07-elastic.yaml"
+    rounds = plan("-f", path, "--now", "2026-01-01T10:00:00Z", "--step", "300", "--rounds", "7")["rounds"]
+    bound = [sorted(bind["pod"].removeprefix("default/") for bind in round_["binds"]) for round_ in rounds]
+    first, more = ([f"bert-worker-{index}" for index in part] for part in (range(4), range(4, 8)))
+    assert bound == [first, more, [], [f"gang-{index}" for index in range(4)], [], [], more]
+    sizes = [[(resize["from"], resize["to"]) for resize in round_["resizes"]] for round_ in rounds]
+    assert sizes == [[(4, 8)], [], [(8, 4)], [], [], [(4, 8)], []]
+    assert [(leaves["pod"], leaves["reason"], leaves["for"]) for leaves in rounds[2]["evictions"]] == [
+        (f"default/{pod}", "Shrunk", "default/gang") for pod in more
+    ]
+
+
 CLOSE = sorted((EXAMPLES / "topology").glob("*.yaml"))
 
 

@@ -12,6 +12,28 @@ from .running import EXAMPLES, run
 
 RACK = EXAMPLES / "topology/rack.yaml"
 NVLINK = EXAMPLES / "topology/nvlink.yaml"
+CROWDED = EXAMPLES / "explain.yaml"
+BACKS_OFF = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "4"}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations:
+    maniple.dev/bind-failures: "2"
+    maniple.dev/last-bind-failure: "2026-01-01T00:00:00Z"
+spec:
+  schedulerName: maniple
+  containers: [{name: main, resources: {requests: {cpu: "1"}}}]
+"""
+FIELDS = [
+    *("job", "kind", "state", "queue", "position", "line", "priority", "preemptable", "minMember", "running", "roles"),
+    *("coolsDownSeconds", "required", "preferred", "ringGBs", "pods", "reservation", "backsOffSeconds", "waiting"),
+]
 
 
 def story(*arguments: str | Path, stdin: str | bytes = b"") -> dict[str, Any]:
@@ -26,7 +48,7 @@ def test_the_ring_of_the_chosen_gpus_is_told() -> None:
     assert (made["state"], made["kind"], made["ringGBs"]) == ("Starts", "Pod", 100.0)
     assert [(pod["node"], pod["gpus"], pod["ringGBs"]) for pod in made["pods"]] == [("n1", ["2", "3"], 100.0)]
     text = run("explain", "-f", NVLINK, "pair").stdout
-    assert "Ring:     100 GB/s" in text
+    assert "Ring:      100 GB/s" in text
     assert "2,3   100 GB/s" in text
 
 
@@ -36,6 +58,90 @@ def test_a_gang_in_a_rack_and_one_that_waits_for_one() -> None:
     assert first["waiting"] is None
     assert (second["state"], second["waiting"]["reason"]) == ("Waits", "NoDomainFits")
     assert "Waits (NoDomainFits)" in run("explain", "-f", RACK, "second").stdout
+
+
+def test_who_waits_is_told_everything() -> None:
+    """Its place in line, what comes nearest and who holds it, what was tried, and what would help."""
+    made = story("-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "train")
+    assert list(made) == FIELDS
+    assert (made["state"], made["position"], made["line"], made["running"]) == ("Waits", 1, 1, 0)
+    assert (made["reservation"], made["backsOffSeconds"], made["roles"]) == (None, None, [])
+    why = made["waiting"]
+    assert why["nearest"] == {
+        "place": "rack r1",
+        "pods": 8,
+        "fits": 6,
+        "resource": "nvidia.com/gpu",
+        "needs": "8",
+        "free": "6",
+        "lacks": "2",
+        "isScattered": False,
+        "refusals": [],
+        "heldBy": [
+            {
+                "job": "default/tune",
+                "pods": 2,
+                "amount": "2",
+                "what": "surplus",
+                "guard": "cooling down",
+                "until": 40.0,
+            }
+        ],
+        "others": 0,
+    }
+    assert [entry["action"] for entry in why["tried"]] == ["allocate", "shrink", "reclaim", "preempt"]
+    text = run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "train").stdout
+    assert "Line:      1 of 1" in text
+    assert (
+        "Nearest:   needs 8 nvidia.com/gpu in one rack; rack r1 has 6 free and lacks 2; "
+        "held by default/tune (2, surplus, cooling down for 40 s)\n" in text
+    )
+    assert "Starts if: room for 2 more came free in rack r1, such as if node n1 had 2 nvidia.com/gpu more\n" in text
+    for entry in why["tried"]:
+        assert f"\n  {entry['action']:8}  {entry['why'].split()[0]}" in text
+    assert run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "train", "-o", "text").stdout == text
+
+
+def test_a_job_that_runs_is_told_its_sizes() -> None:
+    made = story("-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "tune")
+    assert made["state"] == "Runs"
+    assert made["roles"] == [{"role": "worker", "size": 3, "min": 1, "max": 4, "step": 1, "running": 3, "resize": None}]
+    assert (made["coolsDownSeconds"], made["waiting"]) == (40, None)
+    text = run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "tune").stdout
+    assert "Size:      worker 3, from 1 to 4, 3 running\n" in text
+    assert "Cool-down: 40 s more\n" in text
+
+
+def test_a_job_that_gives_way_is_told_to_whom_and_how_large_it_will_be() -> None:
+    made = story("-f", CROWDED, "--now", "2026-01-01T10:04:40Z", "tune")
+    assert (made["state"], made["roles"][0]["resize"], made["coolsDownSeconds"]) == ("Leaves", 1, None)
+    leaving = [pod for pod in made["pods"] if pod["state"] == "Leaves"]
+    assert [(pod["reason"], pod["for"]) for pod in leaving] == [("Shrunk", "default/train")] * 2
+    text = run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:40Z", "tune").stdout
+    assert "3 running; becomes 1\n" in text
+    assert "Shrunk for default/train" in text
+
+
+def test_a_reservation_is_told_with_its_nodes_and_when() -> None:
+    reserved = EXAMPLES / "plugins/reservation.yaml"
+    now = ("--now", "2026-01-01T10:10:00Z")
+    made = story("-f", reserved, *now, "large")
+    assert made["state"] == "Reserved"
+    assert made["reservation"] == {"nodes": {"n1": 1, "n2": 1}, "expected": "2026-01-01T11:00:00Z", "inSeconds": 3000.0}
+    text = run("explain", "-f", reserved, *now, "large").stdout
+    assert "Reserved:  n1, n2: expected at 2026-01-01T11:00:00Z, in 3000 s\n" in text
+    (guest,) = story("-f", reserved, *now, "notebook")["pods"]
+    assert guest["backfill"] == "default/large"
+    assert "makes way for default/large" in run("explain", "-f", reserved, *now, "notebook").stdout
+    tried = {entry["action"]: entry["why"] for entry in story("-f", reserved, *now, "server")["waiting"]["tried"]}
+    assert "it could delay default/large" in tried["backfill"]
+
+
+def test_a_gang_that_backs_off_is_told_for_how_long() -> None:
+    made = story("-f", "-", "--now", "2026-01-01T00:00:05Z", "p", stdin=BACKS_OFF)
+    assert (made["backsOffSeconds"], made["waiting"]["reason"], made["position"]) == (15, "BackingOff", None)
+    done = run("explain", "-f", "-", "--now", "2026-01-01T00:00:05Z", "p", stdin=BACKS_OFF)
+    assert "Back-off:  15 s more\n" in done.stdout
 
 
 def test_a_pod_of_a_gang_stands_for_its_gang() -> None:

@@ -163,7 +163,7 @@ def test_rounds_apply_the_plan_and_plan_again() -> None:
     assert promised["nominations"] == [{"pod": "default/p1", "node": "n1"}]
     assert [entry["reason"] for entry in promised["waiting"]] == ["Promised"]
     assert then["binds"] == [{"pod": "default/p1", "node": "n1", "gpus": []}]
-    assert last == {"binds": [], "evictions": [], "nominations": [], "resizes": [], "waiting": []}
+    assert last == {"binds": [], "evictions": [], "nominations": [], "resizes": [], "reservations": [], "waiting": []}
     assert len(made["timings"]["schedule_s"]) == 3
 
 
@@ -199,12 +199,14 @@ def test_now_is_the_moment_of_the_decision(now: str | None, evicted: list[str]) 
     assert [eviction["pod"] for eviction in made["rounds"][0]["evictions"]] == evicted
 
 
-def test_a_policy_file_decides() -> None:
+def test_a_policy_file_decides(tmp_path: Path) -> None:
     evictions = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=CONTENDED)["rounds"][0][
         "evictions"
     ]
     assert evictions == [{"pod": "default/low", "reason": "Preempted", "for": "default/p1"}]
-    assert plan("-f", "-", "--now", "2027-01-01", stdin=CONTENDED)["rounds"][0]["evictions"] == []
+    peaceful = tmp_path / "peaceful.yaml"
+    peaceful.write_text('actions: "allocate, backfill"\n')
+    assert plan("-f", "-", "--policy", peaceful, "--now", "2027-01-01", stdin=CONTENDED)["rounds"][0]["evictions"] == []
 
 
 @pytest.mark.parametrize(
@@ -259,19 +261,30 @@ def test_json_has_exactly_the_documented_form() -> None:
     )
     made = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=text)
     assert list(made) == ["rounds", "queues", "timings"]
-    assert list(made["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "waiting"]
+    assert list(made["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "reservations", "waiting"]
     assert [list(entry) for entry in made["rounds"][0]["waiting"]] == [
-        ["group", "queue", "reason", "message", "needs", "nodes", "wouldStartIf"]
+        ["group", "queue", "reason", "message", "needs", "nodes", "wouldStartIf", "position", "tried", "nearest"]
     ] * 2
     for entry in made["rounds"][0]["waiting"]:
         assert entry.pop("message")
         assert entry.pop("wouldStartIf")
+    # In the order of the policy's actions; pods that ask for something are not for backfill.
+    tried = made["rounds"][0]["waiting"][1].pop("tried")
+    assert [list(entry) for entry in tried] == [["action", "why"]] * 3
+    assert [entry["action"] for entry in tried] == ["reclaim", "allocate", "preempt"]
+    assert all(entry["why"] for entry in tried)
+    nearest = made["rounds"][0]["waiting"][1].pop("nearest")
+    assert nearest.pop("place") in ("node n1", "node n2")
+    assert list(nearest) == [
+        *("pods", "fits", "resource", "needs", "free", "lacks", "isScattered", "refusals", "heldBy", "others")
+    ]
     assert made["rounds"] == [
         {
             "binds": [{"pod": "default/starts", "node": "n2", "gpus": ["0", "1"]}],
             "evictions": [{"pod": "default/low", "reason": "Preempted", "for": "default/p1"}],
             "nominations": [{"pod": "default/p1", "node": "n1"}],
             "resizes": [],
+            "reservations": [],
             "waiting": [
                 {
                     "group": "default/p1",
@@ -279,6 +292,9 @@ def test_json_has_exactly_the_documented_form() -> None:
                     "reason": "Promised",
                     "needs": made["rounds"][0]["waiting"][0]["needs"],
                     "nodes": [],
+                    "position": None,
+                    "tried": [],
+                    "nearest": None,
                 },
                 {
                     "group": "default/waits",
@@ -286,6 +302,7 @@ def test_json_has_exactly_the_documented_form() -> None:
                     "reason": "NoNodeFits",
                     "needs": {"pods": "1", "cpu": "9"},
                     "nodes": [{"reason": "insufficient cpu", "count": 2}],
+                    "position": 1,
                 },
             ],
         }

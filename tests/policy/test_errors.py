@@ -53,8 +53,9 @@ WRONG: list[tuple[str, list[str]]] = [
     ),
     (
         GOOD.replace("backfill", "enqueue"),
-        ["p.yaml: actions: unknown action 'enqueue'; known: allocate, backfill, preempt, reclaim"],
+        ["p.yaml: actions: unknown action 'enqueue'; known: allocate, backfill, grow, preempt, reclaim, shrink"],
     ),
+    (GOOD.replace("backfill", "grow, backfill"), ["p.yaml: actions: grow must be the last action"]),
     (GOOD.replace("backfill", "Allocate"), ["p.yaml: actions: unknown action 'Allocate'; did you mean 'allocate'?"]),
     (GOOD.replace("priority", "priorty"), [f"{AT}: unknown plugin 'priorty'; did you mean 'priority'?"]),
     (

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from .devices import GPU, WHOLE, Device
 from .facts import Node, Pod, read_node, read_pod
-from .placement import clashing_port
+from .placement import clashing_port, host_ports
 from .raw import Object, Resources, add
 
 T = TypeVar("T")
@@ -345,14 +345,17 @@ class Builder:
         """A node with room, beginning anywhere."""
         hosts = self.hosts if among is None else among
         pod = read_pod({"metadata": {"name": "new", "annotations": member.annotations}, "spec": member.spec})
-        start = self.between(0, len(hosts) - 1)
+        start, has_ports = self.between(0, len(hosts) - 1), bool(host_ports(pod))
         for host in hosts[start:] + hosts[:start]:
             wanted = pod.requests_at(host.node)
             has_room = all(host.free.get(name, Fraction(0)) >= amount for name, amount in wanted.items())
             has_room &= len(self.fitting(host, pod)) >= pod.gpu_count
-            if has_room and host.slots > 0 and all(clashing_port(pod, read_pod(other)) is None for other in host.pods):
+            if has_room and host.slots > 0 and not (has_ports and self.clashes(host, pod)):
                 return host
         return None
+
+    def clashes(self, host: Host, pod: Pod) -> bool:
+        return any(clashing_port(pod, read_pod(other)) is not None for other in host.pods)
 
     def place(
         self,

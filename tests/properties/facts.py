@@ -21,6 +21,7 @@ from .devices import (
     read_ask,
     read_hardware,
 )
+from .elastic import Elasticity, read_elasticity
 from .raw import Object, Resources, add, at, flat, number, resources, rows, strings, table, text
 from .raw import key_of as key_of  # noqa: PLC0414  tests/scenarios finds it here
 from .raw import quantity as quantity  # noqa: PLC0414
@@ -60,6 +61,7 @@ class Pod:
     is_ours: bool
     priority_class: str = ""
     ask: Ask = field(default_factory=Ask)
+    index: int = 0  # its place in the count of its gang
 
     @property
     def gpu_count(self) -> int:
@@ -80,6 +82,7 @@ class Gang:
     role_min: dict[str, int] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
     is_preemptable: bool = True
+    min_runtime_s: int = 0
     priority_class: str = ""
     required: str = ""  # levels of a Topology
     preferred: str = ""
@@ -105,10 +108,32 @@ class Queue:
 
 @dataclass(frozen=True)
 class Job:
-    """An ElasticJob: its gang, and the pods it would have when it has none yet."""
+    """An ElasticJob: its gang, its sizes, and the pods that it would have."""
 
     gang: Gang
-    first_pods: tuple[Pod, ...]
+    elastic: Elasticity
+
+    def replica(self, role: str, index: int) -> Pod:
+        namespace, _, name = self.gang.key.partition("/")
+        template = self.elastic.roles[role].template
+        own = {JOB_LABEL: name, ROLE_LABEL: role, INDEX_LABEL: str(index)}
+        metadata = {
+            "namespace": namespace,
+            "name": f"{name}-{role}-{index}",
+            "labels": strings(template, "metadata", "labels") | own,
+            "annotations": strings(template, "metadata", "annotations"),
+        }
+        return read_pod({"metadata": metadata, "spec": table(template, "spec")})
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A PodDisruptionBudget: so many may go (None: nobody says), or so many must stay."""
+
+    namespace: str
+    selector: object
+    allowed: int | None
+    least: int | None  # None: a part of them, which is not judged here
 
 
 @dataclass(frozen=True)
@@ -122,6 +147,8 @@ class Facts:
     namespaces: dict[str, dict[str, str]]
     volume_terms: dict[str, list[object]]
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the node labels from the widest down to it
+    budgets: tuple[Budget, ...] = ()
+    priorities: dict[str, int] = field(default_factory=dict)  # PriorityClass -> value
 
     def domain(self, node: Node, level: str) -> tuple[str, ...] | None:
         """Equal names under different wider domains are different domains; without all labels a node is in none."""
@@ -204,7 +231,14 @@ def read_pod(item: object) -> Pod:
         is_ours=text(item, "spec", "schedulerName") == SCHEDULER or JOB_LABEL in labels,
         priority_class=text(item, "spec", "priorityClassName"),
         ask=ask,
+        index=index_of(labels, text(item, "metadata", "name")),
     )
+
+
+def index_of(labels: dict[str, str], name: str) -> int:
+    written = labels.get(INDEX_LABEL, "")
+    found = written if written.isdecimal() else name[len(name.rstrip("0123456789")) :]
+    return int(found or "0")
 
 
 def read_node(item: object) -> Node:
@@ -255,15 +289,14 @@ def read_group(item: object) -> Gang:
         role_min={text(role, "name"): number(role, "minMember", default=1) for role in rows(spec, "roles")},
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
+        min_runtime_s=number(spec, "minRuntimeSeconds"),
         priority_class=text(spec, "priorityClassName"),
     )
     return read_closeness(gang, spec)
 
 
 def read_job(item: object) -> Job:
-    """Suspended jobs want no pods."""
     key, spec = key_of(item), table(item, "spec")
-    namespace, _, name = key.partition("/")
     role_min = {text(role, "name"): number(role, "min", default=1) for role in rows(spec, "roles")}
     gang = Gang(
         key=key,
@@ -271,20 +304,10 @@ def read_job(item: object) -> Job:
         role_min=role_min,
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
+        min_runtime_s=number(spec, "minRuntimeSeconds"),
         priority_class=text(spec, "priorityClassName"),
     )
-    pods: list[Pod] = []
-    for role in rows(spec, "roles") if spec.get("suspend") is not True else []:
-        for index in range(number(role, "min", default=1)):
-            own = {JOB_LABEL: name, ROLE_LABEL: text(role, "name"), INDEX_LABEL: str(index)}
-            metadata = {
-                "namespace": namespace,
-                "name": f"{name}-{text(role, 'name')}-{index}",
-                "labels": strings(role, "template", "metadata", "labels") | own,
-                "annotations": strings(role, "template", "metadata", "annotations"),
-            }
-            pods.append(read_pod({"metadata": metadata, "spec": table(role, "template", "spec")}))
-    return Job(read_closeness(gang, spec), tuple(pods))
+    return Job(read_closeness(gang, spec), read_elasticity(item))
 
 
 def read_volumes(items: list[object]) -> dict[str, list[object]]:
@@ -300,6 +323,24 @@ def read_volumes(items: list[object]) -> dict[str, list[object]]:
         if text(item, "kind") == "PersistentVolumeClaim" and volumes.get(volume):
             terms[key_of(item)] = volumes[volume]
     return terms
+
+
+def read_budget(item: object) -> Budget:
+    allowed = at(item, "status", "disruptionsAllowed")
+    return Budget(
+        namespace=text(item, "metadata", "namespace", default="default"),
+        selector=at(item, "spec", "selector"),
+        allowed=None if allowed is None else number(allowed),
+        least=_least(item),
+    )
+
+
+def _least(item: object) -> int | None:
+    """Pods that must stay; None where that is a part of them, which is not judged here."""
+    given = at(item, "spec", "minAvailable")
+    if given is None:
+        return 1 if at(item, "spec", "maxUnavailable") is None else None
+    return None if text(item, "spec", "minAvailable").endswith("%") else number(given)
 
 
 def read_levels(topologies: list[object]) -> dict[str, tuple[str, ...]]:
@@ -340,4 +381,6 @@ def read_facts(objects: Iterable[object]) -> Facts:
         },
         volume_terms=read_volumes(items),
         levels=read_levels(kinds.get("Topology", [])),
+        budgets=tuple(read_budget(item) for item in kinds.get("PodDisruptionBudget", [])),
+        priorities={text(item, "metadata", "name"): number(item, "value") for item in kinds.get("PriorityClass", [])},
     )

@@ -45,7 +45,7 @@ def add(total: Resources, more: Mapping[str, Fraction]) -> None:
 
 def at(value: object, *path: str) -> object:
     for key in path:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):  # not Mapping: asking that is slow, and this is asked all the time
             return None
         value = value.get(key)
     return value
@@ -53,7 +53,7 @@ def at(value: object, *path: str) -> object:
 
 def table(value: object, *path: str) -> Object:
     found = at(value, *path)
-    return {str(key): item for key, item in found.items()} if isinstance(found, Mapping) else {}
+    return {str(key): item for key, item in found.items()} if isinstance(found, dict) else {}
 
 
 def rows(value: object, *path: str) -> list[object]:

@@ -3,7 +3,7 @@
 It reads only the cluster's objects and the JSON of `maniple plan -o json`, shares no code with the
 scheduler and has no opinion on taste: two plans that keep the promises are equally good. Input that was
 broken before the plan (an over-committed node, a gang below its minimum) is never held against a plan
-that does not make it worse. Resizes are not replayed yet: they come with the actions that make them.
+that does not make it worse.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from .closeness import judge_domains, judge_gpus, judge_models, promised_in_vain, shown
+from .contention import judge_ends, judge_kept, judge_protection, judge_reasons, judge_sizes, owed_after
 from .facts import Facts, Node, Pod, read_facts
 from .placement import Site, objections_between, objections_of_company, objections_of_node
 from .raw import Object, Resources, add, rows, text
@@ -112,6 +113,11 @@ def judge_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
             yield f"{victim} is evicted for {key}, which lacks {gang.missing(whole)} pods to its minimum"
 
 
+def judge_leavers(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    for sentences in (judge_victims, judge_protection, judge_reasons, judge_ends):
+        yield from sentences(facts, state, played)
+
+
 def judge_limits(facts: Facts, state: State, played: Round) -> Iterator[str]:
     staying = [key for key in state.staying(played.evicted) if state.pods[key].is_ours]
     old = [(state.pods[key], state.requests(facts, key)) for key in staying]
@@ -140,9 +146,15 @@ def judge_waiting(facts: Facts, state: State, played: Round) -> Iterator[str]:
     moved = {move.pod.gang for move in [*played.binds, *played.nominations]}
     bound = {move.pod.key for move in played.binds}
     ours = [pod for key, pod in state.pods.items() if key in state.pending and pod.is_ours]
-    still = {pod.gang for pod in ours if pod.key not in bound}
-    # Those who lost their place just now or are gated may be listed or not.
+    lowered = {(resize.job, resize.role): resize.new for resize in played.resizes}
+    still = {
+        pod.gang
+        for pod in ours
+        if pod.key not in bound and pod.index < lowered.get((pod.gang, pod.role), pod.index + 1)
+    }
+    # Those who lost their place just now or are gated, and jobs that have just been resized, may be listed or not.
     others = {state.pods[key].gang for key in state.gated.union(played.evicted)}
+    others |= {resize.job for resize in played.resizes}
     have_pods = {pod.gang for pod in state.pods.values()}
     listed: set[str] = set()
     for entry in played.waiting:
@@ -176,7 +188,8 @@ JUDGES: dict[Promise, Callable[[Facts, State, Round], Iterator[str]]] = {
     Promise.GANGS: judge_gangs,
     Promise.DOMAINS: judge_domains,
     Promise.MODELS: judge_models,
-    Promise.VICTIMS: judge_victims,
+    Promise.VICTIMS: judge_leavers,
+    Promise.SIZES: judge_sizes,
     Promise.LIMITS: judge_limits,
     Promise.WAITING: judge_waiting,
 }
@@ -188,6 +201,7 @@ def judge(objects: list[Object], plan: Object) -> list[Breach]:
     facts = read_facts(objects)
     state = read_state(facts, objects)
     breaches: list[Breach] = []
+    owed: dict[str, list[str]] = {}
     if not rows(plan, "rounds"):
         breaches.append(Breach(Promise.ORDER, "the plan has no rounds"))
     for index, written in enumerate(rows(plan, "rounds"), 1):
@@ -195,8 +209,10 @@ def judge(objects: list[Object], plan: Object) -> list[Breach]:
         found = list(played.breaches)
         for promise, sentences in JUDGES.items():
             found += [Breach(promise, sentence) for sentence in sentences(facts, state, played)]
+        found += [Breach(Promise.VICTIMS, sentence) for sentence in judge_kept(facts, state, played, owed)]
         found += [Breach(Promise.ORDER, sentence) for sentence in judge_order(written, ROUND_ORDER)]
         breaches += [replace(breach, sentence=f"round {index}: {breach.sentence}") for breach in found]
+        owed = owed_after(facts, state, played)
         state = after(facts, state, played)
     breaches += [Breach(Promise.ORDER, sentence) for sentence in judge_order(plan, {"queues": "name"})]
     return breaches

@@ -6,13 +6,16 @@ level at which each is full, the amount left decides between which two the water
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from .facts import DEFAULT_QUEUE, Facts
-from .raw import Object, Resources, add, flat, number, resources, table, text
-from .replay import State
+from .contention import DISPLACED
+from .facts import DEFAULT_QUEUE, Facts, read_facts
+from .raw import Object, Resources, add, flat, number, resources, rows, table, text
+from .replay import Round, State, after, read_round, read_state
+
+TOLERANCE = Fraction(1, 100_000)
 
 Shares = dict[str, Resources]  # queue -> resources
 
@@ -118,3 +121,46 @@ def _level(room: dict[str, Fraction], weight: dict[str, Fraction], amount: Fract
         amount -= (full_at - level) * width
         level, width = full_at, width - own
     return level
+
+
+def lost_dues(objects: list[Object], plan: Object) -> list[str]:
+    """Queues that lose what they deserve of what is scarce to pods of other queues.
+
+    What a queue is given in the same round is its own by then, and what changes hands within it is no loss. Whoever
+    runs where a gang of another queue has its room kept is there on sufferance: that it goes is no loss either.
+    """
+    facts, tree = read_facts(objects), Tree(objects)
+    state = read_state(facts, objects)
+    sentences: list[str] = []
+    for index, written in enumerate(rows(plan, "rounds"), 1):
+        played = read_round(facts, state, written)
+        sentences += [f"round {index}: {sentence}" for sentence in _lost_in(facts, state, played, tree)]
+        state = after(facts, state, played)
+    return sentences
+
+
+def _lost_in(facts: Facts, state: State, played: Round, tree: Tree) -> Iterator[str]:
+    def lines(key: str) -> tuple[list[str], list[str]]:
+        loser, winner = facts.gang(state.pods[key].gang), facts.gang(played.evicted[key])
+        return facts.queue_line(loser.queue), facts.queue_line(winner.queue)
+
+    leaving = [key for key in played.evicted if lines(key)[0] != lines(key)[1] and played.reasons[key] != DISPLACED]
+    if not leaving:
+        return
+    swapping = {gang for key, gang in played.evicted.items() if lines(key)[0] == lines(key)[1]}
+    coming = [move for move in (*played.binds, *played.nominations) if move.pod.gang not in swapping]
+    there = replace(state, where=state.where | {move.pod.key: move.node.name for move in coming})
+    kept = [key for key in there.staying(leaving) if is_charged(facts, there, key)]
+    held, due = held_by_queue(facts, there, kept), find_dues(facts, state, tree)
+    touched = {
+        (queue, resource)
+        for key in leaving
+        for queue in set(lines(key)[0]) - set(lines(key)[1])
+        for resource in state.pods[key].requests
+    }
+    for queue, resource in sorted(touched):
+        left, deserved = held.get(queue, {}).get(resource, Fraction(0)), due.deserved[queue][resource]
+        if not tree.is_reclaimable[queue]:
+            yield f"{queue} loses {resource}, and is not reclaimable"
+        elif (queue, resource) in due.scarce and left < deserved - TOLERANCE:
+            yield f"{queue} keeps {left} {resource} of {deserved}"

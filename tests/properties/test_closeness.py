@@ -14,8 +14,8 @@ from .opportunities import missed_opportunities
 from .raw import Object, rows, table, text
 from .referee import violations
 from .replay import Promise, after, read_round, read_state
-from .shares import held_by_queue, is_charged
-from .test_fairness import TOLERANCE, _amount
+from .shares import TOLERANCE, held_by_queue, is_charged
+from .test_fairness import _amount
 from .test_promises import KUBE_BATCH, broken, promised
 
 closely = settings(promised, max_examples=60)

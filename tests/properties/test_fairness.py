@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 from .adapter import plan
 from .close_worlds import close_worlds
-from .facts import Facts, read_facts
+from .facts import read_facts
 from .opportunities import missed_opportunities
 from .raw import Object, flat, key_of, rows, table, text
 from .referee import excess
-from .replay import State, after, read_round, read_state
-from .shares import Tree, find_dues, held_by_queue, is_charged
+from .replay import after, read_round, read_state
+from .shares import TOLERANCE, Tree, find_dues, lost_dues
 from .test_promises import KUBE_BATCH, long_promised, promised
 from .worlds import contended_worlds, simple_worlds, worlds
-
-TOLERANCE = Fraction(1, 100_000)
 
 
 @promised
@@ -49,28 +47,7 @@ def _amount(written: object) -> Fraction:
 @given(contended_worlds())
 def test_a_queue_never_loses_what_it_deserves(objects: list[Object]) -> None:
     """Of what leaves for another queue, its own queue and those above it keep what they deserve of what is scarce."""
-    facts, tree = read_facts(objects), Tree(objects)
-    state = read_state(facts, objects)
-    for written in rows(plan(objects, KUBE_BATCH, rounds=4), "rounds"):
-        played = read_round(facts, state, written)
-        due = find_dues(facts, state, tree)
-        mine = [key for key in state.staying() if is_charged(facts, state, key)]
-        held, gone = held_by_queue(facts, state, mine), held_by_queue(facts, state, played.evicted)
-        for entry in rows(written, "evictions"):
-            loser, winner = _queue(facts, state, text(entry, "pod")), facts.gang(text(entry, "for")).queue
-            if loser == winner:
-                continue  # within a queue priority decides, not the share
-            for queue in set(facts.queue_line(loser)) - set(facts.queue_line(winner)):
-                assert tree.is_reclaimable[queue]
-                for resource in state.pods[text(entry, "pod")].requests:
-                    left = held[queue][resource] - gone[queue][resource]
-                    if (queue, resource) in due.scarce:
-                        assert left >= due.deserved[queue][resource] - TOLERANCE, f"{queue} keeps {left} {resource}"
-        state = after(facts, state, played)
-
-
-def _queue(facts: Facts, state: State, pod: str) -> str:
-    return facts.gang(state.pods[pod].gang).queue
+    assert lost_dues(objects, plan(objects, KUBE_BATCH, rounds=4)) == []
 
 
 @promised

@@ -418,7 +418,7 @@ FULL = [
 
 
 def test_an_eviction_for_a_gang_that_starts_is_fine_and_its_victims_come_back() -> None:
-    objects = [*FULL, pod("new", 2)]
+    objects = [*FULL, pod("new", 2, priority=1)]
     take = round_of(evictions=[evict("old-0", "new"), evict("old-1", "new")], nominations=[nominate("new", "n1")])
     use = round_of(binds=[bind("new", "n1", "0", "1")], waiting=[wait("old")])
     assert not broken(objects, take, use)
@@ -436,7 +436,7 @@ def test_a_victim_in_vain_is_caught() -> None:
 
 
 def test_victims_leave_no_gang_below_its_minimum() -> None:
-    objects = [*FULL, pod("new", 1)]
+    objects = [*FULL, pod("new", 1, priority=1)]
     half = round_of(evictions=[evict("old-0", "new")], nominations=[nominate("new", "n1")])
     assert broken(objects, half) == {Promise.GANGS}
 

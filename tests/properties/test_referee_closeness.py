@@ -210,7 +210,7 @@ def test_devices_nobody_named_are_counted() -> None:
 
 def test_a_promise_needs_devices_too() -> None:
     halves = [member(f"h{gpu}", 1, on="n1", fraction="0.5", ids=str(gpu)) for gpu in range(2)]
-    objects = [place("n1", 2), *halves, member("a", 1)]
+    objects = [place("n1", 2), *halves, pod("a", 1, priority=1)]
     assert broken(objects, round_of(nominations=[nominate("a", "n1")])) == {Promise.CAPACITY}
     room = round_of(nominations=[nominate("a", "n1")], evictions=[evict("h0", "a")])
     assert not broken(objects, room)

@@ -20,7 +20,7 @@ from .shorthand import START, moment, objects_of
 # What may stand in a step beside what is expected of its round.
 EVENTS = ("after", "arrives", "ends")
 JOB, ROLE, INDEX = "maniple.dev/job", "maniple.dev/role", "maniple.dev/index"
-GPUS = "maniple.dev/gpus"
+GPUS, BACKFILL, RESERVED = "maniple.dev/gpus", "maniple.dev/backfill", "maniple.dev/reserved"
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,16 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
     for entry in found["evictions"]:
         pod = pods[entry["pod"]]
         pod["metadata"]["creationTimestamp"] = time
-        pod["metadata"].get("annotations", {}).pop(GPUS, None)
+        for made in (GPUS, BACKFILL):
+            pod["metadata"].get("annotations", {}).pop(made, None)
         del pod["spec"]["nodeName"]
         pod["status"] = {"phase": "Pending"}
+    holders = {entry["group"] for entry in found["reservations"]}
+    for item in [*objects, *pods.values()]:
+        if item["kind"] in ("PodGroup", "ElasticJob", "Pod"):
+            item["metadata"].setdefault("annotations", {}).pop(RESERVED, None)
+            if key_of(item) in holders:
+                item["metadata"]["annotations"][RESERVED] = "true"
     promised = {entry["pod"]: entry["node"] for entry in found["nominations"]}
     for key, pod in pods.items():
         pod["status"].pop("nominatedNodeName", None)
@@ -117,6 +124,8 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
         pod["status"] = {"phase": "Running", "startTime": time}
         if entry["gpus"]:
             pod["metadata"].setdefault("annotations", {})[GPUS] = ",".join(entry["gpus"])
+        if "backfill" in entry:
+            pod["metadata"].setdefault("annotations", {})[BACKFILL] = entry["backfill"]
     sizes = {
         (key, one["role"]): one["replicas"]
         for key, job in jobs.items()

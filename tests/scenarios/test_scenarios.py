@@ -306,10 +306,11 @@ def compare_waiting(wanted: Mapping[str, Any] | None, entries: list[Table], name
             assert any(text in one for one in texts), f"{name}: nothing says {text!r}; {shown}"
         tried = {one["action"]: one["why"] for one in entry.get("tried", [])}
         for action, text in fields.take("tried", {}).items():
-            assert action in tried, f"{name}: {action} was not tried; {shown}"
-            assert text in tried[action], f"{name}: tried {action}: {text!r} expected; {shown}"
+            assert (action in tried) is (text is not None), f"{name}: tried {action}; {shown}"
+            assert (text or "") in tried.get(action, ""), f"{name}: tried {action}: {text!r} expected; {shown}"
         place = fields.take("position")
-        assert place in (None, entry.get("position")), f"{name}: position; {shown}"
+        assert place in (None, entry["position"] or 0), f"{name}: position; {shown}"
+        compare_nearest(name, fields.take("nearest"), entry["nearest"], shown)
         nodes = fields.take("nodes")
         if nodes is not None:
             assert {row["reason"]: row["count"] for row in entry["nodes"]} == nodes, f"{name}: nodes; {shown}"
@@ -317,6 +318,21 @@ def compare_waiting(wanted: Mapping[str, Any] | None, entries: list[Table], name
         if needs is not None:
             assert numbers(entry["needs"]) == numbers(amounts(needs)), f"{name}: needs; {shown}"
         fields.finish()
+
+
+def compare_nearest(name: str, wanted: Table | None, found: Table | None, shown: Shown) -> None:
+    if wanted is None:
+        return
+    assert found is not None, f"{name}: nearest; {shown}"
+    fields = Fields(f"waiting.{name}.nearest", wanted)
+    for key in ("place", "pods", "fits", "resource", "needs", "free", "lacks", "refusals", "others"):
+        value = fields.take(key)
+        assert value in (None, found[key]), f"{name}: nearest.{key}; {shown}"
+    holders: dict[str, list[str]] = {}
+    for holder in found["heldBy"]:
+        holders.setdefault(short(holder["job"]), []).append(holder["what"])
+    assert fields.take("holders") in (None, holders), f"{name}: nearest.heldBy: {holders}; {shown}"
+    fields.finish()
 
 
 def compare_queues(wanted: Mapping[str, Any] | None, entries: list[Table]) -> None:

@@ -4,8 +4,10 @@ from typing import Protocol
 
 from maniple.scheduler.actions.allocate import Allocate
 from maniple.scheduler.actions.backfill import Backfill
+from maniple.scheduler.actions.grow import Grow
 from maniple.scheduler.actions.preempt import Preempt
 from maniple.scheduler.actions.reclaim import Reclaim
+from maniple.scheduler.actions.shrink import Shrink
 from maniple.scheduler.session import Session
 
 
@@ -17,7 +19,9 @@ class Action(Protocol):
 
 ACTIONS: dict[str, type[Action]] = {
     "allocate": Allocate,
-    "backfill": Backfill,
+    "shrink": Shrink,
     "reclaim": Reclaim,
     "preempt": Preempt,
+    "backfill": Backfill,
+    "grow": Grow,
 }

@@ -4,11 +4,26 @@ The queue with the lowest share, its first job, the pods that the job needs to s
 the next job is tried. A gang that would fit if those who are leaving had left is promised its room. A job that has
 started goes back into line for one more pod a turn, behind all that have not. A promise of an earlier cycle is kept
 first: the room that was made for a gang goes to that gang.
+
+A gang that has waited for long and is the first of its queue gets a reservation when it finds no room: those behind it
+leave it what it will need.
 """
+
+import math
 
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.line import Line
+from maniple.scheduler.hooks import Reason
 from maniple.scheduler.placement import place_gang, place_more
+from maniple.scheduler.plan import written
+from maniple.scheduler.reservations import (
+    at_most,
+    displace,
+    has_guests,
+    host_of,
+    keep_reservations,
+    reserve,
+)
 from maniple.scheduler.session import Session
 from maniple.scheduler.statement import Statement
 
@@ -26,8 +41,12 @@ class Allocate:
                 # A limit that stands in the way as well is the higher wall of the two.
                 session.blocked[job.key] = session.admissible(queue, session.needed_resources(job)) or reason
                 continue
-            started = session.job_ready(job)
-            moved = place_one(session, queue, job) if started else start_gang(session, queue, job)
+            if session.job_ready(job):
+                moved = place_one(session, queue, job)
+            else:
+                moved = start_gang(session, queue, job)
+                if not moved:
+                    reserve(session, queue, job)
             if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
                 line.put_back(job)
 
@@ -43,28 +62,57 @@ def keep_promises(session: Session) -> None:
         return (-count, -milli, *session.job_key(job))
 
     promised = [job for job in session.snapshot.waiting if job.was_promised and not job.is_best_effort]
-    for job in sorted((job for job in promised if check_valid(session, job)), key=key):
-        if not session.job_ready(job):
-            start_gang(session, session.queue_of(job), job)
+    waiting = [job for job in promised if check_valid(session, job) and not session.job_ready(job)]
+    waiting.sort(key=key)
+    if session.patience_s is not None:
+        waiting = _keep_reservations(session, waiting)
+    for job in waiting:
+        start_gang(session, session.queue_of(job), job)
 
 
-def start_gang(session: Session, queue: Queue, job: Job) -> bool:
+def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
+    """Those of the waiting who hold no reservation and did not find the room that they were promised.
+
+    Pods are nominated to nodes by both, and promises are kept first: their room was made for them. Whoever has room
+    there now, or when those who are leaving have left, has it; for others it is a reservation, if they may have one.
+    """
+    if session.reserved.is_open:
+        return []
+    session.reserved.is_open = True
+    waiting.sort(key=lambda job: job.holds_reservation)
+    kept = [job for job in waiting if not _start_there(session, job)]
+    keep_reservations(session, kept)
+    for job in kept:
+        if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):
+            displace(session, session.queue_of(job), job)
+    return [job for job in kept if job.key not in session.reservations and not session.is_promised(job)]
+
+
+def _start_there(session: Session, job: Job) -> bool:
+    """Starts the gang, or promises it, on the nodes that its pods are nominated to."""
+    with session.reserved.lifted([], at_most(session, job.nominated)):
+        return start_gang(session, session.queue_of(job), job)
+
+
+def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = True, backfill: str = "") -> bool:
     """Binds all that the job needs to start, or promises it; False if neither can be."""
     need = session.job_need(job)
     alike = job.groups[0] if len(job.groups) == 1 else None
+    # What is not known of everybody's room is no use to others, nor is what others know.
+    remembers = alike is not None and session.reserved.is_usual and session.reserved.is_past(job)
     if alike is not None:
         # Known without searching: ten thousand jobs behind a full limit must cost nothing.
         reason = session.admissible(queue, alike.shape.requests * need.total)
         if reason is not None:
             session.blocked[job.key] = reason
             return False
-    for later in (False, True) if session.anything_leaving else (False,):
-        if alike is not None and session.known_not_to_fit(job, alike, need.total, later=later):
+    for later in (False, True) if promises and session.anything_leaving else (False,):
+        if remembers and alike and session.known_not_to_fit(job, alike, need.total, later=later):
             continue
         with Statement(session) as statement:
             before = session.state(job).allocated.copy()
             if not place_gang(session, statement, job, later=later):
-                if alike is not None:
+                if remembers and alike:
                     session.remember_not_to_fit(job, alike, need.total, later=later)
                 continue
             reason = session.admissible(queue, session.state(job).allocated - before, is_charged=True)
@@ -72,15 +120,21 @@ def start_gang(session: Session, queue: Queue, job: Job) -> bool:
                 session.blocked[job.key] = reason
                 return False
             if session.job_pipelined(job) if later else session.job_ready(job):
+                statement.mark_backfill(backfill)
                 statement.commit()
                 return True
     return False
 
 
-def place_one(session: Session, queue: Queue, job: Job) -> bool:
+def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -> bool:
     """One pod above the minimum, free resources only."""
+    remembers = session.reserved.is_usual
+    if remembers and session.reservations and host_of(session, job):
+        return False  # a job that will make way has nothing elsewhere
     for group in session.groups(job):
-        if not session.state(job).left(group) or session.known_not_to_fit(job, group, 1, later=False):
+        if not session.state(job).left(group):
+            continue
+        if remembers and session.known_not_to_fit(job, group, 1, later=False):
             continue
         reason = session.admissible(queue, group.shape.requests)
         if reason is not None:
@@ -88,9 +142,11 @@ def place_one(session: Session, queue: Queue, job: Job) -> bool:
             continue
         with Statement(session) as statement:
             if place_more(session, statement, job, group):
+                statement.mark_backfill(backfill)
                 statement.commit()
                 return True
-        session.remember_not_to_fit(job, group, 1, later=False)
+        if remembers:
+            session.remember_not_to_fit(job, group, 1, later=False)
     return False
 
 
@@ -98,7 +154,20 @@ def check_valid(session: Session, job: Job) -> bool:
     """Whether the job may be planned at all; if not, it is told why."""
     if not job.exists or job.is_suspended or session.is_promised(job):
         return False
-    reason = session.job_valid(job)
+    reason = session.job_valid(job) or _backs_off(session, job)
     if reason is not None:
         session.blocked[job.key] = reason
     return reason is None
+
+
+def _backs_off(session: Session, job: Job) -> Reason | None:
+    """A gang whose binding keeps failing must not win every cycle."""
+    left = job.backs_off_until - session.snapshot.now
+    if left <= 0:
+        return None
+    times = "once" if job.bind_failures == 1 else f"{job.bind_failures} times"
+    return Reason(
+        "BackingOff",
+        f"binding it has failed {times}; it is tried again at {written(job.backs_off_until)}",
+        f"{math.ceil(left)} s had passed",
+    )

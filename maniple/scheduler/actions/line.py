@@ -36,6 +36,8 @@ class Line:
             if not self._jobs[at]:
                 heapq.heappop(self._queues)
                 continue
+            if len(self._queues) == 1:
+                return self._session.snapshot.queues[at]  # whatever its key is now
             now = self._session.queue_key(self._session.snapshot.queues[at])
             if now > key:
                 heapq.heapreplace(self._queues, (now, at))

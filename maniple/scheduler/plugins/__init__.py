@@ -6,12 +6,14 @@ from maniple.scheduler.arguments import Arguments
 from maniple.scheduler.hooks import Hooks
 from maniple.scheduler.plugins.conformance import Conformance
 from maniple.scheduler.plugins.drf import Drf
+from maniple.scheduler.plugins.elastic import ElasticPlugin
 from maniple.scheduler.plugins.fragmentation import Fragmentation
 from maniple.scheduler.plugins.gang import Gang
 from maniple.scheduler.plugins.nodeorder import NodeOrder
 from maniple.scheduler.plugins.predicates import Predicates
 from maniple.scheduler.plugins.priority import Priority
 from maniple.scheduler.plugins.proportion import Proportion
+from maniple.scheduler.plugins.reservation import ReservationPlugin
 from maniple.scheduler.plugins.topology import TopologyPlugin
 from maniple.scheduler.session import Session
 
@@ -33,5 +35,7 @@ PLUGINS: dict[str, type[Plugin]] = {
     "proportion": Proportion,
     "nodeorder": NodeOrder,
     "topology": TopologyPlugin,
+    "elastic": ElasticPlugin,
+    "reservation": ReservationPlugin,
     "fragmentation": Fragmentation,
 }

@@ -1,0 +1,36 @@
+"""What all benchmarks share: a snapshot of objects, the time of the fastest of a few runs, and what is said of it."""
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import worlds
+from maniple.api.decode import decode
+from maniple.model.build import build_snapshot
+from maniple.model.objects import sort_objects
+from maniple.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Result:
+    name: str
+    figure: str
+    aim: str
+    met: bool
+
+
+def snapshot_of(objects: list[worlds.Object]) -> Snapshot:
+    decoded = decode([("bench", worlds.dump(objects))])
+    return build_snapshot(sort_objects(decoded, scheduler_name="maniple"))
+
+
+def best(run: Callable[[], object], times: int = 3) -> float:
+    """Seconds of the fastest run: on a shared machine the least disturbed one."""
+    found = []
+    for _ in range(times):
+        gc.collect()
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return min(found)

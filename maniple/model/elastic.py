@@ -1,0 +1,78 @@
+"""How large an elastic job is, may be, and how fast it is at which size: an ElasticJob's part of the snapshot."""
+
+from dataclasses import dataclass
+
+from maniple.api import core, types
+from maniple.model.podinfo import pod_order, pod_role
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSize:
+    min: int
+    max: int
+    step: int
+    size: int  # replicas that the role is to have now; those with a higher index are on their way out
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    roles: dict[str, RoleSize]  # in the order of the spec
+    curve: tuple[tuple[float, float], ...]  # (replicas of all roles, speed), replicas ascending; () means linear
+    cooldown_until: float
+    restart_s: float
+
+    @property
+    def size(self) -> int:
+        return sum(role.size for role in self.roles.values())
+
+    def speed(self, replicas: int) -> float:
+        """How fast the job is with so many replicas, where one replica has the speed 1 unless the curve says else.
+
+        Between points the curve is straight, before the first it comes from the origin, after the last it is flat.
+        """
+        if not self.curve:
+            return float(replicas)
+        before = (0.0, 0.0)
+        for point in self.curve:
+            if replicas <= point[0]:
+                part = (replicas - before[0]) / (point[0] - before[0])
+                return before[1] + part * (point[1] - before[1])
+            before = point
+        return before[1]
+
+    def rendezvous(self, role: str, index: int) -> bool:
+        """Whether it is the replica where all others meet: the first of the first role."""
+        return index == 0 and role == next(iter(self.roles))
+
+
+def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | None) -> Elastic:
+    """`sizes` as `current_sizes` has them; `resized`: when its size last changed, None if it never has."""
+    spec = job.spec
+    return Elastic(
+        roles={role.name: RoleSize(role.min, role.max, role.step, sizes[role.name]) for role in spec.roles},
+        curve=tuple(sorted((float(point.replicas), point.speedup) for point in spec.elastic.speedup)),
+        cooldown_until=0.0 if resized is None else resized + spec.elastic.cooldown_seconds,
+        restart_s=float(spec.elastic.restart_seconds),
+    )
+
+
+def current_sizes(job: types.ElasticJob, pods: list[core.Pod]) -> dict[str, int]:
+    """Role -> replicas: what the scheduler decided last, else as many as there are, else the minimum.
+
+    `pods` are all pods of the job.
+    """
+    decided = {target.role: target.replicas for target in job.status.target}
+    sizes: dict[str, int] = {}
+    for role in job.spec.roles:
+        size = decided.get(role.name)
+        if size is None and pods:
+            mine = [pod for pod in pods if pod_role(pod.metadata) == role.name]
+            mine = [pod for pod in mine if pod.status.phase not in ("Succeeded", "Failed")]
+            size = max(len(mine), max((replica_index(pod) + 1 for pod in mine), default=0))
+        sizes[role.name] = role.min if size is None else size
+    return sizes
+
+
+def replica_index(pod: core.Pod) -> int:
+    """Its number among the replicas of its role."""
+    return pod_order(pod.metadata.name, pod.metadata.labels)[1]

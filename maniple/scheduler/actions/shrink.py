@@ -1,0 +1,51 @@
+"""shrink: a gang's minimum comes before anybody's surplus.
+
+A blocked gang gets back what elastic jobs hold above their minimum: of its own queue freely, of other queues as far as
+they hold more than they deserve. Priorities do not matter here, and neither does `preemptable: false`: surplus is on
+loan. The job that loses the least speed for each GPU that it gives goes first.
+
+Ends because only a gang that starts takes anything, and only surplus is taken: each time one more gang has its
+minimum, and surplus never takes anything from anybody. What a job lost it gets back by growing into free room alone.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from maniple.model.job import Job
+from maniple.scheduler.actions.contend import contend
+from maniple.scheduler.hooks import Victim
+from maniple.scheduler.market import Market
+from maniple.scheduler.session import Session
+from maniple.scheduler.shares import spared
+from maniple.scheduler.sizes import gpus_of, speed
+from maniple.scheduler.units import SHRUNK, Unit, placed_by_role, surplus_steps
+
+
+class Shrink:
+    def execute(self, session: Session) -> None:
+        if session.snapshot.waiting:
+            market = Market(session, session.snapshot.jobs, surplus_units)
+            contend(session, SHRUNK, market, [lambda *asked: returnable(session, *asked)], lambda *_: True)
+
+
+def surplus_units(session: Session, job: Job) -> Iterator[Unit]:
+    """What the job holds above its minimum, step by step from the upper end."""
+    running = sum(placed_by_role(session, job).values())
+    share = 1 - max(job.min_member, 1) / running if running else 0.0
+    dearest = -np.inf
+    for nth, (pods, size) in enumerate(surplus_steps(session, job), start=1):
+        gpus = sum(gpus_of(session, pod.requests) for pod in pods)
+        # Within a job indices decide: a step is never cheaper than the one before it.
+        dearest = max(dearest, (speed(job, running) - speed(job, running - len(pods))) / gpus)
+        running -= len(pods)
+        cost = (dearest, job.priority, -share, -job.created, job.key, nth)
+        yield Unit(job, pods, is_whole=False, cost=cost, grade=dearest, size=size)
+
+
+def returnable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+    """Those of its own queue, and of others what they can spare."""
+    if session.due is None:
+        return list(candidates)
+    own = [victim for victim in candidates if victim.job.queue == claimant.queue]
+    return own + spared(session, claimant, [victim for victim in candidates if victim.job.queue != claimant.queue])

@@ -1,0 +1,94 @@
+"""How large an elastic job is, and how fast at which size."""
+
+import json
+from typing import Any
+
+import pytest
+
+from maniple.api.decode import decode
+from maniple.cluster.memory import plan_objects
+from maniple.model.elastic import Elastic, current_sizes
+from maniple.model.objects import Objects, sort_objects
+
+GPU = "nvidia.com/gpu"
+
+
+def elastic(curve: dict[int, float]) -> Elastic:
+    points = tuple((float(at), speed) for at, speed in curve.items())
+    return Elastic(roles={}, curve=points, cooldown_until=0.0, restart_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("curve", "replicas", "speed"),
+    [
+        ({}, 5, 5.0),
+        ({1: 1.0, 4: 3.1, 8: 4.0}, 4, 3.1),
+        ({1: 1.0, 4: 3.1, 8: 4.0}, 6, 3.55),
+        ({1: 1.0, 4: 3.1, 8: 4.0}, 9, 4.0),
+        ({4: 3.0}, 2, 1.5),
+        ({2: 2.0, 4: 1.0}, 3, 1.5),
+    ],
+)
+def test_the_curve_is_straight_between_its_points_and_flat_behind_them(
+    curve: dict[int, float], replicas: int, speed: float
+) -> None:
+    assert elastic(curve).speed(replicas) == pytest.approx(speed)
+
+
+def job(**status: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "training:1", "resources": {"limits": {GPU: 1}}}
+    return {
+        "apiVersion": "maniple.dev/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {"roles": [{"name": "worker", "min": 2, "max": 6, "template": {"spec": {"containers": [container]}}}]},
+        "status": status,
+    }
+
+
+def replica(index: int, host: str = "", phase: str = "") -> dict[str, Any]:
+    labels = {"maniple.dev/job": "j", "maniple.dev/role": "worker", "maniple.dev/index": str(index)}
+    container = {"name": "main", "image": "training:1", "resources": {"limits": {GPU: 1}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"j-worker-{index}", "namespace": "default", "labels": labels},
+        "spec": {"schedulerName": "maniple", "containers": [container], **({"nodeName": host} if host else {})},
+        "status": {"phase": phase or ("Running" if host else "Pending")},
+    }
+
+
+def read(*objects: dict[str, Any]) -> Objects:
+    text = "\n---\n".join(map(json.dumps, objects))
+    return sort_objects(decode([("objects", text.encode())]), scheduler_name="maniple")
+
+
+def size(objects: Objects) -> int:
+    return current_sizes(objects.elastic_jobs[0], objects.pods)["worker"]
+
+
+def test_the_size_is_what_was_decided_else_what_is_there_else_the_minimum() -> None:
+    assert size(read(job(target=[{"role": "worker", "replicas": 5}]), replica(0, "n1"))) == 5
+    assert size(read(job(), replica(0, "n1"), replica(1), replica(2, "n1"))) == 3
+    assert size(read(job(), replica(0, "n1"), replica(1, "n1", "Failed"))) == 1
+    assert size(read(job())) == 2
+
+
+def test_replicas_that_a_job_is_to_have_and_has_not_are_implied() -> None:
+    def implied(*objects: dict[str, Any]) -> list[str]:
+        return [pod.metadata.name for pod in read(*objects).implied]
+
+    decided = job(target=[{"role": "worker", "replicas": 4}])
+    assert implied(decided, replica(0, "n1"), replica(2)) == ["j-worker-1", "j-worker-3"]
+    assert implied(job()) == ["j-worker-0", "j-worker-1"]
+    assert implied(job(), replica(0, "n1")) == []
+    assert implied(job(target=[{"role": "worker", "replicas": 4}], phase="Failed")) == []
+
+
+def test_a_replica_that_the_job_has_become_too_small_for_is_not_planned() -> None:
+    shrunk = job(target=[{"role": "worker", "replicas": 2}], lastResizeTime="2026-01-01T00:00:00Z")
+    pods = [replica(0, "n1"), replica(1, "n1"), replica(2)]
+    n1 = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "memory": "32Gi", GPU: 8}}}
+    made: Any = plan_objects([{"apiVersion": "v1", "kind": "Node", **n1}, shrunk, *pods])
+    assert made["rounds"][0]["binds"] == ()
+    assert made["rounds"][0]["waiting"] == ()

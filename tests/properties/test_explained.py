@@ -1,0 +1,64 @@
+"""Whoever waits is told its place in line, what was tried and what would help; all of it, and nothing but the truth."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .adapter import plan
+from .close_worlds import close_worlds, full_close_worlds
+from .cures import alone, cured
+from .elastic_worlds import claimed_worlds, elastic_worlds, growing_worlds
+from .explained import untrue
+from .raw import Object, rows, text
+from .test_promises import KUBE_BATCH, promised
+from .worlds import contended_worlds, limited_worlds, simple_worlds, worlds
+
+DEFAULT_ACTIONS = ["allocate", "shrink", "reclaim", "preempt", "backfill", "grow"]
+KUBE_BATCH_ACTIONS = ["reclaim", "allocate", "backfill", "preempt"]
+
+many = settings(promised, max_examples=200)
+
+
+@many
+@given(st.one_of(elastic_worlds(), claimed_worlds(), growing_worlds(), worlds(), limited_worlds()))
+def test_whoever_waits_is_told_all_of_it_and_the_truth(objects: list[Object]) -> None:
+    assert untrue(objects, plan(objects, rounds=3), DEFAULT_ACTIONS) == []
+
+
+@many
+@given(st.one_of(close_worlds(), full_close_worlds(), contended_worlds()))
+def test_whoever_waits_for_a_domain_or_a_model_is_told_the_truth(objects: list[Object]) -> None:
+    assert untrue(objects, plan(objects, rounds=2), DEFAULT_ACTIONS) == []
+
+
+@many
+@given(st.one_of(contended_worlds(), elastic_worlds(), limited_worlds()))
+def test_whoever_waits_is_told_the_truth_with_the_policy_of_kube_batch(objects: list[Object]) -> None:
+    assert untrue(objects, plan(objects, KUBE_BATCH, rounds=3), KUBE_BATCH_ACTIONS) == []
+
+
+@many
+@given(
+    st.one_of(simple_worlds(), limited_worlds(), contended_worlds(), elastic_worlds(limits_one_in=2), claimed_worlds())
+)
+def test_doing_what_would_start_a_gang_starts_it(objects: list[Object]) -> None:
+    """Nobody else waits: whose turn it is when the room is there is another matter."""
+    (first,) = rows(plan(objects), "rounds")
+    for group in [text(entry, "group") for entry in rows(first, "waiting")][:4]:
+        world = alone(objects, group)
+        would, before = _told(world, group)
+        changed = cured(world, group, would) if would else None
+        if changed is not None:
+            left, after = _told(changed, group)
+            assert not left or after > before, f"{group} would start if {would}; and then if {left}"
+
+
+def _told(objects: list[Object], group: str) -> tuple[str, int]:
+    """What would start the gang (empty if it starts, or is promised its room), and how many pods come."""
+    (done,) = rows(plan(objects), "rounds")
+    waiting = [entry for entry in rows(done, "waiting") if text(entry, "group") == group]
+    coming = len(rows(done, "binds")) + len(rows(done, "nominations"))
+    if not waiting or text(waiting[0], "reason") == "Promised":
+        return "", coming
+    return text(waiting[0], "wouldStartIf"), coming
