@@ -71,7 +71,8 @@ class Stream:
         """Until the gang has started, for so many ticks at the most."""
         self.random = Random(self.setting.seed)
         self.add_small(2 * self.setting.nodes * self.setting.gpus)
-        self.step()  # the cluster is full before the gang comes
+        self.step()  # the cluster is full before the gang comes, and nobody waits before it
+        self.work = [one for one in self.work if one.node]
         each = self.setting.gpus_each
         self.work += [Work(f"{BIG}-{i}", each, 10**9, created=self.now) for i in range(self.setting.members)]
         arrived = self.now
