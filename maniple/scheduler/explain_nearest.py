@@ -43,6 +43,8 @@ def nearest_of(session: Session, holdings: Holdings, claimant: Job, miss: Miss) 
         place = f"{miss.level} {session.snapshot.domains.levels[miss.level].names[miss.domain]}"
     elif miss.wanted == 1 and miss.lacks:
         place, free = f"node {names[miss.lacks[0].node]}", max(0.0, needs - lacks)
+    if not np.isfinite(free):
+        free = max(0.0, needs - lacks)  # some node there has no bound on it, and is of no use
     tally = _Tally(session, holdings, claimant, row)
     if is_short:
         for lack in miss.lacks:
