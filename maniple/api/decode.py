@@ -144,8 +144,8 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
             skipped[of[1]] = skipped.get(of[1], 0) + 1
         return
     try:
-        found = _typed(raw, struct)
-    except _FieldError as error:
+        found = typed(raw, struct)
+    except FieldError as error:
         errors.append(f"{where}: {of[1]} {_name(raw)}: {error.problem}")
         return
     if isinstance(found, foreign.ForeignObject):
@@ -182,16 +182,19 @@ def _name(raw: bytes | msgspec.Raw) -> str:
     return f"{identity.namespace}/{identity.name}" if identity.namespace else identity.name or "(no name)"
 
 
-class _FieldError(Exception):
+class FieldError(Exception):
+    """An object that is not of its type."""
+
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
 
-def _typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, may_strip: bool = True) -> Struct:
+def typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool = True, may_strip: bool = True) -> Struct:
+    """One object; FieldError if it is none of this type, or strictly, if it has a field that the type has not."""
     try:
         found = _decoder(struct).decode(raw)
         # Only pods and nodes are many; where there are few, a second look at all of them costs nothing.
-        if struct not in (core.Pod, core.Node) or not typing.cast(Object, found).metadata.uid:
+        if strictly and (struct not in (core.Pod, core.Node) or not typing.cast(Object, found).metadata.uid):
             _decoder(_strict(struct)).decode(raw)
     except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
         text = bytes(raw)
@@ -199,9 +202,9 @@ def _typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, may_strip: bool = 
             try:
                 text = documents.without_nulls(text)
             except (ValueError, RecursionError) as worse:
-                raise _FieldError(_explain(worse, struct)) from None
-            return _typed(text, struct, may_strip=False)
-        raise _FieldError(_explain(error, struct)) from None
+                raise FieldError(_explain(worse, struct)) from None
+            return typed(text, struct, strictly=strictly, may_strip=False)
+        raise FieldError(_explain(error, struct)) from None
     return typing.cast(Struct, found)
 
 

@@ -1,0 +1,234 @@
+"""Requests to the API server: kept-alive connections, lanes that bound how many are under way, errors as values.
+
+The one place through which every write goes, and so the one that refuses writes of whoever is not the leader.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+import aiohttp
+import msgspec
+
+from maniple.cluster.kube.login import Login
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON = "application/json"
+
+TIMEOUT_S = 30.0
+_HEADERS = {
+    "Accept": JSON,
+    "Accept-Encoding": "identity",
+    "User-Agent": "maniple",
+}  # compressing costs more than it saves
+_TRANSIENT = (aiohttp.ClientError, TimeoutError, ConnectionError)
+
+
+class ApiError(Exception):
+    """The server's answer, if it is none of those one hopes for."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may well succeed later."""
+        return self.status == 429 or self.status >= 500
+
+
+class UnansweredError(Exception):
+    """No answer: the connection broke, or it took too long. What was asked may have been done all the same."""
+
+
+class NotLeadingError(Exception):
+    """A write was refused here, before it was sent: another replica may be the leader."""
+
+
+class _Details(msgspec.Struct):
+    retry_after_seconds: float = msgspec.field(name="retryAfterSeconds", default=0.0)
+
+
+class Status(msgspec.Struct):
+    """What the API server says in place of an object."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+class Backoff:
+    """Longer pauses after each failure, with jitter, so that many who failed together do not come back together."""
+
+    def __init__(self, first_s: float = 0.2, longest_s: float = 15.0) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._failures = 0
+
+    def reset(self) -> None:
+        self._failures = 0
+
+    def pause_s(self, at_least_s: float = 0.0) -> float:
+        self._failures += 1
+        full = min(self._longest_s, self._first_s * 2.0 ** min(self._failures - 1, 20))
+        return max(at_least_s, full) * random.uniform(0.75, 1.25)
+
+    async def wait(self, error: Exception | None = None) -> None:
+        asked = error.retry_after_s if isinstance(error, ApiError) else None
+        await asyncio.sleep(self.pause_s(asked or 0.0))
+
+
+class Lane:
+    """So many requests of a kind at once: binds never queue behind status, nor status behind events."""
+
+    def __init__(self, width: int) -> None:
+        self.places = asyncio.Semaphore(width)
+
+
+class Client:
+    """Use as an async context manager. `seconds_left` is how long writes are allowed; None: as long as one likes."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75.0),
+            headers=_HEADERS,
+            auto_decompress=True,
+        )
+        self.seconds_left: Callable[[], float] | None = None
+        self.reads = Lane(8)
+        self.binds = Lane(64)
+        self.evictions = Lane(16)
+        self.statuses = Lane(8)
+        self.events = Lane(2)
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> bytes:
+        async with self.reads.places:
+            return await self._send("GET", path, None, JSON, timeout_s, query)
+
+    async def write(
+        self, lane: Lane, method: str, path: str, body: bytes, content_type: str = JSON, timeout_s: float = TIMEOUT_S
+    ) -> bytes:
+        """A write that only the leader may do; it ends before its lease does."""
+        async with lane.places:
+            left = timeout_s if self.seconds_left is None else self.seconds_left()
+            if left <= 0:
+                raise NotLeadingError(f"{method} {path}")
+            return await self._send(method, path, body, content_type, min(timeout_s, left))
+
+    async def contend(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
+        """A write of the lease itself, which those who do not lead make too."""
+        return await self._send(method, path, body, JSON, timeout_s)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str,
+        timeout_s: float,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        async with self._open(method, path, body, content_type, timeout, query) as response:
+            try:
+                return await response.read()
+            except _TRANSIENT as error:
+                raise UnansweredError(f"{method} {path}: {_said(error)}") from None
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], silence_s: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """A watch: an answer that does not end. UnansweredError after `silence_s` without a byte."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence_s)
+        async with self._open("GET", path, None, JSON, timeout, query) as response:
+            try:
+                yield response.content
+            except _TRANSIENT as error:
+                raise UnansweredError(f"watch {path}: {_said(error)}") from None
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,
+        query: Mapping[str, str] | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            response = await self._request(method, path, body, content_type, timeout, query)
+            if response.status == 401:  # a token that has been replaced meanwhile
+                response.release()
+                await self._login.renew()
+                response = await self._request(method, path, body, content_type, timeout, query)
+            if response.status >= 400:
+                raise _refusal(response, await response.read())
+        except _TRANSIENT as error:
+            raise UnansweredError(f"{method} {path}: {_said(error)}") from None
+        try:
+            yield response
+        finally:
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()  # a watch: nobody will read the rest
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,
+        query: Mapping[str, str] | None,
+    ) -> aiohttp.ClientResponse:
+        headers = {} if body is None else {"Content-Type": content_type}
+        authorization = await self._login.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        return await self._session.request(
+            method,
+            self._login.server + path,
+            params=query,
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            ssl=self._login.ssl or True,
+            server_hostname=self._login.server_name,
+            proxy=self._login.proxy,
+            allow_redirects=False,
+        )
+
+
+def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = Status(message=body[:500].decode(errors="replace"))
+    after = response.headers.get("Retry-After", "")
+    retry_after_s = float(after) if after.isdigit() else None
+    if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
+        retry_after_s = status.details.retry_after_seconds
+    return ApiError(response.status, status.reason, status.message, retry_after_s)
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,106 @@
+"""Who we are to the API server: a kubeconfig (certificates, tokens, exec plugins), or a pod's service account.
+
+How to read those is kubernetes_asyncio's business; nothing else of that library is used (docs/decisions/013-client.md).
+"""
+
+import os
+import ssl
+import time
+from pathlib import Path
+
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException
+from kubernetes_asyncio.config.incluster_config import load_incluster_config
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
+
+from maniple.api.errors import InputError
+
+_LOOK_AGAIN_S = 60.0  # the library asks a plugin again five minutes before what it said runs out
+
+
+class Login:
+    """Where the API server is, and what to say to it. Made by `log_in`."""
+
+    def __init__(self, kubeconfig: str | None, context: str | None) -> None:
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._loader: KubeConfigLoader | None = None
+        self._configuration = Configuration()
+        self._look_again = 0.0
+        self._certificate: tuple[str | None, str | None] = (None, None)
+        self._ssl: ssl.SSLContext | None = None
+
+    @property
+    def server(self) -> str:
+        return str(self._configuration.host).rstrip("/")
+
+    @property
+    def proxy(self) -> str | None:
+        return self._configuration.proxy or None
+
+    @property
+    def server_name(self) -> str | None:
+        """The name in the server's certificate, where it is not that of the address."""
+        return self._configuration.tls_server_name or None
+
+    @property
+    def ssl(self) -> ssl.SSLContext | None:
+        return self._ssl
+
+    async def authorization(self) -> str | None:
+        """The Authorization header of a request made now: tokens are renewed before they run out."""
+        if self._loader is not None and time.monotonic() >= self._look_again:
+            self._look_again = time.monotonic() + _LOOK_AGAIN_S
+            if self._loader.provider or hasattr(self._loader, "exec_plugin_expiry"):
+                await self._loader.load_and_set(self._configuration)
+                self._read_certificates()
+        said: str | None = await self._configuration.get_api_key_with_prefix("BearerToken")
+        return said
+
+    async def renew(self) -> None:
+        """Everything anew, after the server has refused what we said: files may have changed, tokens been revoked."""
+        self._configuration = Configuration()
+        try:
+            if self._kubeconfig is None:
+                load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]
+            else:
+                self._loader = await load_kube_config(
+                    self._kubeconfig, self._context, client_configuration=self._configuration
+                )
+        except ConfigException as error:
+            where = self._kubeconfig or "the pod's service account"
+            raise InputError([f"{where}: {error}"]) from None
+        self._look_again = time.monotonic() + _LOOK_AGAIN_S
+        self._read_certificates()
+
+    def _read_certificates(self) -> None:
+        """Into the same context, so that new connections use them and old ones go on."""
+        said = self._configuration
+        if not self.server.startswith("https"):
+            return
+        if self._ssl is None:
+            self._ssl = ssl.create_default_context(cafile=said.ssl_ca_cert)
+            # Kubernetes' own certificates do not meet what newer Pythons ask for beyond RFC 5280.
+            self._ssl.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+            if not said.verify_ssl:
+                self._ssl.check_hostname = False
+                self._ssl.verify_mode = ssl.CERT_NONE
+        certificate = (said.cert_file, said.key_file)
+        if said.cert_file and certificate != self._certificate:
+            self._ssl.load_cert_chain(said.cert_file, keyfile=said.key_file)
+            self._certificate = certificate
+
+
+async def log_in(kubeconfig: str | None = None, context: str | None = None) -> Login:
+    """As kubectl does: the file that is named, $KUBECONFIG, ~/.kube/config, and in a pod its service account."""
+    usual = Path.home() / ".kube" / "config"
+    chosen = kubeconfig or os.environ.get("KUBECONFIG") or (str(usual) if usual.is_file() else None)
+    if chosen is None and "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise InputError(
+            ["no cluster to talk to: expected --kubeconfig, $KUBECONFIG, ~/.kube/config, or to run in a pod"]
+        )
+    if chosen is not None and not any(Path(part).is_file() for part in chosen.split(os.pathsep)):
+        raise InputError([f"{chosen}: no such file; expected a kubeconfig"])
+    login = Login(chosen, context)
+    await login.renew()
+    return login

@@ -1,0 +1,159 @@
+"""The objects that the API server has told us of, as it last did, by kind; and what was wrong with some of them.
+
+Every change goes from here into the Cache. Several systems may have a PodGroup of the same name: one of them counts.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from maniple.api import core, types
+from maniple.api.decode import Object
+from maniple.api.live import Live
+from maniple.api.meta import Struct
+from maniple.cluster.cache import Cache
+from maniple.cluster.kube.resources import RESOURCES, Resource
+from maniple.model.objects import Objects
+
+Key = tuple[str, str]  # namespace, name
+
+
+class Seen(NamedTuple):
+    """An object with its place in the order of all writes."""
+
+    version: int
+    uid: str
+    item: Object | None
+    source: Struct | None
+    wrong: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An object that is not taken as it is, and why."""
+
+    resource: Resource
+    key: Key
+    uid: str
+    why: tuple[str, ...]
+
+
+class Mirror:
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.changes = 0
+        self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
+        self._rivals: dict[type, list[Resource]] = {}
+        for resource in RESOURCES:
+            self._rivals.setdefault(resource.read_as, []).append(resource)
+        self._listeners: list[Callable[[Resource, Key, Object | None], None]] = []
+
+    def listen(self, listener: Callable[[Resource, Key, Object | None], None]) -> None:
+        """`listener` hears of every object that changes, None when it is gone."""
+        self._listeners.append(listener)
+
+    def seen(self, resource: Resource) -> dict[Key, Seen]:
+        return self._seen[resource]
+
+    def find(self, kind: type, key: Key) -> tuple[Resource, Seen] | None:
+        """The object that counts under this name, and whose it is."""
+        for resource in self._rivals[kind]:
+            found = self._seen[resource].get(key)
+            if found is not None and found.item is not None:
+                return resource, found
+        return None
+
+    def wrong(self) -> Iterable[Wrong]:
+        for resource, found in self._seen.items():
+            for key, seen in found.items():
+                if seen.wrong:
+                    yield Wrong(resource, key, seen.uid, seen.wrong)
+
+    def put(self, resource: Resource, live: Live) -> bool:
+        """An object that is new or has changed. What is older than what we know already changes nothing."""
+        key, seen = _entry(live)
+        before = self._seen[resource].get(key)
+        if before is not None and before.uid == seen.uid and seen.version <= before.version:
+            return False
+        self._seen[resource][key] = seen
+        self._tell(resource, key)
+        return True
+
+    def remove(self, resource: Resource, key: Key, version: int) -> None:
+        before = self._seen[resource].get(key)
+        if before is None or before.version > version:
+            return
+        del self._seen[resource][key]
+        self._tell(resource, key)
+
+    def replace(self, resource: Resource, lives: Iterable[Live], version: int) -> None:
+        """A list of all there are, as of `version`; what has been written since, by us, stays as we know it."""
+        before = self._seen[resource]
+        after = dict(map(_entry, lives))
+        after |= {key: seen for key, seen in before.items() if seen.version > version}
+        self._seen[resource] = after
+        changed = [key for key, seen in after.items() if before.get(key) is None or before[key] != seen]
+        gone = [key for key in before if key not in after]
+        if len(self._rivals[resource.read_as]) == 1:
+            self.cache.replace(resource.read_as, [seen.item for seen in after.values() if seen.item is not None])
+            self.changes += 1
+            for key in (*changed, *gone):
+                self._announce(resource, key)
+        else:
+            for key in (*changed, *gone):
+                self._tell(resource, key)
+
+    def clear(self, resource: Resource) -> None:
+        """Its CRD is gone, and all objects with it."""
+        if self._seen[resource]:
+            self.replace(resource, (), 2**63)
+
+    def objects(self) -> Objects:
+        """All that counts, sorted by kind."""
+        objects = Objects()
+        rooms: dict[type, list[Any]] = {
+            core.Node: objects.nodes,
+            core.Pod: objects.pods,
+            core.PriorityClass: objects.priority_classes,
+            core.PodDisruptionBudget: objects.budgets,
+            core.PersistentVolume: objects.volumes,
+            core.PersistentVolumeClaim: objects.claims,
+            core.Namespace: objects.namespaces,
+            types.Queue: objects.queues,
+            types.PodGroup: objects.pod_groups,
+            types.ElasticJob: objects.elastic_jobs,
+            types.Topology: objects.topologies,
+        }
+        for kind, rivals in self._rivals.items():
+            found: dict[Key, Object] = {}
+            for resource in reversed(rivals):
+                found |= {key: seen.item for key, seen in self._seen[resource].items() if seen.item is not None}
+            rooms[kind].extend(found.values())
+        return objects
+
+    def _tell(self, resource: Resource, key: Key) -> None:
+        kind = resource.read_as
+        counts = self.find(kind, key)
+        if counts is None:
+            self.cache.remove(kind, *key)
+        elif counts[1].item is not None:
+            self.cache.put(counts[1].item)
+        self.changes += 1
+        self._announce(resource, key)
+
+    def _announce(self, resource: Resource, key: Key) -> None:
+        seen = self._seen[resource].get(key)
+        for listener in self._listeners:
+            listener(resource, key, None if seen is None else seen.item)
+
+
+def _entry(live: Live) -> tuple[Key, Seen]:
+    head = live.head
+    seen = Seen(as_number(head.resource_version), head.uid, live.item, live.source, live.wrong, live.notes)
+    return (head.namespace, head.name), seen
+
+
+def as_number(version: str) -> int:
+    """Resource versions grow with every write. One that is no number, which there is none of today, is the oldest."""
+    return int(version) if version.isdigit() else 0
