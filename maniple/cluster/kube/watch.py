@@ -66,8 +66,7 @@ async def list_all(client: Client, resource: Resource) -> tuple[list[Live], int]
             while True:
                 query = {"limit": limit, "continue": rest} if rest else {"limit": limit} if limit else {}
                 page = _PAGES.decode(await client.get(resource.list_path, query, timeout_s=60.0))
-                for raw in page.items or ():
-                    lives.append(read_live(raw, resource.struct))
+                lives.extend(read_live(raw, resource.struct) for raw in page.items or ())
                 rest = page.metadata.rest
                 if not rest:
                     return lives, as_number(page.metadata.version)
