@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from maniple.cluster.kube.client import MERGE_PATCH, ApiError, Client, NotLeadingError, UnansweredError
+from maniple.cluster.kube.client import JSON, MERGE_PATCH, ApiError, Client, NotLeadingError, UnansweredError
 from maniple.cluster.kube.metrics import Metrics
 from maniple.cluster.kube.resources import Resource
 
@@ -47,7 +47,6 @@ class _Series:
     path: str
     count: int = 1
     written: float = 0.0
-    is_dirty: bool = False
 
 
 class Events:
@@ -112,8 +111,8 @@ class Events:
 
     async def _write(self, method: str, path: str, body: bytes) -> None:
         try:
-            content = {"content_type": MERGE_PATCH} if method == "PATCH" else {}
-            await self._client.write(self._client.events, method, path, body, **content)
+            content_type = MERGE_PATCH if method == "PATCH" else JSON
+            await self._client.write(self._client.events, method, path, body, content_type)
             self._metrics.events.labels("written").inc()
         except (ApiError, UnansweredError, NotLeadingError) as error:
             self._metrics.events.labels("failed").inc()

@@ -93,7 +93,7 @@ class Mirror:
         after = dict(map(_entry, lives))
         after |= {key: seen for key, seen in before.items() if seen.version > version}
         self._seen[resource] = after
-        changed = [key for key, seen in after.items() if before.get(key) is None or before[key] != seen]
+        changed = [key for key, seen in after.items() if key not in before or before[key].version != seen.version]
         gone = [key for key in before if key not in after]
         if len(self._rivals[resource.read_as]) == 1:
             self.cache.replace(resource.read_as, [seen.item for seen in after.values() if seen.item is not None])
@@ -103,6 +103,10 @@ class Mirror:
         else:
             for key in (*changed, *gone):
                 self._tell(resource, key)
+
+    def tell_again(self, resource: Resource, key: Key) -> None:
+        """What we know of the object, to the Cache, after a change that was not made."""
+        self._tell(resource, key)
 
     def clear(self, resource: Resource) -> None:
         """Its CRD is gone, and all objects with it."""

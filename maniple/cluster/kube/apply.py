@@ -1,0 +1,208 @@
+"""A Plan, done: binds, evictions, nominations, resizes, reservations. All that is on its way is in `under_way`.
+
+Whatever is done counts in the Cache at once, so that the next cycle need not wait for the API server.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from maniple.api import core, types
+from maniple.api.decode import Object
+from maniple.cluster.kube.binds import Binder
+from maniple.cluster.kube.client import Client
+from maniple.cluster.kube.events import Events, Regarding
+from maniple.cluster.kube.evictions import Evictor
+from maniple.cluster.kube.gangs import Gangs, key_of
+from maniple.cluster.kube.metrics import Metrics
+from maniple.cluster.kube.mirror import Key, Mirror, Seen
+from maniple.cluster.kube.patches import Patches
+from maniple.cluster.kube.resources import PODS, Resource
+from maniple.model.job import Job
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler.plan import Bind, Eviction, Plan, Resize
+
+log = logging.getLogger("maniple.apply")
+
+GANG_TIMEOUT = "GangTimeout"
+
+
+class Applier:
+    def __init__(
+        self, client: Client, mirror: Mirror, gangs: Gangs, metrics: Metrics, events: Events, gang_timeout_s: float
+    ) -> None:
+        self._mirror = mirror
+        self._gangs = gangs
+        self._metrics = metrics
+        self._events = events
+        self._gang_timeout_s = gang_timeout_s
+        self._binder = Binder(client, mirror, metrics)
+        self._evictor = Evictor(client, mirror, metrics, events)
+        self._patches = Patches(client, mirror, metrics)
+        self._half_since: dict[tuple[str, str], float] = {}
+        self._reserved: set[Key] = set()
+        self.under_way: set[asyncio.Task[None]] = set()
+
+    def apply(self, snapshot: Snapshot, plan: Plan) -> None:
+        """Begins everything; ends nothing."""
+        for job, binds in _by_gang(snapshot, plan.binds):
+            there = self._binder.assume(binds)
+            if there:
+                self._begin(self._start(job, there))
+        for eviction in self._evictor.assume([*plan.evictions, *self._timed_out(snapshot)]):
+            self._begin(self._evictor.evict(eviction))
+        self._nominate(plan)
+        self._resize(plan.resizes)
+        self._reserve({entry.group for entry in plan.reservations})
+
+    async def settle(self) -> None:
+        """Until nothing is on its way."""
+        while self.under_way:
+            await asyncio.wait(self.under_way)
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        async def done() -> None:
+            try:
+                await work
+            except Exception:
+                log.exception("apply")
+
+        task = asyncio.create_task(done())
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    # -- gangs
+
+    async def _start(self, job: Job, binds: list[Bind]) -> None:
+        failed = await self._binder.bind_all(binds)
+        found = self._object_of(job)
+        if failed:
+            log.warning("gang not bound whole", extra={"gang": job.name, "failed": len(failed), "of": len(binds)})
+            if found is not None:
+                self._note_failure(*found, job.bind_failures + 1)
+            return
+        if found is not None and job.bind_failures:
+            self._annotate(*found, dict.fromkeys((types.BIND_FAILURES_ANNOTATION, types.LAST_BIND_FAILURE_ANNOTATION)))
+        if len(job.placed) < job.min_member:
+            self._metrics.gang_wait.observe(max(0.0, time.time() - job.created))
+        if found is not None:
+            nodes = sorted({bind.node for bind in binds})
+            shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
+            note = f"{len(binds)} pods bound to {shown}" if len(binds) > 1 else f"bound to {shown}"
+            self._events.add(Regarding.of(found[0], found[1], found[2].uid), "Scheduled", note, "Bind")
+
+    def _note_failure(self, resource: Resource, key: Key, seen: Seen, count: int) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        noted: dict[str, str | None] = {
+            types.BIND_FAILURES_ANNOTATION: str(count),
+            types.LAST_BIND_FAILURE_ANNOTATION: now,
+        }
+        note = "binding failed, and will be tried again later" + (f" (failure {count})" if count > 1 else "")
+        self._events.add(Regarding.of(resource, key, seen.uid), "BindFailed", note, "Bind", "Warning")
+        self._annotate(resource, key, seen, noted)
+
+    def _object_of(self, job: Job) -> tuple[Resource, Key, Seen] | None:
+        key = key_of(job)
+        kind: type = {"Pod": core.Pod, "PodGroup": types.PodGroup, "ElasticJob": types.ElasticJob}[job.key[1]]
+        found = self._mirror.find(kind, key)
+        return None if found is None else (found[0], key, found[1])
+
+    def _timed_out(self, snapshot: Snapshot) -> list[Eviction]:
+        """The pods of gangs that have been half bound for too long: they go, and the gang starts over."""
+        halves = {job.key: job for job in self._gangs.halves(iter(snapshot.jobs))}
+        now = time.monotonic()
+        self._half_since = {key: self._half_since.get(key, now) for key in halves}
+        late = [job for key, job in halves.items() if now - self._half_since[key] >= self._gang_timeout_s]
+        return [Eviction(pod.pod, GANG_TIMEOUT, job.name) for job in late for pod in job.placed if pod.is_ours]
+
+    # -- small changes
+
+    def _nominate(self, plan: Plan) -> None:
+        """Pods say which node they are promised, and say it no longer when they are not."""
+        if not plan.nominations and not self._gangs.nominated:
+            return
+        bound = {bind.pod for bind in plan.binds}
+        wanted = {nomination.pod: nomination.node for nomination in plan.nominations}
+        wanted |= {pod: "" for pod in self._gangs.nominated if pod not in wanted and pod not in bound}
+        for pod, node in wanted.items():
+            found = self._mirror.find(core.Pod, _key(pod))
+            if found is None or not isinstance(found[1].item, core.Pod):
+                continue
+            item = found[1].item
+            if item.status.nominated_node_name == node or item.spec.node_name:
+                continue
+            status = msgspec.structs.replace(item.status, nominated_node_name=node)
+            body = {"status": {"nominatedNodeName": node or None}}
+            self._change(PODS, _key(pod), msgspec.structs.replace(item, status=status), body, "status")
+
+    def _resize(self, resizes: Iterable[Resize]) -> None:
+        decided: dict[str, dict[str, int]] = {}
+        for resize in resizes:
+            decided.setdefault(resize.job, {})[resize.role] = resize.to_size
+        for name, sizes in decided.items():
+            found = self._mirror.find(types.ElasticJob, _key(name))
+            if found is None or not isinstance(found[1].item, types.ElasticJob):
+                continue
+            item = found[1].item
+            target = {one.role: one.replicas for one in item.status.target} | sizes
+            status = msgspec.structs.replace(
+                item.status,
+                target=tuple(types.RoleTarget(role, replicas) for role, replicas in target.items()),
+                last_resize_time=datetime.now(UTC).replace(microsecond=0),
+                resizes=item.status.resizes + 1,
+            )
+            body = {
+                "status": {
+                    "target": status.target,
+                    "lastResizeTime": status.last_resize_time,
+                    "resizes": status.resizes,
+                }
+            }
+            self._metrics.resizes.inc()
+            log.info("resized", extra={"job": name, "target": target})
+            self._change(found[0], _key(name), msgspec.structs.replace(item, status=status), body, "status")
+
+    def _reserve(self, groups: set[str]) -> None:
+        """Gangs say of themselves whether nodes are kept for them."""
+        wanted = {_key(name) for name in groups}
+        for key in sorted(wanted | self._reserved):
+            found = self._gangs.find(key) or self._mirror.find(core.Pod, key)
+            if found is None or found[1].item is None:
+                continue
+            is_noted = found[1].item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true"
+            if is_noted != (key in wanted):
+                noted: dict[str, str | None] = {types.RESERVED_ANNOTATION: "true" if key in wanted else None}
+                self._annotate(found[0], key, found[1], noted)
+        self._reserved = wanted
+
+    def _annotate(self, resource: Resource, key: Key, seen: Seen, noted: dict[str, str | None]) -> None:
+        if seen.item is None:
+            return
+        meta = seen.item.metadata
+        annotations = {name: value for name, value in (meta.annotations | noted).items() if value is not None}
+        item = msgspec.structs.replace(seen.item, metadata=msgspec.structs.replace(meta, annotations=annotations))
+        self._change(resource, key, item, {"metadata": {"annotations": noted}}, "")
+
+    def _change(self, resource: Resource, key: Key, item: Object, body: dict[str, Any], part: str) -> None:
+        self._mirror.cache.put(item)
+        self._begin(self._patches.assume(resource, key, body, part))
+
+
+def _by_gang(snapshot: Snapshot, binds: Iterable[Bind]) -> Iterable[tuple[Job, list[Bind]]]:
+    left = {bind.pod: bind for bind in binds}
+    if not left:
+        return
+    for job in snapshot.waiting:
+        found = [left[pod] for group in job.groups for pod in group.pods if pod in left]
+        if found:
+            yield job, found
+
+
+def _key(name: str) -> Key:
+    namespace, _, short = name.partition("/")
+    return namespace, short

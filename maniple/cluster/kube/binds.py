@@ -1,0 +1,159 @@
+"""Bindings: the pods of a gang all at once, with their GPUs in the same write. Counted as done until they have failed.
+
+What becomes of a binding that was not answered is asked of the server, never guessed: until it is known the pod counts
+as bound, because a node that is thought free by mistake would be given away twice.
+"""
+
+import asyncio
+import logging
+import time
+
+import msgspec
+
+from maniple.api import core
+from maniple.api.types import BACKFILL_ANNOTATION, GPUS_ANNOTATION
+from maniple.cluster.kube.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
+from maniple.cluster.kube.metrics import Metrics
+from maniple.cluster.kube.mirror import Mirror
+from maniple.cluster.kube.resources import PODS
+from maniple.scheduler.plan import Bind
+
+log = logging.getLogger("maniple.binds")
+
+_PATIENCE_S = 10.0
+_ANSWER_S = 10.0
+
+
+class _Meta(msgspec.Struct, omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str] = {}
+
+
+class _Target(msgspec.Struct):
+    name: str
+    kind: str = "Node"
+    api_version: str = msgspec.field(name="apiVersion", default="v1")
+
+
+class _Binding(msgspec.Struct):
+    metadata: _Meta
+    target: _Target
+    kind: str = "Binding"
+    api_version: str = msgspec.field(name="apiVersion", default="v1")
+
+
+class _Pod(msgspec.Struct):
+    class Meta(msgspec.Struct):
+        uid: str = ""
+        leaving: str = msgspec.field(name="deletionTimestamp", default="")
+
+    class Spec(msgspec.Struct):
+        node: str = msgspec.field(name="nodeName", default="")
+
+    metadata: Meta
+    spec: Spec
+
+
+_ENCODER = msgspec.json.Encoder()
+_PODS = msgspec.json.Decoder(_Pod)
+
+
+class Binder:
+    def __init__(self, client: Client, mirror: Mirror, metrics: Metrics) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._metrics = metrics
+
+    def assume(self, binds: list[Bind]) -> list[Bind]:
+        """Those of the binds whose pods are still there, which count as bound from now on."""
+        there = [bind for bind in binds if self._mirror.find(core.Pod, _key(bind)) is not None]
+        for bind in there:
+            self._mirror.cache.assume_bind(bind.pod, bind)
+        return there
+
+    async def bind_all(self, binds: list[Bind]) -> list[Bind]:
+        """Binds them together; returns those that have failed, and whose pods still wait."""
+        outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
+        return [bind for bind, outcome in zip(binds, outcomes, strict=True) if outcome == "failed"]
+
+    async def _bind(self, bind: Bind) -> str:
+        started = time.monotonic()
+        try:
+            outcome = await self._outcome(bind)
+        except NotLeadingError:
+            outcome = "not leading"
+        except Exception:
+            log.exception("bind", extra={"pod": bind.pod})
+            outcome = "failed"
+        self._metrics.binds.labels(outcome).inc()
+        if outcome == "bound":
+            self._metrics.bind_s.observe(time.monotonic() - started)
+        else:
+            self._mirror.cache.forget(bind.pod)
+        return outcome
+
+    async def _outcome(self, bind: Bind) -> str:
+        key = _key(bind)
+        found = self._mirror.find(core.Pod, key)
+        if found is None:
+            return "gone"
+        uid = found[1].uid
+        body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, annotations_of(bind)), _Target(bind.node)))
+        path = PODS.path(*key, "binding")
+        backoff = Backoff(0.1, 2.0)
+        until = time.monotonic() + _PATIENCE_S
+        error: Exception
+        while True:
+            try:
+                await self._client.write(self._client.binds, "POST", path, body, timeout_s=_ANSWER_S)
+                return "bound"
+            except ApiError as refusal:
+                error = refusal
+                if refusal.status == 404:
+                    return "gone"
+                if refusal.status == 409:
+                    break
+                if not refusal.is_transient:
+                    log.warning("bind refused", extra={"pod": bind.pod, "node": bind.node, "error": str(refusal)})
+                    return "failed"
+            except UnansweredError as silence:
+                error = silence
+            if time.monotonic() > until:
+                break
+            await backoff.wait(error)
+        log.info("bind in doubt", extra={"pod": bind.pod, "node": bind.node, "error": str(error)})
+        return await self._settle(bind, uid)
+
+    async def _settle(self, bind: Bind, uid: str) -> str:
+        """Asks the server until it says what has become of the pod."""
+        backoff = Backoff()
+        while True:
+            try:
+                pod = _PODS.decode(await self._client.get(PODS.path(*_key(bind)), timeout_s=_ANSWER_S))
+            except ApiError as refusal:
+                if refusal.status == 404:
+                    return "gone"
+                await backoff.wait(refusal)
+            except UnansweredError as silence:
+                await backoff.wait(silence)
+            else:
+                if pod.metadata.uid != uid or pod.metadata.leaving:
+                    return "gone"
+                if not pod.spec.node:
+                    return "failed"
+                return "bound" if pod.spec.node == bind.node else "bound by another"
+
+
+def annotations_of(bind: Bind) -> dict[str, str]:
+    """What the API server copies from the binding to the pod, in the same write."""
+    made = {GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
+    if bind.backfill is not msgspec.UNSET:
+        made[BACKFILL_ANNOTATION] = bind.backfill
+    return made
+
+
+def _key(bind: Bind) -> tuple[str, str]:
+    namespace, _, name = bind.pod.partition("/")
+    return namespace, name
