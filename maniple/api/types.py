@@ -97,6 +97,7 @@ class QueueStatus(Struct, frozen=True):
     allocated: ResourceList = {}
     pending_jobs: Count = 0
     running_jobs: Count = 0
+    conditions: tuple[StatusCondition, ...] = ()
 
 
 class Queue(Struct, frozen=True):

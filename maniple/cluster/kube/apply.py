@@ -45,7 +45,6 @@ class Applier:
         self._evictor = Evictor(client, mirror, metrics, events)
         self._patches = Patches(client, mirror, metrics)
         self._half_since: dict[tuple[str, str], float] = {}
-        self._reserved: set[Key] = set()
         self.under_way: set[asyncio.Task[None]] = set()
 
     def apply(self, snapshot: Snapshot, plan: Plan) -> None:
@@ -170,7 +169,7 @@ class Applier:
     def _reserve(self, groups: set[str]) -> None:
         """Gangs say of themselves whether nodes are kept for them."""
         wanted = {_key(name) for name in groups}
-        for key in sorted(wanted | self._reserved):
+        for key in sorted(wanted | self._gangs.reserved):
             found = self._gangs.find(key) or self._mirror.find(core.Pod, key)
             if found is None or found[1].item is None:
                 continue
@@ -178,7 +177,7 @@ class Applier:
             if is_noted != (key in wanted):
                 noted: dict[str, str | None] = {types.RESERVED_ANNOTATION: "true" if key in wanted else None}
                 self._annotate(found[0], key, found[1], noted)
-        self._reserved = wanted
+        self._gangs.reserved = wanted
 
     def _annotate(self, resource: Resource, key: Key, seen: Seen, noted: dict[str, str | None]) -> None:
         if seen.item is None:

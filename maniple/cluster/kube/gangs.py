@@ -25,12 +25,15 @@ class Gangs:
         self._gang_of: dict[Key, Key] = {}
         self.touched: set[Key] = set()
         self.nominated: set[str] = set()  # ns/name of waiting pods that say they are promised a node
+        self.reserved: set[Key] = set()  # gangs that say that nodes are kept for them
         mirror.listen(self._hear)
 
     def members(self, key: Key) -> list[core.Pod]:
         return list(self._members.get(key, {}).values())
 
     def _hear(self, resource: Resource, key: Key, item: Object | None) -> None:
+        if item is not None and item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true":
+            self.reserved.add(key)
         if resource.read_as in (types.PodGroup, types.ElasticJob):
             self.touched.add(key)
         elif resource is PODS:

@@ -44,6 +44,7 @@ class Mirror:
         self.cache = cache
         self.changes = 0
         self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
+        self._wrong: dict[tuple[Resource, Key], Wrong] = {}
         self._rivals: dict[type, list[Resource]] = {}
         for resource in RESOURCES:
             self._rivals.setdefault(resource.read_as, []).append(resource)
@@ -56,6 +57,10 @@ class Mirror:
     def seen(self, resource: Resource) -> dict[Key, Seen]:
         return self._seen[resource]
 
+    def rivals(self, kind: type) -> list[Resource]:
+        """All that are read as this kind, ours first."""
+        return self._rivals[kind]
+
     def find(self, kind: type, key: Key) -> tuple[Resource, Seen] | None:
         """The object that counts under this name, and whose it is."""
         for resource in self._rivals[kind]:
@@ -64,11 +69,10 @@ class Mirror:
                 return resource, found
         return None
 
+    @property
     def wrong(self) -> Iterable[Wrong]:
-        for resource, found in self._seen.items():
-            for key, seen in found.items():
-                if seen.wrong:
-                    yield Wrong(resource, key, seen.uid, seen.wrong)
+        """Objects of which something, or everything, cannot be read."""
+        return self._wrong.values()
 
     def put(self, resource: Resource, live: Live) -> bool:
         """An object that is new or has changed. What is older than what we know already changes nothing."""
@@ -148,6 +152,10 @@ class Mirror:
 
     def _announce(self, resource: Resource, key: Key) -> None:
         seen = self._seen[resource].get(key)
+        if seen is not None and seen.wrong:
+            self._wrong[resource, key] = Wrong(resource, key, seen.uid, seen.wrong)
+        else:
+            self._wrong.pop((resource, key), None)
         for listener in self._listeners:
             listener(resource, key, None if seen is None else seen.item)
 

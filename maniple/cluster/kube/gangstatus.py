@@ -1,0 +1,156 @@
+"""What the status of a gang is to say: counted from its pods, in our words and in those of other systems. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from maniple.api import core, foreign, types
+from maniple.api.meta import Struct
+from maniple.cluster.kube.gangs import SCHEDULED
+
+INVALID = "Invalid"
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a gang is not scheduled."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Count:
+    """A gang's pods. Those that are leaving count nowhere."""
+
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    bound: int = 0  # on a node and not over
+
+    @classmethod
+    def of(cls, pods: Sequence[core.Pod]) -> "Count":
+        there = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+        phases = [pod.status.phase for pod in there]
+        return cls(
+            pending=phases.count("Pending"),
+            running=phases.count("Running"),
+            succeeded=phases.count("Succeeded"),
+            failed=phases.count("Failed"),
+            bound=sum(1 for pod in there if pod.spec.node_name and pod.status.phase not in _OVER),
+        )
+
+    def is_whole(self, minimum: int) -> bool:
+        return self.bound + self.succeeded >= minimum
+
+    def is_scheduled(self, minimum: int, was: bool) -> bool:
+        """Once whole, a gang is scheduled until it has nobody left."""
+        return self.is_whole(minimum) or (was and self.bound + self.succeeded > 0)
+
+    def phase(self, minimum: int, was: bool) -> str:
+        if self.succeeded >= minimum and not self.pending and not self.running:
+            return "Finished"
+        if self.is_whole(minimum):
+            return "Running"
+        return "Unknown" if was and self.bound else "Pending"
+
+
+def condition_of(
+    before: Sequence[types.StatusCondition], kind: str, is_true: bool, why: Why, now: str, generation: int = 0
+) -> tuple[types.StatusCondition, ...]:
+    """The conditions with this one as it is now; the moment stays where nothing has turned."""
+    status = "True" if is_true else "False"
+    old = next((one for one in before if one.type == kind), None)
+    turned = old.last_transition_time if old is not None and old.status == status else now
+    made = types.StatusCondition(
+        type=kind,
+        status="True" if is_true else "False",
+        reason=why.reason,
+        message=why.message,
+        last_transition_time=turned,
+        observed_generation=generation,
+    )
+    return (*(one for one in before if one.type != kind), made)
+
+
+def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: str) -> types.PodGroupStatus:
+    before = group.status
+    was = any(one.type == SCHEDULED and one.status == "True" for one in before.conditions)
+    minimum = group.spec.min_member
+    return types.PodGroupStatus(
+        phase=count.phase(minimum, was),  # type: ignore[arg-type]  # one of the phases
+        conditions=gang_conditions(before.conditions, count.is_scheduled(minimum, was), why, now),
+        pending=count.pending,
+        running=count.running,
+        succeeded=count.succeeded,
+        failed=count.failed,
+    )
+
+
+def gang_conditions(
+    before: tuple[types.StatusCondition, ...], is_scheduled: bool, why: Why | None, now: str
+) -> tuple[types.StatusCondition, ...]:
+    if is_scheduled:
+        return condition_of(before, SCHEDULED, True, Why(SCHEDULED, "all of its minimum has been bound"), now)
+    if why is None:
+        old = next((one for one in before if one.type == SCHEDULED and one.status == "False"), None)
+        if old is not None and old.reason != INVALID:
+            return before
+        why = Why("Waiting", "its pods are not all there yet")
+    return condition_of(before, SCHEDULED, False, why, now)
+
+
+def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, now: str) -> dict[str, Any] | None:
+    """The status of another system's PodGroup in that system's words; None if it says so already."""
+    before: dict[str, Any] = getattr(source, "status", {})
+    was = before.get("phase") in ("Running", "Scheduled", "Unknown", "Finished", "Completed")
+    phase = count.phase(minimum, was)
+    counts = {"running": count.running, "succeeded": count.succeeded, "failed": count.failed}
+    if isinstance(source, foreign.CoschedulingPodGroup):
+        if phase == "Running" and count.running + count.succeeded < minimum:
+            phase = "Scheduled"
+        made: dict[str, Any] = {"phase": phase, "scheduled": count.bound, **counts}
+        return None if all(before.get(name, 0) == value for name, value in made.items()) else made
+    # Inqueue tells Kubeflow's and Volcano's controllers that they may create the pods.
+    words = {"Pending": "Inqueue"}
+    if isinstance(source, foreign.VolcanoPodGroup):
+        words["Finished"] = "Completed"
+    made = {"phase": words.get(phase, phase), **counts}
+    is_scheduled = count.is_scheduled(minimum, was)
+    condition = _foreign_condition(before.get("conditions"), is_scheduled, why, now)
+    if condition is not None:
+        made["conditions"] = [condition]
+    elif all(before.get(name, 0) == value for name, value in made.items()):
+        return None
+    return made
+
+
+def _foreign_condition(before: object, is_scheduled: bool, why: Why | None, now: str) -> dict[str, str] | None:
+    """Scheduled, or Unschedulable with the reason; None if the last one says so already."""
+    if is_scheduled:
+        kind, reason, message = SCHEDULED, "tasks in gang are ready to be scheduled", ""
+    elif why is None:
+        return None
+    else:
+        kind, reason, message = "Unschedulable", why.reason, why.message
+    last = before[-1] if isinstance(before, list) and before and isinstance(before[-1], dict) else {}
+    if last.get("type") == kind and last.get("reason") == reason and last.get("message", "") == message:
+        return None
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
+
+def is_message_only(before: types.PodGroupStatus, after: types.PodGroupStatus) -> bool:
+    """Whether nothing but the wording of the reason has changed."""
+    return msgspec.structs.replace(before, conditions=()) == msgspec.structs.replace(after, conditions=()) and [
+        (one.type, one.status) for one in before.conditions
+    ] == [(one.type, one.status) for one in after.conditions]

@@ -1,0 +1,285 @@
+"""What objects say of themselves: gangs, queues, and pods that wait. Written only when it has changed.
+
+What only re-words itself is written seldom, and so many pods at most in a cycle; the rest comes in the next.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from maniple.api import core, types
+from maniple.cluster.kube.client import STRATEGIC_PATCH
+from maniple.cluster.kube.events import Events, Regarding
+from maniple.cluster.kube.gangs import SCHEDULED, Gangs
+from maniple.cluster.kube.gangstatus import (
+    INVALID,
+    Count,
+    Why,
+    condition_of,
+    foreign_status,
+    gang_conditions,
+    is_message_only,
+    pod_group_status,
+)
+from maniple.cluster.kube.mirror import Key, Mirror, Seen, Wrong
+from maniple.cluster.kube.patches import Patches
+from maniple.cluster.kube.resources import PODS, Resource
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler.plan import Plan, QueueShare, Waiting
+
+log = logging.getLogger("maniple.status")
+
+VALID = "Valid"  # the condition of a queue
+_MOST_PODS = 100  # whose condition is written in one cycle
+_MOST_UNDER_WAY = 400
+_REWORD_S = 10.0  # the same reason in other words, at most this often
+_QUEUE_S = 2.0
+_LONGEST = 1000
+
+Place = tuple[Resource, Key]
+
+
+class Statuses:
+    def __init__(self, patches: Patches, mirror: Mirror, gangs: Gangs, events: Events) -> None:
+        self._patches = patches
+        self._mirror = mirror
+        self._gangs = gangs
+        self._events = events
+        self._busy: set[Place] = set()
+        self._written: dict[Place, float] = {}
+        self._said: dict[str, tuple[Why, float]] = {}  # uid of a pod -> what it says, and since when
+        self._told: dict[Place, str] = {}  # what an object was told to be wrong with it
+        self.under_way: set[asyncio.Task[None]] = set()
+
+    def write(self, snapshot: Snapshot, plan: Plan, wrong: Mapping[Place, Wrong]) -> None:
+        """Begins to write what has changed; `wrong` are the objects that are set aside."""
+        waiting = {_key(entry.group): _why(entry) for entry in plan.waiting}
+        touched, self._gangs.touched = self._gangs.touched | waiting.keys(), set()
+        for key in touched:
+            if len(self.under_way) > _MOST_UNDER_WAY:
+                self._gangs.touched.add(key)
+            else:
+                self._write_gang(key, waiting.get(key), wrong)
+        self._write_pods(snapshot, waiting)
+        self._write_queues(snapshot, plan.queues, wrong)
+        self._tell_wrong(wrong)
+
+    async def settle(self) -> None:
+        while self.under_way:
+            await asyncio.wait(self.under_way)
+
+    def _begin(self, place: Place, work: Coroutine[Any, Any, bool]) -> None:
+        async def done() -> None:
+            try:
+                if not await work:
+                    self._gangs.touched.add(place[1])
+            except Exception:
+                log.exception("status")
+            finally:
+                self._busy.discard(place)
+
+        self._busy.add(place)
+        self._written[place] = time.monotonic()
+        task = asyncio.create_task(done())
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    def _is_recent(self, place: Place, pause_s: float) -> bool:
+        return time.monotonic() - self._written.get(place, -pause_s) < pause_s
+
+    # -- gangs
+
+    def _write_gang(self, key: Key, why: Why | None, wrong: Mapping[Place, Wrong]) -> None:
+        found = self._gangs.find(key)
+        if found is None:
+            return
+        place = (found[0], key)
+        if place in self._busy:
+            self._gangs.touched.add(key)
+            return
+        if place in wrong:
+            why = Why(INVALID, _said(wrong[place]))
+        seen, now = found[1], _now()
+        count = Count.of(self._gangs.members(key))
+        status: dict[str, Any] | None
+        if isinstance(seen.item, types.ElasticJob):
+            status = self._of_elastic_job(place, seen.item, count, why, now)
+        elif not isinstance(seen.item, types.PodGroup):
+            return
+        elif seen.source is not None:
+            status = foreign_status(seen.source, seen.item.spec.min_member, count, why, now)
+        else:
+            status = self._of_pod_group(place, seen.item, count, why, now)
+        if status is not None:
+            self._begin(place, self._patches.write(*place, _exactly(seen, status), "status"))
+            self._tell_waiting(place, seen, why)
+
+    def _of_pod_group(
+        self, place: Place, group: types.PodGroup, count: Count, why: Why | None, now: str
+    ) -> dict[str, Any] | None:
+        after = pod_group_status(group, count, why, now)
+        if after == group.status:
+            return None
+        if is_message_only(group.status, after) and self._is_recent(place, _REWORD_S):
+            self._gangs.touched.add(place[1])
+            return None
+        made: dict[str, Any] = msgspec.to_builtins(after)
+        return made
+
+    def _of_elastic_job(
+        self, place: Place, job: types.ElasticJob, count: Count, why: Why | None, now: str
+    ) -> dict[str, Any] | None:
+        """Of an ElasticJob only the condition is ours."""
+        before = job.status.conditions
+        was = any(one.type == SCHEDULED and one.status == "True" for one in before)
+        minimum = max(1, sum(role.min for role in job.spec.roles))
+        after = gang_conditions(before, count.is_scheduled(minimum, was), why, now)
+        if after == before or self._is_recent(place, _REWORD_S):
+            return None
+        return {"conditions": msgspec.to_builtins(after)}
+
+    def _tell_waiting(self, place: Place, seen: Seen, why: Why | None) -> None:
+        if why is not None:
+            self._events.add(Regarding.of(*place, seen.uid), why.reason, why.message, "Schedule", "Warning")
+
+    # -- pods
+
+    def _write_pods(self, snapshot: Snapshot, waiting: Mapping[Key, Why]) -> None:
+        left = _MOST_PODS - len([place for place in self._busy if place[0] is PODS])
+        for job in snapshot.waiting:
+            why = waiting.get(_key(job.name))
+            if why is None:
+                continue
+            for group in job.groups:
+                for pod in group.pods:
+                    if left <= 0:
+                        return
+                    left -= self._write_pod(_key(pod), why)
+        if len(self._said) > 2 * sum(job.waiting_pods for job in snapshot.waiting) + 1000:
+            self._said.clear()  # of pods that have gone; what is said again changes nothing on the server
+
+    def _write_pod(self, key: Key, why: Why) -> bool:
+        found = self._mirror.find(core.Pod, key)
+        if found is None or not isinstance(found[1].item, core.Pod) or found[1].item.spec.node_name:
+            return False
+        seen, place = found[1], (PODS, key)
+        said, since = self._said.get(seen.uid, (None, 0.0))
+        if said == why or place in self._busy:
+            return False
+        now = time.monotonic()
+        if said is not None and said.reason == why.reason and now - since < 3 * _REWORD_S:
+            return False
+        self._said[seen.uid] = (why, now)
+        created = found[1].item.metadata.creation_timestamp
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",  # the word that cluster autoscalers look for; ours begins the message
+            "message": f"{why.reason}: {why.message}",
+            "lastTransitionTime": created,  # it has not been otherwise since
+        }
+        body = {"status": {"conditions": [condition]}}
+        self._begin(place, self._patches.write(*place, body, "status", STRATEGIC_PATCH))
+        return True
+
+    # -- queues
+
+    def _write_queues(self, snapshot: Snapshot, shares: tuple[QueueShare, ...], wrong: Mapping[Place, Wrong]) -> None:
+        pending, running = jobs_by_queue(snapshot)
+        by_name = {share.name: share for share in shares}
+        for resource, key, seen in self._our_queues():
+            place = (resource, key)
+            if place in self._busy or self._is_recent(place, _QUEUE_S):
+                continue
+            before = seen.item.status if isinstance(seen.item, types.Queue) else types.QueueStatus()
+            share = by_name.get(key[1])
+            conditions = before.conditions
+            if place in wrong:
+                conditions = condition_of(conditions, VALID, False, Why(INVALID, _said(wrong[place])), _now())
+            elif conditions:
+                conditions = tuple(one for one in conditions if one.type != VALID)
+            after = types.QueueStatus(
+                deserved={} if share is None else dict(share.deserved),
+                allocated={} if share is None else dict(share.allocated),
+                pending_jobs=pending.get(key[1], 0),
+                running_jobs=running.get(key[1], 0),
+                conditions=conditions,
+            )
+            if after != before:
+                status: dict[str, Any] = msgspec.to_builtins(after)
+                for name in ("deserved", "allocated"):  # a merge leaves what is not named
+                    gone = getattr(before, name).keys() - status[name].keys()
+                    status[name] |= dict.fromkeys(gone)
+                self._begin(place, self._patches.write(*place, _exactly(seen, status), "status"))
+
+    def _our_queues(self) -> list[tuple[Resource, Key, Seen]]:
+        resource = next(one for one in self._mirror.rivals(types.Queue) if not one.is_foreign)
+        return [(resource, key, seen) for key, seen in self._mirror.seen(resource).items()]
+
+    # -- what is wrong
+
+    def _tell_wrong(self, wrong: Mapping[Place, Wrong]) -> None:
+        self._told = {place: said for place, said in self._told.items() if place in wrong}
+        for place, entry in wrong.items():
+            said = _said(entry)
+            if self._told.get(place) == said:
+                continue
+            self._told[place] = said
+            log.warning(
+                "set aside", extra={"object": f"{place[0].kind} {'/'.join(filter(None, place[1]))}", "why": said}
+            )
+            self._events.add(Regarding.of(*place, entry.uid), INVALID, said, "Read", "Warning")
+            why = Why(INVALID, said)
+            seen = self._mirror.seen(place[0]).get(place[1])
+            if seen is None or place in self._busy:
+                continue
+            if place[0] is PODS:
+                self._write_pod(place[1], why)
+            elif (
+                place[0].read_as in (types.PodGroup, types.ElasticJob) and seen.item is None and not place[0].is_foreign
+            ):
+                conditions = condition_of((), SCHEDULED, False, why, _now())
+                body = {"status": {"conditions": msgspec.to_builtins(conditions)}}
+                self._begin(place, self._patches.write(*place, body, "status"))
+
+
+def jobs_by_queue(snapshot: Snapshot) -> tuple[dict[str, int], dict[str, int]]:
+    """How many jobs of each queue wait with all of their pods, and how many have some that run."""
+    pending: dict[str, int] = {}
+    running: dict[str, int] = {}
+    for job in snapshot.jobs:
+        if job.placed:
+            name = snapshot.queues[job.queue].name
+            running[name] = running.get(name, 0) + 1
+        elif job.groups or job.gated:
+            name = snapshot.queues[job.queue].name
+            pending[name] = pending.get(name, 0) + 1
+    return pending, running
+
+
+def _why(entry: Waiting) -> Why:
+    message = f"{entry.message}; would start if {entry.would_start_if}" if entry.would_start_if else entry.message
+    return Why(entry.reason, message[:_LONGEST])
+
+
+def _said(entry: Wrong) -> str:
+    return "; ".join(entry.why)[:_LONGEST]
+
+
+def _exactly(seen: Seen, status: dict[str, Any]) -> dict[str, Any]:
+    """A change of just the version that we have seen: lists are replaced, and another may have added to them."""
+    return {"metadata": {"resourceVersion": str(seen.version)}, "status": status}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _key(name: str) -> Key:
+    namespace, _, short = name.partition("/")
+    return namespace, short
