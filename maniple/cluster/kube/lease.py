@@ -49,6 +49,7 @@ class Lease:
     def __init__(self, client: Client, namespace: str, name: str, identity: str, metrics: Metrics) -> None:
         self.identity = identity
         self.term = 0  # how often we have become the leader
+        self.since = 0.0  # when we last did, on the monotonic clock
         self._client = client
         self._namespace, self._name = namespace, name
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -92,6 +93,7 @@ class Lease:
             return
         self._is_leader = is_ours
         self.term += is_ours
+        self.since = time.monotonic()
         self._metrics.leader.set(is_ours)
         log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
         async with self._turned:

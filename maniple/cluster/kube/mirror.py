@@ -81,7 +81,9 @@ class Mirror:
         if before is not None and before.uid == seen.uid and seen.version <= before.version:
             return False
         self._seen[resource][key] = seen
-        self._tell(resource, key)
+        # Most of what changes is of no concern to us: heartbeats of nodes, the state of containers.
+        if before is None or before.uid != seen.uid or before.item != seen.item or before[3:] != seen[3:]:
+            self._tell(resource, key)
         return True
 
     def remove(self, resource: Resource, key: Key, version: int) -> None:
@@ -112,6 +114,13 @@ class Mirror:
         """What we know of the object, to the Cache, after a change that was not made."""
         self._tell(resource, key)
 
+    def fill_anew(self) -> None:
+        """Everything we know, to the Cache, kind by kind."""
+        objects = self.objects()
+        for kind, items in by_kind(objects).items():
+            self.cache.replace(kind, items)
+        self.changes += 1
+
     def clear(self, resource: Resource) -> None:
         """Its CRD is gone, and all objects with it."""
         if self._seen[resource]:
@@ -120,19 +129,7 @@ class Mirror:
     def objects(self) -> Objects:
         """All that counts, sorted by kind."""
         objects = Objects()
-        rooms: dict[type, list[Any]] = {
-            core.Node: objects.nodes,
-            core.Pod: objects.pods,
-            core.PriorityClass: objects.priority_classes,
-            core.PodDisruptionBudget: objects.budgets,
-            core.PersistentVolume: objects.volumes,
-            core.PersistentVolumeClaim: objects.claims,
-            core.Namespace: objects.namespaces,
-            types.Queue: objects.queues,
-            types.PodGroup: objects.pod_groups,
-            types.ElasticJob: objects.elastic_jobs,
-            types.Topology: objects.topologies,
-        }
+        rooms = by_kind(objects)
         for kind, rivals in self._rivals.items():
             found: dict[Key, Object] = {}
             for resource in reversed(rivals):
@@ -158,6 +155,22 @@ class Mirror:
             self._wrong.pop((resource, key), None)
         for listener in self._listeners:
             listener(resource, key, None if seen is None else seen.item)
+
+
+def by_kind(objects: Objects) -> dict[type, list[Any]]:
+    return {
+        core.Node: objects.nodes,
+        core.Pod: objects.pods,
+        core.PriorityClass: objects.priority_classes,
+        core.PodDisruptionBudget: objects.budgets,
+        core.PersistentVolume: objects.volumes,
+        core.PersistentVolumeClaim: objects.claims,
+        core.Namespace: objects.namespaces,
+        types.Queue: objects.queues,
+        types.PodGroup: objects.pod_groups,
+        types.ElasticJob: objects.elastic_jobs,
+        types.Topology: objects.topologies,
+    }
 
 
 def _entry(live: Live) -> tuple[Key, Seen]:

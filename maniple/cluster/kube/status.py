@@ -139,7 +139,10 @@ class Statuses:
         was = any(one.type == SCHEDULED and one.status == "True" for one in before)
         minimum = max(1, sum(role.min for role in job.spec.roles))
         after = gang_conditions(before, count.is_scheduled(minimum, was), why, now)
-        if after == before or self._is_recent(place, _REWORD_S):
+        if after == before:
+            return None
+        if self._is_recent(place, _REWORD_S):
+            self._gangs.touched.add(place[1])
             return None
         return {"conditions": msgspec.to_builtins(after)}
 

@@ -1,0 +1,277 @@
+"""`maniple serve`: the loop of cycles around a real API server.
+
+A cycle when something has changed, and at least every second; where nothing changes and nothing is done, less often if
+cycles are so long that they would cost more than a few per cent of a core. Only the leader has cycles.
+"""
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from maniple.cluster.cache import Cache
+from maniple.cluster.kube.apply import Applier
+from maniple.cluster.kube.client import ApiError, Client
+from maniple.cluster.kube.drift import check_for_ever
+from maniple.cluster.kube.events import Events
+from maniple.cluster.kube.gangs import Gangs
+from maniple.cluster.kube.lease import Lease
+from maniple.cluster.kube.login import Login
+from maniple.cluster.kube.metrics import Metrics
+from maniple.cluster.kube.mirror import Key, Mirror, Wrong
+from maniple.cluster.kube.patches import Patches
+from maniple.cluster.kube.resources import PODS, RESOURCES, Resource
+from maniple.cluster.kube.status import Statuses, jobs_by_queue
+from maniple.cluster.kube.watch import Feed, list_all
+from maniple.cluster.kube.web import start_web
+from maniple.model.build import Ours
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler import Plan, Policy, schedule
+
+log = logging.getLogger("maniple.serve")
+
+DEBOUNCE_S = 0.05
+PERIOD_S = 1.0
+_AT_REST = 0.02  # of a core, for cycles that change nothing
+_LONGEST_REST_S = 30.0
+_STUCK_S = 120.0
+_STOP_S = 8.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    ours: Ours = field(default_factory=Ours)
+    policy: Policy | None = None
+    lease: tuple[str, str] | None = ("kube-system", "maniple")  # namespace and name; None: alone in the world
+    identity: str = "maniple"
+    gang_timeout_s: float = 60.0
+    drift_s: float = 600.0
+    listen: tuple[str, int] | None = None
+
+
+class Server:
+    """Everything that runs; made anew for every run."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+        self.metrics = Metrics()
+        self.cache = Cache(settings.ours)
+        self.mirror = Mirror(self.cache)
+        self.gangs = Gangs(self.mirror)
+        self.events = Events(client, self.metrics, settings.identity)
+        self.patches = Patches(client, self.mirror, self.metrics)
+        self.statuses = Statuses(self.patches, self.mirror, self.gangs, self.events)
+        self.applier = Applier(client, self.mirror, self.gangs, self.metrics, self.events, settings.gang_timeout_s)
+        self.feed = Feed(client, self.mirror, self._poke, self.metrics)
+        self.lease = None
+        if settings.lease is not None:
+            self.lease = Lease(client, *settings.lease, settings.identity, self.metrics)
+            client.seconds_left = self.lease.seconds_left
+        self._changed = asyncio.Event()
+        self._changes_seen = 0
+        self._cycled_at = time.monotonic()
+        self._cycle_s = 0.0
+
+    # -- running
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`."""
+        runner = None
+        if self.settings.listen is not None:
+            runner = await start_web(*self.settings.listen, self.metrics, self._unhealthy, self._unready)
+        if self.lease is not None:
+            await self.lease.turn()  # before any list: what it shows is then no older than our term
+        tasks = [
+            asyncio.create_task(work)
+            for work in (
+                self.feed.run(),
+                self.events.run(),
+                self._cycles(),
+                check_for_ever(self.client, self.feed, self.mirror, self.metrics, self.settings.drift_s),
+                *(() if self.lease is None else (self.lease.run(),)),
+            )
+        ]
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped}:
+                task.result()  # none of them ends but by an error
+        finally:
+            stopped.cancel()
+            await self._wind_up(tasks)
+            if runner is not None:
+                await runner.cleanup()
+
+    async def _wind_up(self, tasks: list[asyncio.Task[None]]) -> None:
+        """No new cycle; what is on its way is waited for; then the lease is given back."""
+        log.info("stopping", extra={"under_way": len(self.applier.under_way)})
+        *others, renewing = tasks if self.lease is not None else (*tasks, None)
+        for task in others:
+            task.cancel()
+        writes = [*self.applier.under_way, *self.statuses.under_way]
+        if writes:
+            _, left = await asyncio.wait(writes, timeout=_STOP_S)
+            for task in left:
+                task.cancel()
+        if renewing is not None:
+            renewing.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.lease is not None:
+            await self.lease.release()
+
+    async def _cycles(self) -> None:
+        term = -1
+        is_warm = False
+        while True:
+            if self.lease is not None and not self.lease.is_leading:
+                await self.lease.led()
+            await self.feed.synced()
+            if self.lease is not None and term != self.lease.term:
+                term = self.lease.term
+                await self._catch_up()
+            if not is_warm:
+                gc.collect()
+                gc.freeze()  # the cluster, as it is at the start, is no garbage
+                is_warm = True
+                log.info("ready", extra={"objects": self.mirror.changes})
+            plan = await self.cycle()
+            await self._rest(plan)
+
+    async def _catch_up(self) -> None:
+        """As a new leader: all that the last one has done must be known, and a watch may lag."""
+        watcher = self.feed.watchers[PODS]
+        if self.lease is not None and watcher.listed_at < self.lease.since:
+            await watcher.relist()
+
+    async def _rest(self, plan: Plan) -> None:
+        """Until something changes; then a moment longer, for what changes together. Cycles take half the time at most."""
+        is_done = not (plan.binds or plan.evictions or plan.resizes)
+        longest = max(PERIOD_S, min(_LONGEST_REST_S, self._cycle_s / _AT_REST)) if is_done else PERIOD_S
+        try:
+            async with asyncio.timeout(longest):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(max(DEBOUNCE_S, self._cycle_s))
+        self._changed.clear()
+
+    def _poke(self) -> None:
+        if self.mirror.changes != self._changes_seen:
+            self._changes_seen = self.mirror.changes
+            self._changed.set()
+
+    # -- a cycle
+
+    async def cycle(self) -> Plan:
+        """Looks, decides in a thread of its own so that watches go on, and begins to do it."""
+        start = time.perf_counter()
+        snapshot = self.cache.snapshot(time.time())
+        looked = time.perf_counter()
+        plan = await asyncio.to_thread(schedule, snapshot, self.settings.policy)
+        decided = time.perf_counter()
+        if self.lease is None or self.lease.is_leading:
+            self.applier.apply(snapshot, plan)
+            applied = time.perf_counter()
+            self.statuses.write(snapshot, plan, self.wrong())
+            self._measure(snapshot)
+            done = time.perf_counter()
+            phases = {"snapshot": looked - start, "schedule": decided - looked}
+            phases |= {"apply": applied - decided, "status": done - applied}
+            for phase, took in phases.items():
+                self.metrics.cycle.labels(phase).observe(took)
+        self._cycle_s = time.perf_counter() - start
+        self._cycled_at = time.monotonic()
+        if plan.binds or plan.evictions or plan.resizes:
+            log.info(
+                "cycle",
+                extra={
+                    "binds": len(plan.binds),
+                    "evictions": len(plan.evictions),
+                    "resizes": len(plan.resizes),
+                    "waiting": len(plan.waiting),
+                    "seconds": round(self._cycle_s, 4),
+                },
+            )
+        return plan
+
+    def wrong(self) -> dict[tuple[Resource, Key], Wrong]:
+        """Objects that are set aside, by what cannot be read in them or by what they contradict."""
+        found = {(entry.resource, entry.key): entry for entry in self.mirror.wrong}
+        for (kind, namespace, name), why in self.cache.problems().items():
+            there = self.mirror.find(kind, (namespace, name))
+            if there is not None:
+                place = (there[0], (namespace, name))
+                found[place] = Wrong(*place, there[1].uid, tuple(why))
+        return found
+
+    def _measure(self, snapshot: Snapshot) -> None:
+        pending, running = jobs_by_queue(snapshot)
+        for queue in snapshot.queues:
+            self.metrics.queue_depth.labels(queue.name, "pending").set(pending.get(queue.name, 0))
+            self.metrics.queue_depth.labels(queue.name, "running").set(running.get(queue.name, 0))
+        for row, free in snapshot.gpus_free.items():
+            table = snapshot.gpus.tables[row]
+            idle = float(free[table.there].sum()) / 1000
+            self.metrics.gpus.labels(table.resource, "idle").set(idle)
+            self.metrics.gpus.labels(table.resource, "allocated").set(float(table.there.sum()) - idle)
+        self.metrics.pods_waiting.set(sum(job.waiting_pods for job in snapshot.waiting))
+        self.metrics.invalid.set(len(self.wrong()))
+
+    # -- once
+
+    async def read_once(self) -> None:
+        """Lists everything, without watching."""
+        for resource in RESOURCES:
+            try:
+                lives, version = await list_all(self.client, resource)
+            except ApiError as error:
+                if error.status != 404 or resource.is_required:
+                    raise
+            else:
+                self.mirror.replace(resource, lives, version)
+
+    async def run_once(self) -> Plan | None:
+        """One cycle, all of it done when this returns; None if another replica leads."""
+        if self.lease is not None:
+            await self.lease.turn()
+            if not self.lease.is_leading:
+                return None
+        renewing = None if self.lease is None else asyncio.create_task(self.lease.run())
+        try:
+            await self.read_once()
+            plan = await self.cycle()
+            await self.applier.settle()
+            await self.statuses.settle()
+            await self.events.flush()
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+            if self.lease is not None:
+                await self.lease.release()
+        return plan
+
+    # -- health
+
+    def _unhealthy(self) -> str:
+        if self.lease is not None and not self.lease.is_leading:
+            return ""
+        silent_s = time.monotonic() - self._cycled_at
+        return f"no cycle for {silent_s:.0f} s" if self.feed.is_synced and silent_s > _STUCK_S else ""
+
+    def _unready(self) -> str:
+        missing = [str(one.resource) for one in self.feed.watchers.values() if not one.synced.is_set()]
+        return f"not read yet: {', '.join(missing)}" if missing else ""
+
+
+async def serve(
+    login: Login, settings: Settings, stop: asyncio.Event, made: Callable[[Server], None] | None = None
+) -> None:
+    """Runs until `stop`; `made` is told of the server before it runs."""
+    async with Client(login) as client:
+        server = Server(client, settings)
+        if made is not None:
+            made(server)
+        await server.run(stop)
