@@ -1,5 +1,6 @@
 """What commands about a cluster have in common: the files that it is given as, the policy, whose pods, and when."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -10,9 +11,10 @@ from maniple.api.decode import decode
 from maniple.api.errors import InputError, printable
 from maniple.api.moments import LAST_YEAR
 from maniple.cli.files import read_one, read_sources
+from maniple.cli.live import run_live
 from maniple.cluster.memory import MemoryCluster
 from maniple.model.build import DEFAULT_SCHEDULER, Ours
-from maniple.model.objects import sort_objects
+from maniple.model.objects import implied_pods, sort_objects
 from maniple.scheduler import Policy, load_policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,6 +73,28 @@ def read_cluster(
     for note in decoded.notes:
         click.echo(f"note: {printable(note)}", err=True)
     return MemoryCluster(objects, Ours(scheduler_name, every_pod), moment, step_s), chosen
+
+
+def read_live(
+    kubeconfig: str | None,
+    context: str | None,
+    policy: str | None,
+    scheduler_name: str,
+    every_pod: bool,
+    now: str | None,
+    step_s: float | None = None,
+) -> tuple[MemoryCluster, Policy | None]:
+    """The same, of a cluster that runs, as it is now."""
+    from maniple.cluster.kube.once import read_objects
+
+    chosen = None if policy is None else load_policy(read_one(policy), policy)
+    moment = _moment(now)
+    ours = Ours(scheduler_name, every_pod)
+    objects, notes = run_live(lambda: read_objects(kubeconfig, context, ours))
+    objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    return MemoryCluster(objects, ours, time.time() if moment is None else moment, step_s), chosen
 
 
 def _moment(text: str | None) -> float | None:

@@ -9,9 +9,10 @@ import click
 import msgspec
 import yaml
 
-from maniple.cli.inputs import cluster_options, read_cluster
+from maniple.cli.inputs import cluster_options, read_cluster, read_live
+from maniple.cli.live import live_options
 from maniple.cli.plan_table import describe
-from maniple.cluster.memory import run_rounds
+from maniple.cluster.memory import Outcome, run_rounds
 
 
 @click.command(
@@ -22,6 +23,7 @@ Examples:
   maniple plan -f cluster.yaml --rounds 5
   maniple plan -f examples/07-elastic.yaml --now 2026-01-01T10:00:00Z --step 300 --rounds 7
   kubectl get nodes,pods -A -o json | maniple plan -f - --all
+  maniple plan --live --rounds 3
 
 Pods with a node are there; pending pods whose schedulerName is maniple are planned.
 Exit codes: 0 planned, 2 wrong input.
@@ -44,6 +46,8 @@ Exit codes: 0 planned, 2 wrong input.
     help="Let so much time pass between rounds: objects arrive at their creationTimestamp, "
     "and pods end when their activeDeadlineSeconds are over.",
 )
+@click.option("--live", is_flag=True, help="Plan the cluster that kubectl talks to, in place of files.")
+@live_options
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def command(
     files: tuple[str, ...],
@@ -51,6 +55,9 @@ def command(
     policy: str | None,
     rounds: int,
     step_s: float | None,
+    live: bool,
+    kubeconfig: str | None,
+    context: str | None,
     output: str,
     scheduler_name: str,
     every_pod: bool,
@@ -60,12 +67,21 @@ def command(
     start = time.perf_counter()
     # A dump has a million small objects and no cycles among them: collecting garbage meanwhile would double the time.
     gc.disable()
-    cluster, chosen = read_cluster((*files, *more_files), policy, scheduler_name, every_pod, now, step_s)
+    if live:
+        if files or more_files:
+            raise click.UsageError("--live reads a cluster: name no files with it.")
+        cluster, chosen = read_live(kubeconfig, context, policy, scheduler_name, every_pod, now, step_s)
+    else:
+        cluster, chosen = read_cluster((*files, *more_files), policy, scheduler_name, every_pod, now, step_s)
     read_s = time.perf_counter() - start
     outcome = run_rounds(cluster, chosen, rounds, _progress(rounds))
     outcome.load_s += read_s
+    show(outcome, output, with_times=step_s is not None)
+
+
+def show(outcome: Outcome, output: str, *, with_times: bool = False) -> None:
     if output == "table":
-        click.echo(describe(outcome, with_times=step_s is not None))
+        click.echo(describe(outcome, with_times=with_times))
     elif output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(outcome.to_json()), indent=1).decode())
     else:

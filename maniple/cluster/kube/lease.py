@@ -89,13 +89,12 @@ class Lease:
         else:
             if is_ours:
                 self._write_until = asked + WRITE_S
-        if is_ours == self._is_leader:
-            return
-        self._is_leader = is_ours
-        self.term += is_ours
-        self.since = time.monotonic()
-        self._metrics.leader.set(is_ours)
-        log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
+        if is_ours != self._is_leader:
+            self._is_leader = is_ours
+            self.term += is_ours
+            self.since = time.monotonic()
+            self._metrics.leader.set(is_ours)
+            log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
         async with self._turned:
             self._turned.notify_all()
 

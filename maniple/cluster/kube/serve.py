@@ -108,9 +108,10 @@ class Server:
     async def _wind_up(self, tasks: list[asyncio.Task[None]]) -> None:
         """No new cycle; what is on its way is waited for; then the lease is given back."""
         log.info("stopping", extra={"under_way": len(self.applier.under_way)})
-        *others, renewing = tasks if self.lease is not None else (*tasks, None)
-        for task in others:
-            task.cancel()
+        renewing = tasks[-1] if self.lease is not None else None
+        for task in tasks:
+            if task is not renewing:
+                task.cancel()
         writes = [*self.applier.under_way, *self.statuses.under_way]
         if writes:
             _, left = await asyncio.wait(writes, timeout=_STOP_S)
@@ -137,7 +138,7 @@ class Server:
                 gc.freeze()  # the cluster, as it is at the start, is no garbage
                 is_warm = True
                 log.info("ready", extra={"objects": self.mirror.changes})
-            plan = await self.cycle()
+            _, plan = await self.cycle()
             await self._rest(plan)
 
     async def _catch_up(self) -> None:
@@ -147,7 +148,7 @@ class Server:
             await watcher.relist()
 
     async def _rest(self, plan: Plan) -> None:
-        """Until something changes; then a moment longer, for what changes together. Cycles take half the time at most."""
+        """Until something changes, and a moment longer for what changes with it. Cycles take half the time at most."""
         is_done = not (plan.binds or plan.evictions or plan.resizes)
         longest = max(PERIOD_S, min(_LONGEST_REST_S, self._cycle_s / _AT_REST)) if is_done else PERIOD_S
         try:
@@ -165,7 +166,7 @@ class Server:
 
     # -- a cycle
 
-    async def cycle(self) -> Plan:
+    async def cycle(self) -> tuple[Snapshot, Plan]:
         """Looks, decides in a thread of its own so that watches go on, and begins to do it."""
         start = time.perf_counter()
         snapshot = self.cache.snapshot(time.time())
@@ -195,7 +196,7 @@ class Server:
                     "seconds": round(self._cycle_s, 4),
                 },
             )
-        return plan
+        return snapshot, plan
 
     def wrong(self) -> dict[tuple[Resource, Key], Wrong]:
         """Objects that are set aside, by what cannot be read in them or by what they contradict."""
@@ -233,7 +234,7 @@ class Server:
             else:
                 self.mirror.replace(resource, lives, version)
 
-    async def run_once(self) -> Plan | None:
+    async def run_once(self) -> tuple[Snapshot, Plan] | None:
         """One cycle, all of it done when this returns; None if another replica leads."""
         if self.lease is not None:
             await self.lease.turn()
@@ -242,7 +243,7 @@ class Server:
         renewing = None if self.lease is None else asyncio.create_task(self.lease.run())
         try:
             await self.read_once()
-            plan = await self.cycle()
+            made = await self.cycle()
             await self.applier.settle()
             await self.statuses.settle()
             await self.events.flush()
@@ -251,7 +252,7 @@ class Server:
                 renewing.cancel()
             if self.lease is not None:
                 await self.lease.release()
-        return plan
+        return made
 
     # -- health
 

@@ -1,0 +1,35 @@
+"""What commands that talk to a cluster have in common: how to reach it, and reading it once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="The cluster to talk to; without it $KUBECONFIG, ~/.kube/config, or in a pod its service account.",
+    ),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."),
+)
+
+
+def live_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_live(work: Callable[[], Any]) -> Any:
+    """Runs `work`, a coroutine function, and says in one line why the cluster could not be talked to."""
+    from maniple.api.errors import InputError
+    from maniple.cluster.kube.client import ApiError, UnansweredError
+
+    try:
+        return asyncio.run(work())
+    except (ApiError, UnansweredError) as error:
+        raise InputError([f"the API server did not do what was asked: {error}"]) from None

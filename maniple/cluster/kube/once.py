@@ -1,0 +1,48 @@
+"""A cluster read once: one cycle of `serve`, what it would be (`--dry-run`), or the objects for `maniple plan --live`."""
+
+import time
+
+from maniple.api.errors import printable
+from maniple.cluster.kube.client import Client
+from maniple.cluster.kube.login import log_in
+from maniple.cluster.kube.mirror import by_kind
+from maniple.cluster.kube.serve import Server, Settings
+from maniple.cluster.memory import Outcome, Round
+from maniple.model.build import Ours
+from maniple.model.objects import Objects, describe
+from maniple.scheduler import schedule
+
+
+async def one_cycle(
+    kubeconfig: str | None, context: str | None, settings: Settings, *, dry_run: bool
+) -> Outcome | None:
+    """None if another replica leads."""
+    async with Client(await log_in(kubeconfig, context)) as client:
+        server = Server(client, settings)
+        start = time.perf_counter()
+        if not dry_run:
+            made = await server.run_once()
+            return None if made is None else Outcome([Round(*made)])
+        await server.read_once()
+        snapshot = server.cache.snapshot(time.time())
+        read = time.perf_counter()
+        plan = schedule(snapshot, settings.policy)
+        return Outcome([Round(snapshot, plan)], read - start, [time.perf_counter() - read])
+
+
+async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) -> tuple[Objects, list[str]]:
+    """The objects of a cluster that contradict nothing, and a note on each that does."""
+    async with Client(await log_in(kubeconfig, context)) as client:
+        server = Server(client, Settings(ours=ours, lease=None))
+        await server.read_once()
+    server.cache.snapshot(time.time())
+    wrong = server.wrong()
+    notes = [
+        f"{place[0].kind} {'/'.join(filter(None, place[1]))}: set aside: {printable('; '.join(entry.why))}"
+        for place, entry in wrong.items()
+    ]
+    aside = {f"{place[0].kind} {'/'.join(filter(None, place[1]))}" for place in wrong}
+    objects = server.mirror.objects()
+    for items in by_kind(objects).values():
+        items[:] = [item for item in items if describe(item) not in aside]
+    return objects, notes
