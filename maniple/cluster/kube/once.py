@@ -1,4 +1,4 @@
-"""A cluster read once: one cycle of `serve`, what it would be (`--dry-run`), or the objects for `maniple plan --live`."""
+"""A cluster read once: one cycle of `serve`, what it would be (`--dry-run`), or objects for `maniple plan --live`."""
 
 import time
 

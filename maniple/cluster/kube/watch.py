@@ -28,7 +28,7 @@ _DISCOVER_S = 10.0
 
 
 class _Page(msgspec.Struct):
-    class Metadata(msgspec.Struct):
+    class Metadata(msgspec.Struct, frozen=True):
         version: str = msgspec.field(name="resourceVersion", default="")
         rest: str = msgspec.field(name="continue", default="")
 
@@ -85,10 +85,10 @@ class Watcher:
         self.listed_at = 0.0  # when the last full list was asked for, on the monotonic clock
         self.is_served = True
         self._client = client
-        self._mirror = mirror
+        self.mirror = mirror
         self._changed = changed
         self._metrics = metrics
-        self._version = 0  # 0: a list is needed
+        self.version = 0  # 0: a list is needed
         self._turn: asyncio.Task[None] | None = None
         self._found = asyncio.Event()
 
@@ -99,7 +99,7 @@ class Watcher:
     async def relist(self) -> None:
         """A new list, and all that was written before this call is known when it returns."""
         self.synced.clear()
-        self._version = 0
+        self.version = 0
         if self._turn is not None:
             self._turn.cancel()
         await self.synced.wait()
@@ -120,7 +120,7 @@ class Watcher:
             except ApiError as refusal:
                 error = refusal
                 if refusal.status == 410:
-                    self._version = 0
+                    self.version = 0
                     self._count("too old")
                 elif refusal.status == 404 and not self.resource.is_required:
                     await self._wait_until_served()
@@ -141,18 +141,18 @@ class Watcher:
         if self.is_served:
             self.is_served = False
             log.info("not served", extra={"resource": str(self.resource)})
-        self._mirror.clear(self.resource)
-        self._version = 0
+        self.mirror.clear(self.resource)
+        self.version = 0
         self.synced.set()
         self._changed()
         self._found.clear()
         await self._found.wait()
 
     async def _list_and_watch(self) -> None:
-        if not self._version:
+        if not self.version:
             asked = time.monotonic()
-            lives, self._version = await list_all(self._client, self.resource)
-            self._mirror.replace(self.resource, lives, self._version)
+            lives, self.version = await list_all(self._client, self.resource)
+            self.mirror.replace(self.resource, lives, self.version)
             self.listed_at = asked
             self.is_served = True
             self.synced.set()
@@ -164,7 +164,7 @@ class Watcher:
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": str(self._version),
+            "resourceVersion": str(self.version),
             "timeoutSeconds": str(random.randint(*_WATCH_S)),
         }
         async with self._client.stream(self.resource.list_path, query, SILENCE_S) as content:
@@ -173,28 +173,28 @@ class Watcher:
                 *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
                 for line in lines:
                     if line:
-                        self._take(line)
+                        self.take(line)
                 if lines:
                     self._changed()
 
-    def _take(self, line: bytes) -> None:
+    def take(self, line: bytes) -> None:
         try:
             event = _EVENTS.decode(line)
             if event.type == "ERROR":
                 status = _STATUSES.decode(event.object)
                 raise ApiError(status.code, status.reason, status.message)
             if event.type == "BOOKMARK":
-                self._version = as_number(_HEADS.decode(event.object).metadata.resource_version) or self._version
+                self.version = as_number(_HEADS.decode(event.object).metadata.resource_version) or self.version
                 return
             if event.type == "DELETED":
                 head = _HEADS.decode(event.object).metadata
                 version = as_number(head.resource_version)
-                self._mirror.remove(self.resource, (head.namespace, head.name), version)
+                self.mirror.remove(self.resource, (head.namespace, head.name), version)
             else:
                 live = read_live(event.object, self.resource.struct)
                 version = as_number(live.head.resource_version)
-                self._mirror.put(self.resource, live)
-            self._version = version or self._version
+                self.mirror.put(self.resource, live)
+            self.version = version or self.version
         except (msgspec.DecodeError, UnicodeDecodeError) as error:  # not even a name: nothing to report it on
             self._count("unreadable")
             log.error("unreadable event", extra={"resource": str(self.resource), "error": str(error)})
