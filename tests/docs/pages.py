@@ -31,6 +31,8 @@ NOT_RUN = {
     ".venv/bin/python tests/docs/pages.py": "it rewrites these pages",
     ".venv/bin/pytest tests/docs": "it runs this test",
     "kubectl apply --server-side -f deploy/crds": "it needs a cluster",
+    "maniple serve": "it needs a cluster, and does not end",
+    "maniple serve --dry-run": "it needs a cluster; tests/e2e runs it",
 }
 
 _FENCE = re.compile(r"^```(?P<language>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
