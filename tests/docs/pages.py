@@ -31,6 +31,10 @@ NOT_RUN = {
     ".venv/bin/python tests/docs/pages.py": "it rewrites these pages",
     ".venv/bin/pytest tests/docs": "it runs this test",
     "kubectl apply --server-side -f deploy/crds": "it needs a cluster",
+    "make cluster": "tests/e2e starts clusters",
+    "export KUBECONFIG=$(.venv/bin/python -m tools.cluster kubeconfig)": "it needs a cluster",
+    "kubectl get nodes": "it needs a cluster; tests/e2e runs it",
+    "make cluster-down": "tests/e2e stops clusters",
 }
 
 _FENCE = re.compile(r"^```(?P<language>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)

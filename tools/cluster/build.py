@@ -16,6 +16,8 @@ from tools.cluster.go import CannotBuildError, Say
 from tools.cluster.programs import BY_NAME, KWOK, PROGRAMS, cache_folder, missing_programs, source_folder
 
 ALL = tuple(BY_NAME)
+# Set to 1 where a missing cluster is a failure, as in CI.
+REQUIRE_VARIABLE = "MANIPLE_REQUIRE_CLUSTER"
 STAGES = {
     "node-initialize": "node/fast/node-initialize.yaml",
     "node-heartbeat-with-lease": "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
