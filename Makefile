@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types imports unit demo bench crds lock clean
+.PHONY: help install test lint types imports programs unit demo bench cluster cluster-down crds lock clean
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 install: $(STAMP) ## make .venv and install maniple into it
 
@@ -19,10 +19,10 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-test: ## install, lint, type-check, check the import rule, run the tests; says how long each part took
+test: ## install, lint, type-check, check the import rule, build a cluster's programs, run the tests; says how long each part took
 	@tools/timed.sh install "$(MAKE) --no-print-directory install" lint "$(MAKE) --no-print-directory lint" \
 	  types "$(MAKE) --no-print-directory types" imports "$(MAKE) --no-print-directory imports" \
-	  tests "$(MAKE) --no-print-directory unit"
+	  programs "$(MAKE) --no-print-directory programs" tests "$(MAKE) --no-print-directory unit"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -34,6 +34,9 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
+programs: $(STAMP)
+	$(BIN)/python -m tools.cluster build --if-possible
+
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
 
@@ -42,6 +45,12 @@ demo: $(STAMP) ## plan the examples and print them as tables
 
 bench: $(STAMP) ## run the benchmarks behind docs/performance.md
 	$(BIN)/python -m benchmarks
+
+cluster: $(STAMP) ## start a real Kubernetes with four simulated nodes on this machine, for trying things out
+	@$(BIN)/python -m tools.cluster up --detach --nodes 4
+
+cluster-down: $(STAMP) ## stop it and remove everything of it
+	@$(BIN)/python -m tools.cluster down
 
 crds: $(STAMP) ## write deploy/crds/ from the types
 	$(BIN)/maniple crds --write deploy/crds

@@ -33,6 +33,10 @@ NOT_RUN = {
     "kubectl apply --server-side -f deploy/crds": "it needs a cluster",
     "maniple serve": "it needs a cluster, and does not end",
     "maniple serve --dry-run": "it needs a cluster; tests/e2e runs it",
+    "make cluster": "tests/e2e starts clusters",
+    "export KUBECONFIG=$(.venv/bin/python -m tools.cluster kubeconfig)": "it needs a cluster",
+    "kubectl get nodes": "it needs a cluster; tests/e2e runs it",
+    "make cluster-down": "tests/e2e stops clusters",
 }
 
 _FENCE = re.compile(r"^```(?P<language>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -1,0 +1,61 @@
+"""A cluster for tests: started once a run, shared by all workers. Tests use namespaces of their own in it."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tools.cluster import ApiError, Cluster, Spec
+
+from . import running
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The run's cluster; make simulated nodes in it with names of your own."""
+    return running.shared_cluster()
+
+
+@pytest.fixture(scope="session")
+def real_node() -> Cluster:
+    """The run's cluster with one real node, which runs containers."""
+    return running.shared_real_node()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own in the run's cluster."""
+    yield from _namespace_in(cluster)
+
+
+@pytest.fixture
+def real_namespace(real_node: Cluster) -> Iterator[str]:
+    """A namespace of the test's own in the cluster with the real node."""
+    yield from _namespace_in(real_node)
+
+
+def _namespace_in(cluster: Cluster) -> Iterator[str]:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    with cluster.client() as client:
+        client.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        yield name
+        with suppress(ApiError):
+            client.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def new_cluster() -> Iterator[running.NewCluster]:
+    """Makes clusters for one test alone: `new_cluster(nodes=3)`; they end with it."""
+    made: list[Cluster] = []
+
+    def make(**wanted: object) -> Cluster:
+        name = f"test-{running.run_pid()}-{uuid.uuid4().hex[:6]}"
+        spec = Spec(name=name, owner_pid=running.run_pid(), **wanted)  # type: ignore[arg-type]
+        running.need(spec)
+        made.append(Cluster.up(spec))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.down()

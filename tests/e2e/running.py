@@ -1,0 +1,62 @@
+"""Which clusters belong to this test run, and what to do where none can be had.
+
+A run's clusters are named after the process that started the run, which all workers share, and end with it.
+"""
+
+import os
+from collections.abc import Callable
+from typing import NoReturn
+
+import pytest
+
+from tools.cluster import Cluster, Spec, build
+from tools.cluster.cluster import programs_for, why_no_real_node
+
+NewCluster = Callable[..., Cluster]
+
+
+def run_pid() -> int:
+    """The process that started the run: with several workers their parent, else this one."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+
+def shared_names(pid: int) -> list[str]:
+    return [f"test-{pid}", f"test-{pid}-real"]
+
+
+def shared_cluster() -> Cluster:
+    """The run's cluster for simulated nodes; the first test that needs it starts it."""
+    return _started(Spec(name=shared_names(run_pid())[0], owner_pid=run_pid()))
+
+
+def shared_real_node() -> Cluster:
+    """The run's cluster with one real node."""
+    reason = why_no_real_node()
+    if reason:
+        _refuse(reason)
+    return _started(Spec(name=shared_names(run_pid())[1], owner_pid=run_pid(), real_node=True))
+
+
+def need(spec: Spec) -> None:
+    """Skips the test, or fails it where a cluster is required, if such a cluster cannot be had here."""
+    if not build.is_built(programs_for(spec), with_packages=spec.real_node):
+        _refuse("its programs are not built: `python -m tools.cluster build` builds them, or says why it cannot")
+
+
+def _started(spec: Spec) -> Cluster:
+    need(spec)
+    return Cluster.up_or_attach(spec)
+
+
+def _refuse(reason: str) -> NoReturn:
+    give_up: Callable[[str], NoReturn] = pytest.fail if os.environ.get(build.REQUIRE_VARIABLE) == "1" else pytest.skip
+    give_up(f"no cluster here: {reason}")
+
+
+def stop_shared(pid: int) -> None:
+    """Stops what the run started. Killed runs do not get here; their clusters see that and end by themselves."""
+    from tools.cluster.layout import all_layouts
+
+    for layout in all_layouts():
+        if layout.name in shared_names(pid):
+            Cluster(layout).down()

@@ -1,0 +1,92 @@
+"""Makes what a cluster needs, once, into the cache; what is there already costs nothing.
+
+Each program is kept as soon as it is finished, so a build that was broken off goes on where it stopped. Two builds at
+the same time wait for each other instead of doing the work twice.
+"""
+
+import fcntl
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.cluster import debian, go
+from tools.cluster.go import CannotBuildError, Say
+from tools.cluster.programs import BY_NAME, KWOK, PROGRAMS, cache_folder, missing_programs, source_folder
+
+ALL = tuple(BY_NAME)
+# Set to 1 where a missing cluster is a failure, as in CI.
+REQUIRE_VARIABLE = "MANIPLE_REQUIRE_CLUSTER"
+STAGES = {
+    "node-initialize": "node/fast/node-initialize.yaml",
+    "node-heartbeat-with-lease": "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod-ready": "pod/fast/pod-ready.yaml",
+    "pod-complete": "pod/fast/pod-complete.yaml",
+    "pod-delete": "pod/fast/pod-delete.yaml",
+}
+
+
+def stages_path() -> Path:
+    """How simulated nodes and pods behave, as KWOK ships it."""
+    return source_folder(KWOK) / "stages.yaml"
+
+
+def is_built(names: tuple[str, ...] = ALL, with_packages: bool = True) -> bool:
+    return not missing_programs(names) and not _missing_stages(names) and not (with_packages and debian.missing())
+
+
+def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True) -> None:
+    """Builds what is missing of these programs; says what, how long it takes, and how far it is."""
+    if is_built(names, with_packages):
+        return
+    if platform.system() != "Linux":
+        raise CannotBuildError(f"a cluster needs Linux, this is {platform.system()}")
+    with _alone(say):
+        missing = missing_programs(names)
+        if missing:
+            minutes = sum(program.build_s for program in missing) / 60
+            listed = ", ".join(program.name for program in missing)
+            say(f"building {listed}: once, about {max(1, round(minutes))} minutes on two cores, into {cache_folder()}")
+        for program in missing:
+            go.build(program, say)
+            if program.source is KWOK:
+                _write_stages()
+        if _missing_stages(names):
+            _write_stages()
+        if with_packages and debian.missing():
+            debian.fetch(say)
+        if not missing_programs(ALL):
+            go.remove_work()
+
+
+def _missing_stages(names: tuple[str, ...]) -> bool:
+    return "kwok" in names and not stages_path().exists()
+
+
+def _write_stages() -> None:
+    folder = go.download(KWOK) / "kustomize" / "stage"
+    texts = [(folder / path).read_text() for path in STAGES.values()]
+    unfinished = stages_path().with_suffix(".unfinished")
+    unfinished.write_text("\n---\n".join(texts))
+    unfinished.rename(stages_path())
+
+
+@contextmanager
+def _alone(say: Say) -> Iterator[None]:
+    """Holds the cache's lock; the system gives it back even when the process is killed."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with (cache_folder() / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another build is under way: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def remove_cache() -> None:
+    shutil.rmtree(cache_folder(), ignore_errors=True)
+
+
+__all__ = ["ALL", "PROGRAMS", "CannotBuildError", "ensure", "is_built", "remove_cache", "stages_path"]
