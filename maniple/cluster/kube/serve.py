@@ -60,7 +60,7 @@ class Server:
         self.metrics = Metrics()
         self.cache = Cache(settings.ours)
         self.mirror = Mirror(self.cache)
-        self.gangs = Gangs(self.mirror)
+        self.gangs = Gangs(self.mirror, settings.ours)
         self.events = Events(client, self.metrics, settings.identity)
         self.patches = Patches(client, self.mirror, self.metrics)
         self.statuses = Statuses(self.patches, self.mirror, self.gangs, self.events)

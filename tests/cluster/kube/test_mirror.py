@@ -104,7 +104,7 @@ def test_a_running_pod_counts_whatever_is_noted_on_it() -> None:
 
 def test_gangs_know_their_pods() -> None:
     known = mirror()
-    gangs = Gangs(known)
+    gangs = Gangs(known, Ours())
     label = {"maniple.dev/pod-group": "g"}
     known.put(PODS, pod("a", 1, labels=label))
     known.put(PODS, pod("b", 2, labels=label))
