@@ -50,7 +50,6 @@ async def check_once(client: Client, feed: Feed, mirror: Mirror, metrics: Metric
         log.error("drift of the cache", extra={"object": name})
     if wrong:
         metrics.drift.labels("Cache").inc(len(wrong))
-        mirror.fill_anew()
     return found + len(wrong)
 
 
