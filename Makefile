@@ -52,6 +52,12 @@ cluster: $(STAMP) ## start a real Kubernetes with four simulated nodes on this m
 cluster-down: $(STAMP) ## stop it and remove everything of it
 	@$(BIN)/python -m tools.cluster down
 
+bench-cluster: $(STAMP) ## binds a second on a real API server, beside a bare client and kube-scheduler
+	$(BIN)/python -m benchmarks.live
+
+chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go
+	PYTHONPATH=tests $(BIN)/python -m e2e.chaos --seconds 300 --seed 7
+
 crds: $(STAMP) ## write deploy/crds/ from the types
 	$(BIN)/maniple crds --write deploy/crds
 

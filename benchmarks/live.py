@@ -1,0 +1,299 @@
+"""On a real API server: binds a second beside a bare client and kube-scheduler, and a restart in a large cluster.
+
+`python -m benchmarks.live` (`make bench-cluster`) brings up a cluster of its own with tools/cluster and takes it down.
+Everything shares two cores with the API server and etcd, so figures are told as ratios within the run. Nodes are
+objects only: nobody runs what is bound.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.measuring import Result
+from maniple.cluster.kube.login import log_in
+from tools.cluster import Cluster, Spec, build
+from tools.cluster.cluster import programs_for
+from tools.cluster.kwok import node
+
+Object = dict[str, Any]
+
+NAMESPACE = "bench"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+GROUPS = f"/apis/maniple.dev/v1alpha1/namespaces/{NAMESPACE}/podgroups"
+CONNECTIONS = 64
+TIMEOUT_S = 900.0
+
+
+class Bare:
+    """A client that does nothing but send requests, as many at a time as pay."""
+
+    def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
+        self._session, self._server = session, server
+
+    @staticmethod
+    @asynccontextmanager
+    async def connect(kubeconfig: Path) -> AsyncIterator["Bare"]:
+        login = await log_in(str(kubeconfig))
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=login.ssl or True)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield Bare(session, login.server)
+
+    async def post(self, path: str, body: Object) -> None:
+        headers = {"Content-Type": "application/json"}
+        async with self._session.post(self._server + path, data=json.dumps(body), headers=headers) as answer:
+            if answer.status not in (200, 201, 409):
+                raise RuntimeError(f"POST {path}: {answer.status} {(await answer.text())[:300]}")
+            await answer.read()
+
+    async def post_all(self, requests: Iterable[tuple[str, Object]]) -> float:
+        """Seconds that all of them took together."""
+        waiting = iter(requests)
+        start = time.perf_counter()
+
+        async def work() -> None:
+            for path, body in waiting:
+                await self.post(path, body)
+
+        await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
+        return time.perf_counter() - start
+
+    async def delete_all(self, path: str) -> None:
+        async with self._session.delete(f"{self._server}{path}?gracePeriodSeconds=0") as answer:
+            await answer.read()
+
+    async def watch_bound(self, count: int, prefix: str) -> tuple[float, float]:
+        """The moments at which the first and the last of `count` pods of that name were seen bound."""
+        first, seen = 0.0, set[str]()
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        url = f"{self._server}{PODS}?watch=1&timeoutSeconds=800"
+        async with self._session.get(url, timeout=timeout) as answer:
+            rest = b""
+            async for block in answer.content.iter_any():
+                *lines, rest = (rest + block).split(b"\n")
+                for line in lines:
+                    pod = json.loads(line)["object"]
+                    name = pod["metadata"]["name"]
+                    if pod["spec"].get("nodeName") and name.startswith(prefix) and name not in seen:
+                        seen.add(name)
+                        first = first or time.perf_counter()
+                        if len(seen) == count:
+                            return first, time.perf_counter()
+        raise RuntimeError(f"only {len(seen)} of {count} pods were bound")
+
+
+def plain_node(number: int) -> Object:
+    made = node(f"node-{number:05d}")
+    made["metadata"].pop("annotations")
+    made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return made
+
+
+def pod(name: str, scheduler: str, group: str = "", on: str = "") -> Object:
+    amounts = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+    container = {"name": "work", "image": "work:1", "resources": {"requests": amounts, "limits": amounts}}
+    labels = {"app": "bench", **({"maniple.dev/pod-group": group} if group else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [container],
+            "tolerations": [{"operator": "Exists"}],
+            **({"nodeName": on} if on else {}),
+        },
+    }
+
+
+def binding(name: str, on: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "annotations": {"maniple.dev/gpus": "0"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": on},
+    }
+
+
+class Scheduler:
+    """`maniple serve` as a process."""
+
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        command = [sys.executable, "-m", "maniple", "serve", "--kubeconfig", str(kubeconfig)]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen([*command, "--no-leader-elect"], stdout=out, stderr=out)
+        self._facts = Path("/proc") / str(self._process.pid)
+
+    def resident_mb(self) -> float:
+        pages = int((self._facts / "statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def cpu_s(self) -> float:
+        """Of all its threads, in user and system mode."""
+        fields = (self._facts / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=60)
+
+
+class Bench:
+    def __init__(self, cluster: Cluster, bare: Bare, folder: Path) -> None:
+        self._cluster, self._bare, self._folder = cluster, bare, folder
+        self._kubeconfig = cluster.kubeconfig()
+
+    async def prepare(self, nodes: int) -> None:
+        crds = Path(__file__).resolve().parents[1] / "deploy" / "crds"
+        self._cluster.kubectl("apply", "--server-side", "-f", str(crds))
+        self._cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        self._cluster.kubectl("create", "namespace", NAMESPACE)
+        await self._account()
+        # Its node controller would call nodes dead on which nothing runs.
+        self._cluster.kill("kube-controller-manager")
+        await self.add_nodes(0, nodes)
+
+    async def _account(self) -> None:
+        with self._cluster.client() as client:
+            while not client.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"):
+                await asyncio.sleep(0.1)
+
+    async def add_nodes(self, start: int, end: int) -> None:
+        await self._bare.post_all(("/api/v1/nodes", plain_node(number)) for number in range(start, end))
+
+    async def bare_rate(self, count: int, nodes: int) -> float:
+        await self._bare.post_all((PODS, pod(f"bare-{number:05d}", "nobody")) for number in range(count))
+        names = [(f"bare-{number:05d}", f"node-{number % nodes:05d}") for number in range(count)]
+        took = await self._bare.post_all((f"{PODS}/{name}/binding", binding(name, on)) for name, on in names)
+        await self._bare.delete_all(PODS)
+        return count / took
+
+    async def our_rate(self, count: int, gang: int) -> float:
+        prefix = f"gang{gang}"
+        made: list[tuple[str, Object]] = []
+        for number in range(count):
+            group = f"{prefix}-{number // gang:05d}" if gang > 1 else ""
+            if group and number % gang == 0:
+                spec = {"minMember": gang}
+                kind = {"apiVersion": "maniple.dev/v1alpha1", "kind": "PodGroup"}
+                made.append((GROUPS, {**kind, "metadata": {"name": group}, "spec": spec}))
+            made.append((PODS, pod(f"{prefix}-{number:05d}", "maniple", group)))
+        await self._bare.post_all(made)
+        rate = await self._rate(count, prefix, lambda: Scheduler(self._kubeconfig, self._folder / "serve.log").stop)
+        await self._bare.delete_all(GROUPS)
+        return rate
+
+    async def peer_rate(self, count: int) -> float:
+        made = ((PODS, pod(f"peer-{number:05d}", "default-scheduler")) for number in range(count))
+        await self._bare.post_all(made)
+
+        def start() -> Any:
+            self._cluster.start("kube-scheduler")
+            return lambda: self._cluster.kill("kube-scheduler")
+
+        return await self._rate(count, "peer", start)
+
+    async def _rate(self, count: int, prefix: str, start: Any) -> float:
+        """From the first bind that was seen to the last: how fast the scheduler starts is another matter."""
+        watching = asyncio.create_task(self._bare.watch_bound(count, prefix))
+        await asyncio.sleep(0)
+        stop = start()
+        try:
+            first, last = await asyncio.wait_for(watching, TIMEOUT_S)
+        finally:
+            stop()
+        await self._bare.delete_all(PODS)
+        return count / (last - first)
+
+    async def restart(self, nodes: int, pods: int, rest_s: float) -> list[Result]:
+        placed = ((PODS, pod(f"run-{n:05d}", "maniple", on=f"node-{n % nodes:05d}")) for n in range(pods))
+        await self._bare.post_all(placed)
+        await self._bare.post_all([(PODS, pod("new-0", "maniple"))])
+        watching = asyncio.create_task(self._bare.watch_bound(1, "new"))
+        start = time.perf_counter()
+        scheduler = Scheduler(self._kubeconfig, self._folder / "serve.log")
+        try:
+            _, bound = await watching
+            took = bound - start
+            await asyncio.sleep(5)  # what comes after a start is not rest
+            before = scheduler.cpu_s()
+            await asyncio.sleep(rest_s)
+            used = (scheduler.cpu_s() - before) / rest_s * 100
+            size = scheduler.resident_mb()
+        finally:
+            scheduler.stop()
+        what = f"{nodes:,} nodes, {pods:,} pods"
+        return [
+            Result(f"restart to first bind, {what}", f"{took:.1f} s", "<= 20 s", took <= 20),
+            Result(f"resident memory, {what}", f"{size:,.0f} MB", "<= 1,000 MB", size <= 1_000),
+            Result(f"processor at rest, {what}", f"{used:.1f} % of a core", "<= 3 %", used <= 3),
+        ]
+
+
+async def run(cluster: Cluster, options: argparse.Namespace, folder: Path) -> list[Result]:
+    found: list[Result] = []
+    async with Bare.connect(cluster.kubeconfig()) as bare:
+        bench = Bench(cluster, bare, folder)
+        await bench.prepare(options.nodes)
+        cluster.kill("kube-scheduler")
+        rates: dict[str, list[float]] = {"bare": [], "single": [], "gangs": [], "peer": []}
+        for number in range(options.times):
+            _say(f"binds, run {number + 1} of {options.times}")
+            rates["bare"].append(await bench.bare_rate(options.pods, options.nodes))
+            rates["single"].append(await bench.our_rate(options.pods, 1))
+            rates["gangs"].append(await bench.our_rate(options.pods, 10))
+            rates["peer"].append(await bench.peer_rate(options.pods))
+            _say(", ".join(f"{name} {found[-1]:.0f}/s" for name, found in rates.items()))
+        best = {name: max(each) for name, each in rates.items()}
+        size = f"{options.pods:,} pods on {options.nodes:,} nodes"
+        for name, what in (("single", "single pods"), ("gangs", "gangs of 10")):
+            ratio = best[name] / best["bare"]
+            figure = f"{best[name]:.0f} binds/s, {ratio:.2f} of a bare client's {best['bare']:.0f}"
+            found.append(Result(f"{what}, {size}", figure, ">= 0.9 of a bare client", ratio >= 0.9))
+        ratio = best["single"] / best["peer"]
+        figure = f"{ratio:.2f} times kube-scheduler's {best['peer']:.0f} binds/s"
+        found.append(Result(f"single pods, {size}", figure, "none set", True))
+        _say(f"restart with {options.large_nodes} nodes and {options.large_pods} pods")
+        await bench.add_nodes(options.nodes, options.large_nodes)
+        found += await bench.restart(options.large_nodes, options.large_pods, options.rest)
+    return found
+
+
+def _say(line: str) -> None:
+    print(f"{line} …", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--pods", type=int, default=5_000)
+    parser.add_argument("--large-nodes", type=int, default=5_000)
+    parser.add_argument("--large-pods", type=int, default=50_000)
+    parser.add_argument("--rest", type=float, default=30.0, metavar="SECONDS", help="how long rest is measured")
+    parser.add_argument("--times", type=int, default=2, help="how often each rate is measured; the best counts")
+    options = parser.parse_args()
+    spec = Spec(name=f"bench-{os.getpid()}", kube_scheduler=True, owner_pid=os.getpid())
+    build.ensure(_say, programs_for(spec), with_packages=False)
+    cluster = Cluster.up(spec, _say)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            found = asyncio.run(run(cluster, options, Path(folder)))
+    finally:
+        cluster.down()
+    print("| what | measured | aim | |\n|---|---|---|---|")
+    for one in found:
+        print(f"| {one.name} | {one.figure} | {one.aim} | {'met' if one.met else 'MISSED'} |")
+
+
+if __name__ == "__main__":
+    main()
