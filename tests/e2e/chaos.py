@@ -21,7 +21,7 @@ from tools.cluster import ApiError, Cluster, ClusterError, Spec, build, wait_unt
 from tools.cluster.cluster import programs_for
 
 from .proxy import Proxy
-from .watcher import GPU, GROUP, Pod, Watcher, cpus_of, gpus_of, group_of, node_of
+from .watcher import DOWN, GPU, GROUP, Pod, Watcher, cpus_of, gpus_of, group_of, node_of
 
 NODES, GPUS, CPUS = 6, 8, 128
 NAMESPACE = "chaos"
@@ -194,7 +194,7 @@ class Story:
                     except ApiError as error:
                         if error.code != 404:
                             raise
-        except (OSError, ClusterError, ValueError):
+        except DOWN:
             return  # the server is down; another time
         del self.gangs[name]
         self.started.discard(name)
@@ -210,7 +210,7 @@ class Story:
                     for path, body in gang.objects():
                         if body["metadata"]["name"] not in there:
                             client.post(path, body)
-        except (OSError, ClusterError, ValueError):
+        except DOWN:
             return
 
     def _note_started(self) -> None:
@@ -262,7 +262,7 @@ class Story:
             self._mend()
             try:
                 pods = self.watcher.look()
-            except (OSError, ClusterError, ValueError):
+            except DOWN:
                 return False
             self._note_started()
             found[:] = [*self._halves(pods), *self._idle(pods)]

@@ -1,16 +1,20 @@
 """An eye that shares nothing with the scheduler: lists all pods again and again, and counts what each node holds."""
 
+import http.client
 import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.cluster import Cluster, ClusterError
+from tools.cluster import ApiError, Cluster, ClusterError
 
 GPU = "nvidia.com/gpu"
 GROUP = "maniple.dev/pod-group"
 
 Pod = dict[str, Any]
+
+# What a request may end with while servers are killed.
+DOWN = (ApiError, ClusterError, OSError, ValueError, http.client.HTTPException)
 
 
 def gpus_of(pod: Pod) -> int:
@@ -87,7 +91,7 @@ class Watcher:
         while not self._stop.wait(0.3):
             try:
                 self.pods = self.look()
-            except (OSError, ClusterError, ValueError):
+            except DOWN:
                 continue  # the server is down: that is what this run is about
             self.looks += 1
             self.wrong += [one for one in over_committed(self.pods, self.gpus, self.cpus) if one not in self.wrong]
