@@ -57,9 +57,16 @@ class RoomMaker:
 
     def make_room(self, queue: Queue, job: Job, left: BoolArray) -> IntArray | None:
         """Promises the job room, for which those leave that are returned, all of them `left` until now; or None."""
+        left = left & self._offered
         with self._session.reserved.seen_by(job):
             attempt = Attempt(self._session, self._table, queue, job)
-            found = self._leftover(attempt) if attempt.fits() else self._best(attempt, left & self._offered)
+            if attempt.fits():
+                found = self._leftover(attempt)
+            else:
+                obvious = self._obvious(attempt, left)
+                if obvious is not None and attempt.commit(obvious, self._reason):
+                    return obvious
+                found = self._best(attempt, left)
             return found if found is not None and attempt.commit(found, self._reason) else None
 
     def _leftover(self, attempt: Attempt) -> IntArray | None:
@@ -71,6 +78,20 @@ class RoomMaker:
         if session.evicted and not attempt.fits(later=False) and session.overused(attempt.queue, asked) is None:
             return _NOBODY
         return None
+
+    def _obvious(self, attempt: Attempt, left: BoolArray) -> IntArray | None:
+        """The cheapest unit, where it is one pod at least as large as the one that waits: if that has room then, there
+        is nothing to search for. Thousands of single pods come this way.
+        """
+        table = self._table
+        if not attempt.is_single or not left.any():
+            return None
+        unit = np.array([np.argmax(left)])
+        pods = table.pods_of(unit)
+        is_like = len(pods) == 1 and (table.requests[:, pods[0]] >= attempt.group.shape.requests).all()
+        if not is_like or table.grades[unit[0]] > table.grades[left].min():
+            return None
+        return unit if agreed(self._session, attempt.job, [table.units[unit[0]]], self._rules) else None
 
     def _best(self, attempt: Attempt, left: BoolArray) -> IntArray | None:
         """The cheapest of what is found in several orders."""
