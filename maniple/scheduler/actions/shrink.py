@@ -33,12 +33,19 @@ def surplus_units(session: Session, job: Job) -> Iterator[Unit]:
     """What the job holds above its minimum, step by step from the upper end."""
     running = sum(placed_by_role(session, job).values())
     share = 1 - max(job.min_member, 1) / running if running else 0.0
-    dearest = -np.inf
+    dearest, now = -np.inf, speed(job, running)
+    gpus_by_ask: dict[int, float] = {}  # replicas of a role share their vector of requests
     for nth, (pods, size) in enumerate(surplus_steps(session, job), start=1):
-        gpus = sum(gpus_of(session, pod.requests) for pod in pods)
-        # Within a job indices decide: a step is never cheaper than the one before it.
-        dearest = max(dearest, (speed(job, running) - speed(job, running - len(pods))) / gpus)
+        gpus = 0.0
+        for pod in pods:
+            ask = id(pod.requests)
+            if ask not in gpus_by_ask:
+                gpus_by_ask[ask] = gpus_of(session, pod.requests)
+            gpus += gpus_by_ask[ask]
         running -= len(pods)
+        slower = speed(job, running)
+        # Within a job indices decide: a step is never cheaper than the one before it.
+        dearest, now = max(dearest, (now - slower) / gpus), slower
         cost = (dearest, job.priority, -share, -job.created, job.key, nth)
         yield Unit(job, pods, is_whole=False, cost=cost, grade=dearest, size=size)
 
