@@ -24,6 +24,7 @@ class Unit:
     cost: tuple[Any, ...]  # lower goes first
     grade: float  # what matters first when ways of making room are compared: the highest grade among their units
     size: tuple[str, int] | None = None  # of an elastic job: a role, and how many replicas it has without the unit
+    loss: float = 0.0  # speed that the job loses
 
 
 _Rank = tuple[int, str]

@@ -29,6 +29,7 @@ from maniple.scheduler.ways import best_domains, by_node
 
 _MOST_REFUSED = 8  # searches in one order that the rules refuse; then they are asked about all of it before the last
 _MOST_DOMAINS = 8  # of a topology that are tried in turn, those that lose least first
+_DIGITS = 9  # losses that differ less are the same, summed up in another order
 _NOBODY: IntArray = np.zeros(0, dtype=np.intp)
 
 
@@ -147,11 +148,12 @@ class RoomMaker:
         self._offered = self._offered & ~table.with_dependents(np.array(refused, dtype=np.intp))
 
     def _price(self, units: IntArray) -> tuple[Any, ...]:
-        """What a way of making room costs: whom it hits, how many gangs, how many pods."""
+        """What a way of making room costs: whom it hits, how many gangs, speed, how many pods."""
         table = self._table
         return (
             float(table.grades[units].max()),
             int(table.is_whole[units].sum()),
+            round(float(table.losses[units].sum()), _DIGITS),
             int(table.counts[units].sum()),
             sorted(units.tolist(), reverse=True),  # the table is in order of cost
         )

@@ -2,7 +2,7 @@
 
 A blocked gang gets back what elastic jobs hold above their minimum: of its own queue freely, of other queues as far as
 they hold more than they deserve. Priorities do not matter here, and neither does `preemptable: false`: surplus is on
-loan. The job that loses the least speed for each GPU that it gives goes first.
+loan. The jobs that lose the least speed give, all together; where that is the same, as few pods as can be.
 
 Ends because only a gang that starts takes anything, and only surplus is taken: each time one more gang has its
 minimum, and surplus never takes anything from anybody. What a job lost it gets back by growing into free room alone.
@@ -44,10 +44,11 @@ def surplus_units(session: Session, job: Job) -> Iterator[Unit]:
             gpus += gpus_by_ask[ask]
         running -= len(pods)
         slower = speed(job, running)
+        loss, now = now - slower, slower
         # Within a job indices decide: a step is never cheaper than the one before it.
-        dearest, now = max(dearest, (now - slower) / gpus), slower
+        dearest = max(dearest, loss / gpus)
         cost = (dearest, job.priority, -share, -job.created, job.key, nth)
-        yield Unit(job, pods, is_whole=False, cost=cost, grade=dearest, size=size)
+        yield Unit(job, pods, is_whole=False, cost=cost, grade=0.0, size=size, loss=loss)
 
 
 def returnable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
