@@ -19,6 +19,7 @@ class Elastic:
     roles: dict[str, RoleSize]  # in the order of the spec
     curve: tuple[tuple[float, float], ...]  # (replicas of all roles, speed), replicas ascending; () means linear
     cooldown_until: float
+    cooldown_s: float
     restart_s: float
 
     @property
@@ -52,6 +53,7 @@ def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | 
         roles={role.name: RoleSize(role.min, role.max, role.step, sizes[role.name]) for role in spec.roles},
         curve=tuple(sorted((float(point.replicas), point.speedup) for point in spec.elastic.speedup)),
         cooldown_until=0.0 if resized is None else resized + spec.elastic.cooldown_seconds,
+        cooldown_s=float(spec.elastic.cooldown_seconds),
         restart_s=float(spec.elastic.restart_seconds),
     )
 

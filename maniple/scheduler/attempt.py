@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
-from maniple.model.resources import IntArray
+from maniple.model.resources import FloatArray, IntArray
 from maniple.scheduler.absence import Absence
 from maniple.scheduler.market import Table
 from maniple.scheduler.placement import place_gang
@@ -30,11 +30,29 @@ class Attempt:
         self.group = _main_group(session, self._groups)
         self._is_counted = len(self._groups) == 1 and _says_all(self.group)
         self._is_unbound = not (job.required or job.preferred or session.gpus.is_mixed)  # to domains and models
-        # Before anybody leaves: how many pods fit on each node, and what is free there of all that they ask for.
-        self.room = session.room_for(self.group, later=True).copy()
-        self.missing = max(1, self.need.total - int(self.room.sum()))
-        self._asked = np.flatnonzero(self.group.shape.requests)
-        self._free = session.future[self._asked]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether room for one pod is all that is missing."""
+        return self._is_counted and self.need.total == 1
+
+    @cached_property
+    def _before(self) -> tuple[FloatArray, FloatArray]:
+        """How many pods fit on each node, and what is free there of all that they ask for. To be asked for the first
+        time before anybody is supposed to be gone.
+        """
+        asked = np.flatnonzero(self.group.shape.requests)
+        return self._session.room_for(self.group, later=True).copy(), self._session.future[asked]
+
+    @property
+    def room(self) -> FloatArray:
+        """How many pods fit on each node before anybody leaves."""
+        return self._before[0]
+
+    @property
+    def missing(self) -> int:
+        """How many pods of the gang there is no room for before anybody leaves; at least one does not fit."""
+        return max(1, self.need.total - int(self.room.sum()))
 
     def is_fewest(self, units: IntArray) -> bool:
         """Whether it is known that no fewer pods than those of the units can make room."""
@@ -51,12 +69,13 @@ class Attempt:
         """
         shape, gpus = self.group.shape, self._session.gpus
         is_plain = self._is_counted and self._is_unbound and self._session.reserved.mask is None
-        if not is_plain or gpus.is_counted(shape) or not len(self._asked):
+        rows = np.flatnonzero(shape.requests)
+        if not is_plain or gpus.is_counted(shape) or not len(rows):
             return 0
-        asked = shape.requests[self._asked]
-        helps = self._table.largest[self._asked] / asked
+        asked = shape.requests[rows]
+        helps = self._table.largest[rows] / asked
         order = np.argsort(helps)  # of two resources that are as short the one counts that helps less
-        times = (self._free / asked[:, None])[order]
+        times = (self._before[1] / asked[:, None])[order]
         shortest = times.min(axis=0)
         rests = float(np.sort(shortest - np.floor(shortest))[::-1][: self.missing].sum())
         most = float(helps[order][np.unique(times.argmin(axis=0))].max())
@@ -112,8 +131,9 @@ class Attempt:
 
     def fewest(self, order: IntArray) -> IntArray | None:
         """The fewest units from the front of `order` that make room, without those that are not needed for it."""
+        first_look = min(self.missing, len(order))
         with Absence(self._session, self._table) as gone:
-            if not self._take_enough(order, gone):
+            if not self._take_enough(order, first_look, gone):
                 return None
             if not self.is_fewest(order[gone.units[order]]):
                 if self._is_counted or int(gone.units.sum()) > _MOST_TRIED:
@@ -121,9 +141,9 @@ class Attempt:
                 self._put_back(order, gone)
             return order[gone.units[order]]
 
-    def _take_enough(self, order: IntArray, gone: Absence) -> bool:
-        """As many as are needed leave, from the front."""
-        too_few, enough = 0, min(self.missing, len(order))
+    def _take_enough(self, order: IntArray, first_look: int, gone: Absence) -> bool:
+        """As many as are needed leave, from the front; so many are tried first."""
+        too_few, enough = 0, first_look
         gone.add(order[:enough])
         while not self.fits():
             if enough == len(order):

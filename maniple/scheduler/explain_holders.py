@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, islice
 
 import numpy as np
 
@@ -200,16 +201,28 @@ class Census:
             jobs.sort(key=lambda job: job.priority)
         return found
 
-    def lower(self, claimant: Job) -> list[Job]:
-        """Those of a lower priority in the claimant's queue."""
+    @cached_property
+    def _pods(self) -> dict[int, list[int]]:
+        """Queue -> pods of its first job, of its first two, …"""
+        return {queue: [*accumulate(len(job.placed) for job in jobs)] for queue, jobs in self.by_queue.items()}
+
+    def pods_of(self, queue: int) -> int:
+        return self._pods[queue][-1]
+
+    def lower(self, claimant: Job) -> tuple[int, int]:
+        """(how many jobs of a lower priority run in the claimant's queue, how many pods they have)"""
         jobs = self.by_queue.get(claimant.queue, [])
-        return jobs[: bisect_left(jobs, claimant.priority, key=lambda job: job.priority)]
+        number = bisect_left(jobs, claimant.priority, key=lambda job: job.priority)
+        return number, self._pods[claimant.queue][number - 1] if number else 0
+
+    def lower_jobs(self, claimant: Job) -> Iterator[Job]:
+        return islice(self.by_queue.get(claimant.queue, []), self.lower(claimant)[0])
 
     @cached_property
-    def with_surplus(self) -> list[Job]:
-        """Those that run with more than their minimum."""
-        return [
-            job
-            for job in self._session.snapshot.jobs
-            if job.placed and len(job.placed) + job.succeeded > max(job.min_member, 1) and self._holdings.surplus(job)
-        ]
+    def with_surplus(self) -> dict[int, list[Job]]:
+        """Those that run with more than their minimum, by queue."""
+        found: dict[int, list[Job]] = {}
+        for job in self._session.snapshot.jobs:
+            if job.placed and len(job.placed) + job.succeeded > max(job.min_member, 1) and self._holdings.surplus(job):
+                found.setdefault(job.queue, []).append(job)
+        return found

@@ -13,22 +13,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maniple.api.gpuwish import WHOLE
-from maniple.api.quantity import format_quantity
-from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.hooks import Check
+from maniple.scheduler.explain_part import Models, Part, all_pass, is_in
 from maniple.scheduler.room import capacity
 from maniple.scheduler.scopes import by_domain, home_of, members_of
 from maniple.scheduler.session import Session
 
 _MOST_NODES = 16  # whose lacks are written down one by one
 _MOST_ROUNDS = 8  # over the nodes, until the rest is only counted
-_MOST_LIFTED = 3  # objections of nodes that are lifted together, or all
 _MOST_MODELS = 8  # ways to choose GPU models
-
-Models = Mapping[tuple[GpuModel, ...], int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +61,9 @@ class Miss:
 def find_miss(session: Session, job: Job, wanted: Mapping[TaskGroup, int], *, later: bool = False) -> Miss:
     """`wanted`: the pods of each group that the gang needs to start. `later`: when those who are leaving have left."""
     usable = usable_room(session, later=later)
-    found: list[tuple[tuple[float, ...], Models, list[_Part], _Place]] = []
+    found: list[tuple[tuple[float, ...], Models, list[Part], _Place]] = []
     for models in itertools.islice(_model_choices(session, job, wanted), _MOST_MODELS):
-        parts = [_Part(session, group, count, models, usable, later=later) for group, count in wanted.items() if count]
+        parts = [Part(session, group, count, models, usable, later=later) for group, count in wanted.items() if count]
         # Where some pods share GPUs, it matters for all which are left whole.
         if any(session.gpus.is_counted(part.group.shape) for part in parts):
             for part in parts:
@@ -85,103 +79,6 @@ def usable_room(session: Session, *, later: bool = False) -> FloatArray:
     usable = session.future if later else np.minimum(session.free, session.future)
     mask, spare = session.reserved.mask, session.reserved.spare
     return usable if mask is None or spare is None else np.where(mask, np.minimum(usable, spare), usable)
-
-
-class _Part:
-    """Pods of one group, and how every node looks to them."""
-
-    def __init__(
-        self, session: Session, group: TaskGroup, count: int, models: Models, usable: FloatArray, *, later: bool
-    ) -> None:
-        self.group, self.count = group, count
-        self.counts_gpus = False  # whether its GPUs are looked at one by one
-        shape = group.shape
-        self.requests = shape.requests
-        model = models.get(shape.constraint.gpu_models) if shape.gpus else None
-        self.now = session.room_for(group, later=later, model=model, is_next=True)
-        self.checks = session.rooms.checks(group)
-        minds = group.peers is not None or bool(shape.exclusives)
-        self.company = session.pod_checks(group) if minds else []
-        self._gpus, self._usable, self._later, self._model = session.gpus, usable, later, model
-        # Where GPUs are of the model that was chosen.
-        self.suited: BoolArray = np.ones(len(self.now), dtype=bool)
-        if model is not None:
-            self.suited = session.gpus.has_model(shape, model)
-        # If nothing were running and no node objected.
-        self.largest = self._limited(capacity(self.requests, session.snapshot.nodes.allocatable), empty=True)
-        self.allowed = _all(self.checks, len(self.now))
-        self.empty: FloatArray = np.where(self.allowed, self.largest, 0.0)
-
-    def unrefused(self) -> FloatArray:
-        """Pods that would fit now if no node objected."""
-        return self._limited(capacity(self.requests, self._usable), empty=False)
-
-    def _limited(self, room: FloatArray, *, empty: bool) -> FloatArray:
-        shape = self.group.shape
-        room = np.where(self.suited, room, 0.0)
-        if self._gpus.is_counted(shape):
-            later = self._later and not empty
-            devices = self._gpus.fits(shape, None, self._usable, later=later, empty=empty, model=self._model)
-            room = np.minimum(room, devices)
-        return np.minimum(room, 1.0) if shape.is_one_per_node else room
-
-    def gpus_for(self, node: int, count: int, *, is_first: bool) -> tuple[int, int]:
-        """(GPUs that the node would need beside those it has for so many pods more, thousandths of each); (0, 0) where
-        amounts say it all. What is left of GPUs in use is not counted on, but what is free of whole ones is, once.
-        """
-        shape = self.group.shape
-        if not self.counts_gpus:
-            return 0, 0
-        ask = shape.gpus[0]
-        milli = ask.milli
-        if ask.memory:
-            shares = self._gpus.tables[ask.row].milli_for(ask.memory, np.array([node]))[0]
-            milli = min(WHOLE, int(shares.min(initial=WHOLE)))
-        number = ask.count * -(-count // max(1, WHOLE // max(milli, 1)))
-        if ask.is_whole and is_first:
-            free = int((self._gpus.usable(ask.row, np.array([node]))[0] >= WHOLE).sum())
-            number -= min(free % ask.count, number)
-        return number, milli
-
-    def each_gpu(self, milli: int) -> str:
-        """What each of them must be like, in words."""
-        shape = self.group.shape
-        kinds = " or ".join(entry.model for entry in shape.constraint.gpu_models)
-        share = "all" if milli == WHOLE else f"{milli / WHOLE:g}"
-        if shape.gpus[0].memory:
-            share = format_quantity(shape.gpus[0].memory, per_unit=1, binary=True)
-        return f"{f' of {kinds}' * bool(kinds)} with {share} of it free"
-
-    def lift(self, nodes: IntArray) -> tuple[Check, ...]:
-        """The fewest objections without which the pods would have a place on these nodes, now or if they were empty.
-
-        None where there are places enough without that, or too few even then.
-        """
-        failing = [check for check in self.checks if not check.passes[nodes].all()]
-        if not failing or float(self.empty[nodes].sum()) >= self.count:
-            return ()
-        rooms = [self.unrefused()[nodes], self.largest[nodes]]
-        sizes = sorted({*range(1, min(_MOST_LIFTED, len(failing)) + 1), len(failing)})
-        for size in sizes:
-            for room in rooms:
-                lifted: tuple[Check, ...]
-                for lifted in itertools.combinations(failing, size):
-                    others = [check for check in self.checks if not _is_in(check, lifted)]
-                    if float(room[_all(others, len(self.now))[nodes]].sum()) >= self.count:
-                        return lifted
-        return ()
-
-
-def _is_in(check: Check, lifted: Sequence[Check]) -> bool:
-    """By identity: arrays are not compared for a verdict."""
-    return any(one is check for one in lifted)
-
-
-def _all(checks: Sequence[Check], count: int) -> BoolArray:
-    passes = np.ones(count, dtype=bool)
-    for check in checks:
-        passes &= check.passes
-    return passes
 
 
 # --- where
@@ -216,7 +113,7 @@ def _model_choices(session: Session, job: Job, wanted: Mapping[TaskGroup, int]) 
         yield dict(zip(ordered, chosen, strict=True))
 
 
-def _choose_place(session: Session, job: Job, parts: Sequence[_Part], usable: FloatArray) -> _Place:
+def _choose_place(session: Session, job: Job, parts: Sequence[Part], usable: FloatArray) -> _Place:
     """The domain that the gang must be in: the one that lacks least among those that could ever hold it."""
     row = _main_row(session, parts)
     spare = np.maximum(usable[row], 0.0)
@@ -241,7 +138,7 @@ def _choose_place(session: Session, job: Job, parts: Sequence[_Part], usable: Fl
     return _Place(level.name, best, np.flatnonzero(level.codes == best), key)
 
 
-def _main_row(session: Session, parts: Sequence[_Part]) -> int:
+def _main_row(session: Session, parts: Sequence[Part]) -> int:
     """The resource of which the gang asks for the largest part of the cluster."""
     total = np.maximum(session.snapshot.total, 1.0) * session.snapshot.axis.shared
     asked = sum((part.requests * part.count for part in parts), np.zeros(len(total)))
@@ -261,7 +158,7 @@ class _Extra:
 
 
 class _Draft:
-    def __init__(self, session: Session, parts: Sequence[_Part], place: _Place, usable: FloatArray) -> None:
+    def __init__(self, session: Session, parts: Sequence[Part], place: _Place, usable: FloatArray) -> None:
         self._session = session
         self._parts = parts
         self._place = place
@@ -304,7 +201,7 @@ class _Draft:
             first=self._first,
         )
 
-    def _hardness(self, part: _Part) -> float:
+    def _hardness(self, part: Part) -> float:
         total = self._session.snapshot.total
         counted = self._session.snapshot.axis.shared & (total > 0)
         share = part.requests[counted] / total[counted]
@@ -315,7 +212,7 @@ class _Draft:
         gpus, _, each = self._extra.gpus.get(at, (0, 0, ""))
         return Lack(int(self._nodes[at]), int(self._extra.pods[at]), short, refusals, gpus, each)
 
-    def _fill(self, part: _Part) -> None:
+    def _fill(self, part: Part) -> None:
         """As many as fit, on the tightest nodes first; the rest where least is lacking."""
         if not len(self._nodes):
             self._beyond += part.count
@@ -334,58 +231,48 @@ class _Draft:
         if fits < part.count:
             self._add(part, counts, part.count - fits)
 
-    def _add(self, part: _Part, have: FloatArray, missing: int) -> None:
-        nodes = self._nodes
-        lifted = part.lift(nodes)
-        open_ = _all([check for check in part.checks if not _is_in(check, lifted)], len(part.now))[nodes]
-        if not open_.any():
-            open_ = np.ones(len(nodes), dtype=bool)
-            lifted = tuple(part.checks)
-        suited = part.suited[nodes]
-        open_ = open_ & suited if (open_ & suited).any() else open_
-        objections = [check for check in (*lifted, *part.company) if not check.passes[nodes].all()]
-        refused = sum((~check.passes[nodes] for check in objections), np.zeros(len(nodes)))
-        largest = part.largest[nodes]
-        rows = np.flatnonzero(part.requests)
-        asked = part.requests[rows, None]
-        # What would have to be larger, should at least have some of everything.
-        bare = (self._session.snapshot.nodes.allocatable[np.ix_(rows, nodes)] <= 0).any(axis=0) * 1e3
+    def _add(self, part: Part, have: FloatArray, missing: int) -> None:
+        """Pods that found no room go where least is lacking for them, tier by tier."""
+        world = _Openings(self._session, part, self._nodes)
         for _ in range(_MOST_ROUNDS):
-            can = open_ & (have < 1) if part.group.shape.is_one_per_node else open_
+            can = world.open & (have < 1) if part.group.shape.is_one_per_node else world.open
             if missing <= 0 or not can.any():
                 break
-            left = np.maximum(self._left[rows], 0.0)
-            debt = np.where(self._extra.pods > 0, 0.0, self._debt[rows])
-            cost = (np.maximum(asked - left + debt, 0.0) / asked).sum(axis=0)
-            is_small = have >= largest
-            tier = np.where(can, is_small * (1e6 + bare) + refused, np.inf)
+            is_small = have >= world.largest
+            tier = np.where(can, is_small * (1e6 + world.is_bare * 1e3) + world.refused, np.inf)
+            left = np.maximum(self._left[world.rows], 0.0)
+            debt = np.where(self._extra.pods > 0, 0.0, self._debt[world.rows])
+            cost = (np.maximum(world.asked - left + debt, 0.0) / world.asked).sum(axis=0)
             here = np.flatnonzero(tier == tier.min())
             here = here[np.argsort(cost[here], kind="stable")]
-            batch = self._batch(left[:, here], asked, (largest - have)[here])
+            batch = self._batch(left[:, here], world.asked, (world.largest - have)[here])
             if not part.group.shape.is_one_per_node:
                 batch[is_small[here]] = missing  # to enlarge one node is less to say than to enlarge several
             taken = np.diff(np.minimum(np.cumsum(batch), missing), prepend=0.0)
             here, taken = here[taken > 0], taken[taken > 0]
-            if self._first is None:
-                self._note_first(part, int(here[0]), objections)
-            self._left[:, here] -= np.outer(part.requests, taken)
+            self._take(part, world, here, taken)
             have = have.copy()
             have[here] += taken
-            self._extra.pods[here] += taken
-            for at in here.tolist():
-                self._order.setdefault(at)
-            for at, count in zip(here[:_MOST_NODES].tolist(), taken.tolist(), strict=False):
-                names = self._extra.refusals.setdefault(at, {})
-                names.update((check.reason, None) for check in objections if not check.passes[nodes[at]])
-                number, milli = part.gpus_for(int(nodes[at]), int(count), is_first=at not in self._extra.gpus)
-                if number:
-                    had, most, each = self._extra.gpus.get(at, (0, 0, ""))
-                    each = part.each_gpu(milli) if milli > most else each
-                    self._extra.gpus[at] = (had + number, max(most, milli), each)
             self._beyond += int(taken[is_small[here]].sum())
             missing -= int(taken.sum())
         self._beyond += missing
         self._homeless += missing
+
+    def _take(self, part: Part, world: "_Openings", here: IntArray, taken: FloatArray) -> None:
+        """So many pods of the part go to these nodes, although there is no room for them."""
+        if self._first is None:
+            self._first = self._for_one(part, world, int(here[0]))
+        self._left[:, here] -= np.outer(part.requests, taken)
+        self._extra.pods[here] += taken
+        self._order.update(dict.fromkeys(here.tolist()))
+        for at, count in zip(here[:_MOST_NODES].tolist(), taken.tolist(), strict=False):
+            node = int(self._nodes[at])
+            self._extra.refusals.setdefault(at, {}).update(dict.fromkeys(world.objections_of(node)))
+            number, milli = part.gpus_for(node, int(count), is_first=at not in self._extra.gpus)
+            if number:
+                had, most, each = self._extra.gpus.get(at, (0, 0, ""))
+                each = part.each_gpu(milli) if milli > most else each
+                self._extra.gpus[at] = (had + number, max(most, milli), each)
 
     def _batch(self, left: FloatArray, asked: FloatArray, most: FloatArray) -> FloatArray:
         """How many more pods each node could take before it lacks more for the next than for the first of them."""
@@ -393,9 +280,35 @@ class _Draft:
         fewest: FloatArray = np.maximum(np.minimum(room, most), 1.0)
         return fewest
 
-    def _note_first(self, part: _Part, at: int, objections: Sequence[Check]) -> None:
+    def _for_one(self, part: Part, world: "_Openings", at: int) -> Lack:
+        """What the node lacks for the first pod that found no room."""
         node = int(self._nodes[at])
         short = np.where(part.requests > 0, np.maximum(part.requests - self._left[:, at], 0.0), 0.0)
-        refusals = tuple(check.reason for check in objections if not check.passes[node])
         number, milli = part.gpus_for(node, 1, is_first=True)
-        self._first = Lack(node, 1, short, refusals, number, part.each_gpu(milli) if number else "")
+        return Lack(node, 1, short, world.objections_of(node), number, part.each_gpu(milli) if number else "")
+
+
+class _Openings:
+    """Nodes where pods of a part might go if there were room: those that let them, or would after the least change."""
+
+    def __init__(self, session: Session, part: Part, nodes: IntArray) -> None:
+        lifted = part.lift(nodes)
+        open_ = all_pass([check for check in part.checks if not is_in(check, lifted)], len(part.now))[nodes]
+        if not open_.any():
+            open_ = np.ones(len(nodes), dtype=bool)
+            lifted = tuple(part.checks)
+        suited = open_ & part.suited[nodes]
+        self.open: BoolArray = suited if suited.any() else open_
+        self._objections = [check for check in (*lifted, *part.company) if not check.passes[nodes].all()]
+        # How many objections each node has.
+        self.refused: FloatArray = np.zeros(len(nodes))
+        for check in self._objections:
+            self.refused += ~check.passes[nodes]
+        self.largest = part.largest[nodes]  # pods that it could hold if it were empty
+        self.rows = np.flatnonzero(part.requests)
+        self.asked = part.requests[self.rows, None]
+        # A node that would have to be larger should at least have some of everything.
+        self.is_bare: BoolArray = np.any(session.snapshot.nodes.allocatable[np.ix_(self.rows, nodes)] <= 0, axis=0)
+
+    def objections_of(self, node: int) -> tuple[str, ...]:
+        return tuple(check.reason for check in self._objections if not check.passes[node])

@@ -20,6 +20,7 @@ from maniple.scheduler.plan import Holder, Nearest
 from maniple.scheduler.session import Session
 
 _MOST_HOLDERS = 5
+_MOST_REFUSALS = 5
 
 _STARTS, _PROMISED, _RESERVED = "starts in this cycle", "promised room", "reserved room"
 _LEAVING, _FOREIGN = "pods that are leaving", "pods that are not ours"
@@ -60,7 +61,7 @@ def nearest_of(session: Session, holdings: Holdings, claimant: Job, miss: Miss) 
         free=axis.text(row, free) if is_short else "",
         lacks=axis.text(row, lacks) if is_short else "",
         is_scattered=is_short and free + lacks > needs,
-        refusals=tuple(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals)),
+        refusals=tuple(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))[:_MOST_REFUSALS],
         held_by=held,
         others=others,
     )

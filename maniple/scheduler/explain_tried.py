@@ -5,8 +5,9 @@ Looking at each pod that might have been taken costs as much as taking it, so in
 first kinds of gangs only; what is said of the others is as true, and shorter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -35,7 +36,8 @@ class _Offer:
     """What an action looks at for a gang: pods of these jobs, as far as all rules let them go."""
 
     noun: str  # what those pods are, such as "of lower priority in queue 'q'"
-    jobs: Sequence[Job]
+    count: int  # of pods, or of jobs with surplus
+    jobs: Callable[[], Iterable[Job]]
     rules: Sequence[VictimRule]
     units_of: UnitsOf = offered_units
     is_surplus: bool = False
@@ -110,22 +112,20 @@ class Tries:
 
     def _shrink(self, job: Job) -> _Offer | str:
         session = self._session
-        jobs = [other for other in self._census.with_surplus if other is not job]
+        jobs = self._census.with_surplus
         if not jobs:
             is_gone = any(done.reason == SHRUNK for done in session.evicted)
             return "all surplus has been taken for others already" if is_gone else "no job has surplus"
-
-        own = [other for other in jobs if other.queue == job.queue]
-        if not own and session.due is not None:
+        if job.queue not in jobs and session.due is not None:
             # All that is on offer belongs to other queues.
             why = self._not_due(job, session.due)
             if why:
                 return f"only other queues have surplus, and {why}"
-            able = self._above_share(job, session.due, {other.queue for other in jobs})
-            if isinstance(able, str):
+            if isinstance(self._above_share(job, session.due, set(jobs)), str):
                 return "other queues hold no surplus above what they deserve"
         rules = [lambda claimant, found: returnable(session, claimant, found)]
-        return _Offer("surplus", jobs, rules, surplus_units, is_surplus=True)
+        count = sum(map(len, jobs.values()))
+        return _Offer("surplus", count, lambda: chain(*jobs.values()), rules, surplus_units, is_surplus=True)
 
     def _reclaim(self, job: Job) -> _Offer | str:
         session = self._session
@@ -144,11 +144,11 @@ class Tries:
         queues = self._above_share(job, due, others)
         if isinstance(queues, str):
             return queues
-        jobs = [other for queue in queues for other in self._census.by_queue[queue]]
         names = listed([repr(session.snapshot.queues[queue].name) for queue in queues])
-        noun = f"of queue {names}" if len(queues) == 1 else f"of queues {names}"
+        noun = f"of queue {names}, which holds" if len(queues) == 1 else f"of queues {names}, which hold"
         rules = [*rules, lambda claimant, found: spared(session, claimant, found)]
-        return _Offer(f"{noun}, which {'holds' if len(queues) == 1 else 'hold'} more than deserved", jobs, rules)
+        by_queue, count = self._census.by_queue, sum(map(self._census.pods_of, queues))
+        return _Offer(f"{noun} more than deserved", count, lambda: chain(*map(by_queue.__getitem__, queues)), rules)
 
     def _preempt(self, job: Job) -> _Offer | str:
         session = self._session
@@ -156,14 +156,18 @@ class Tries:
         queue = session.queue_of(job).name
         if not rules:
             return "no plugin of the policy says what may be preempted"
-        jobs = self._census.lower(job)
+        jobs, count = self._census.lower(job)
         if not jobs:
             return f"nothing of lower priority runs in queue {queue!r}"
-        if all(len(session.state(other).evicted) == len(other.placed) for other in jobs):
+        if all(map(self._is_leaving, self._census.lower_jobs(job))):
             return f"all of lower priority that runs in queue {queue!r} is leaving already"
         if not job.may_preempt:
             return "its PriorityClass says preemptionPolicy: Never"
-        return _Offer(f"of lower priority in queue {queue!r}", jobs, rules)
+        return _Offer(f"of lower priority in queue {queue!r}", count, lambda: self._census.lower_jobs(job), rules)
+
+    def _is_leaving(self, job: Job) -> bool:
+        state = self._session.states.get(job.key)
+        return state is not None and len(state.evicted) == len(job.placed)
 
     # -- shares
 
@@ -218,12 +222,13 @@ class Tries:
     # -- what would come of it
 
     def _judge(self, job: Job, offer: _Offer, *, is_thorough: bool) -> str:
-        count = sum(len(other.placed) for other in offer.jobs)
-        if not is_thorough and self._looked_at + count > _MOST_LOOKED_AT:
-            noun = f"surplus of {len(offer.jobs):,} jobs" if offer.is_surplus else f"{pods(count)} {offer.noun}"
+        if not is_thorough and self._looked_at + offer.count > _MOST_LOOKED_AT:
+            noun = f"{pods(offer.count)} {offer.noun}"
+            if offer.is_surplus:
+                noun = f"surplus of {offer.count:,} job{'s' * (offer.count > 1)}"
             return f"{noun}: taking what may be taken of that did not make room"
-        self._looked_at += count
-        return _Look(self._session, self._holdings, job, offer).tell()
+        self._looked_at += offer.count
+        return _Look(self._session, self._holdings, job, offer, list(offer.jobs())).tell()
 
 
 @dataclass(slots=True)
@@ -234,11 +239,12 @@ class _Look:
     holdings: Holdings
     job: Job
     offer: _Offer
+    jobs: Sequence[Job]
     taken: set[str] = field(default_factory=set)
 
     def tell(self) -> str:
         session, offer = self.session, self.offer
-        jobs = [other for other in offer.jobs if offer.is_surplus or self._is_evictable(other)]
+        jobs = [other for other in self.jobs if offer.is_surplus or self._is_evictable(other)]
         # As a table has them: the cheapest first, and no pod in two of them.
         units = Table(session, (unit for other in jobs for unit in offer.units_of(session, other))).units
         kept = agreed(session, self.job, units, offer.rules)
@@ -247,7 +253,7 @@ class _Look:
         if not kept:
             return f"{refused[0]}, none of which may be taken: {refused[1]}" if refused[1] else refused[0]
         names = listed(sorted({unit.job.name for unit in kept}))
-        taking = f"taking all that may be taken ({pods(len(self.taken))} {'of ' + names})"
+        taking = f"taking all that may be taken ({pods(len(self.taken))} of {names})"
         rest = f"; may not be taken: {refused[1]}" if refused[1] else ""
         return f"{taking} {self._effect(kept)}{rest}"
 
@@ -284,7 +290,7 @@ class _Look:
         why: dict[str, tuple[int, float | None]] = {}
         names: dict[str, None] = {}
         count = 0
-        for other in offer.jobs:
+        for other in self.jobs:
             surplus = holdings.surplus(other)
             for pod in other.placed:
                 is_surplus = pod.pod in surplus

@@ -51,11 +51,12 @@ def change(session: Session, miss: Miss, groups: Sequence[TaskGroup]) -> str:
         return named
     if named and miss.wanted == miss.missing == 1:
         return named
-    base = f"room for {miss.missing:,} more came free{_inside(session, miss)}"
-    if miss.beyond:
+    if miss.beyond == miss.missing:
         base = f"the cluster had room for {miss.beyond:,}{' more' * (miss.beyond < miss.wanted)}"
-        if miss.beyond < miss.missing:
-            base += f" and room for {miss.missing - miss.beyond:,} more came free{_inside(session, miss)}"
+    else:
+        base = f"room for {miss.missing - miss.beyond:,} more came free{_inside(session, miss)}"
+        if miss.beyond:
+            base += f" and the cluster were larger by {pods(miss.beyond)}"
     if named or miss.first is None:
         return base + such_as(session, miss, groups)
     return f"{base}; one would fit if {_clause(session, [miss.first], groups)}"

@@ -16,6 +16,7 @@ from maniple.model.devices import MIXED, GpuAsk, GpuTable, Granted, Millis
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.shape import Shape
 from maniple.model.snapshot import Snapshot
+from maniple.scheduler.gpuchoice import count_pods, in_use_first, leaving_enough
 from maniple.scheduler.hooks import Check
 
 Grants = tuple[Granted, ...]
@@ -161,13 +162,13 @@ class GpuRoom:
         models = table.model if nodes is None else table.model[nodes]
         kind = table.node_model if nodes is None else table.node_model[nodes]
         need: int | Millis = table.milli_for(ask.memory, nodes) if ask.memory else ask.milli
-        fits = _count(ask, usable, need)
+        fits = count_pods(ask, usable, need)
         mixed = np.flatnonzero(kind == MIXED) if self.has_mixed_nodes else ()
         if len(mixed):
             # The GPUs of one pod are of one model: each model of the node counts for itself.
             present = np.unique(models[mixed])
             parts = [
-                _count(
+                count_pods(
                     ask,
                     np.where(models[mixed] == code, usable[mixed], 0),
                     need if isinstance(need, int) else need[mixed],
@@ -241,7 +242,7 @@ class GpuRoom:
         if ask.is_whole:
             free = [amount == WHOLE for amount in left]
             if later:
-                free = _in_use_first(free, self.free[ask.row][node].tolist(), ask.count)
+                free = in_use_first(free, self.free[ask.row][node].tolist(), ask.count)
             return self._take_whole(table, ask, node, left, free)
         return self._take_shares(table, ask, node, left, [True] * len(left), following)
 
@@ -258,7 +259,7 @@ class GpuRoom:
         for code in codes if codes is not None else sorted({code for code in models if code >= 0}):
             mine = [model == code for model in models]
             own = np.array([[amount if is_mine else 0 for amount, is_mine in zip(left, mine, strict=True)]])
-            room = _count(ask, own, table.milli_for(ask.memory, np.array([node])) if ask.memory else ask.milli)[0]
+            room = count_pods(ask, own, table.milli_for(ask.memory, np.array([node])) if ask.memory else ask.milli)[0]
             if room >= 1:
                 if ask.is_whole:
                     return self._take_whole(table, ask, node, left, (own[0] == WHOLE).tolist())
@@ -296,7 +297,7 @@ class GpuRoom:
         roomy = [device for device in range(len(left)) if mine[device] and left[device] >= need[device]]
         chosen = sorted(roomy, key=loss)
         if ask.count > 1 and following:
-            chosen = _leaving_enough(chosen, {at: left[at] // need[at] for at in roomy}, ask.count, following + 1)
+            chosen = leaving_enough(chosen, {at: left[at] // need[at] for at in roomy}, ask.count, following + 1)
         chosen = chosen[: ask.count]
         opened = [device for device in chosen if left[device] < WHOLE]
         if len(opened) < len(chosen):
@@ -381,48 +382,6 @@ class GpuRoom:
         return speed / 1000 if speed else None
 
 
-def _leaving_enough(devices: list[int], times: Mapping[int, int], count: int, pods: int) -> list[int]:
-    """`devices`, best first, with those in front that must be taken so that all `pods` find `count` different ones.
-
-    A device with room for every pod loses a place to this one in any case, taken or not. So of those there may be left
-    untaken no more than there are places to spare.
-    """
-    roomy = [device for device in devices if times[device] >= pods]
-    spare = sum(min(times[device], pods) for device in devices) - count * pods
-    first = roomy[: max(0, len(roomy) - spare)]
-    return first + [device for device in devices if device not in first]
-
-
-def _in_use_first(free: list[bool], now: list[int], count: int) -> list[bool]:
-    """Of the free devices those that a promise takes. It does not say which they are, so it takes those that are still
-    in use, and leaves to others what they can have now.
-    """
-    in_use = [is_free and left < WHOLE for is_free, left in zip(free, now, strict=True)]
-    missing = count - sum(in_use)
-    if missing > 0:
-        rest = [at for at, is_free in enumerate(free) if is_free and not in_use[at]]
-        for at in rest[:missing]:
-            in_use[at] = True
-    return in_use
-
-
 def _any(found: BoolArray) -> BoolArray:
     """Which rows have at least one."""
     return np.asarray(found.any(axis=1), dtype=bool)
-
-
-def _count(ask: GpuAsk, usable: Millis, need: int | Millis) -> FloatArray:
-    """How many pods fit on the devices of each row: each pod takes `count` different ones."""
-    if ask.is_whole:
-        return np.asarray((usable == WHOLE).sum(axis=1) // ask.count, dtype=np.float64)
-    times = np.maximum(usable, 0) // need
-    if ask.count == 1:
-        return np.asarray(times.sum(axis=1), dtype=np.float64)
-    # p pods fit if their shares can be dealt to different devices: sum of min(p, times) >= count * p.
-    low = np.zeros(len(times), dtype=np.intp)
-    high = times.sum(axis=1) // ask.count
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        enough = np.minimum(times, middle[:, None]).sum(axis=1) >= ask.count * middle
-        low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
-    return low.astype(np.float64)

@@ -40,6 +40,7 @@ class Table:
         self.job_numbers = numbers
         self.job_of: IntArray = np.array([numbers[unit.job.key] for unit in self.units], dtype=np.intp)
         self.grades: FloatArray = np.array([unit.grade for unit in self.units], dtype=np.float64)
+        self.losses: FloatArray = np.array([unit.loss for unit in self.units], dtype=np.float64)
         self.is_whole: BoolArray = np.array([unit.is_whole for unit in self.units], dtype=bool)
         self.counts: IntArray = np.array([len(unit.pods) for unit in self.units], dtype=np.intp)
         self._starts: IntArray = np.cumsum(self.counts) - self.counts

@@ -101,6 +101,7 @@ class Session:
         self.reserved = Reserved(self.gpus, self.free.shape, self.job_key)
         self.reservations = self.reserved.by_job  # job -> what is kept for it
         self.blocked: dict[tuple[str, str], Reason] = {}  # said by an action, for explanations
+        self.put_aside: list[Job] = []  # by allocate, for backfill: who stood back for a gang that was blocked
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
         self.resized: dict[tuple[tuple[str, str], str], int] = {}  # (job, role of it) -> its new size

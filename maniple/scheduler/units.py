@@ -14,7 +14,7 @@ from maniple.scheduler.session import Session
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: there may be a hundred thousand
 class Unit:
     """Pods of one job that go together. A step with a size goes after those above it, a gang whole after its steps."""
 
@@ -24,6 +24,7 @@ class Unit:
     cost: tuple[Any, ...]  # lower goes first
     grade: float  # what matters first when ways of making room are compared: the highest grade among their units
     size: tuple[str, int] | None = None  # of an elastic job: a role, and how many replicas it has without the unit
+    loss: float = 0.0  # speed that the job loses
 
 
 _Rank = tuple[int, str]
@@ -77,17 +78,13 @@ def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
     spare_of = {
         role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0) for role, count in placed.items()
     }
+    there = _there(session, job)
+    staying = _staying(session, job, there)
     by_role: dict[str, list[_Ranked]] = {}
-    for pod in _there(session, job):
+    for pod in there:
         by_role.setdefault(pod.role, []).append((_rank(pod), pod))
-    guards = [hooks.protects for hooks in session.hooks if hooks.protects]
-
-    def may_go(ranked: _Ranked) -> bool:
-        pod = ranked[1]
-        return now - pod.started >= job.min_runtime_s and not any(protects(pod) for protects in guards)
-
-    steps = [_steps(session, job, role, sorted(mine, key=_first), may_go) for role, mine in by_role.items()]
-    for _, step in heapq.merge(*steps, key=_first):
+    steps = [_steps(session, job, role, sorted(mine, key=_first), staying) for role, mine in by_role.items()]
+    for _, step in steps[0] if len(steps) == 1 else heapq.merge(*steps, key=_first):
         role, count = step.pods[0].role, len(step.pods)
         if count > spare or count > spare_of[role]:
             spare_of[role] = 0  # those below it do not go without it
@@ -112,12 +109,20 @@ def _there(session: Session, job: Job) -> list[PlacedPod]:
     return [] if any(state.cursor.values()) else [pod for pod in there if pod.pod not in state.evicted]
 
 
+def _staying(session: Session, job: Job, there: Sequence[PlacedPod]) -> set[PlacedPod]:
+    """Those that may not be taken: protected by a plugin, or started too short a time ago."""
+    now = session.snapshot.now
+    staying = {pod for hooks in session.hooks if hooks.protects for pod in filter(hooks.protects, there)}
+    staying.update(pod for pod in there if now - pod.started < job.min_runtime_s)
+    return staying
+
+
 def _steps(
-    session: Session, job: Job, role: str, mine: Sequence[_Ranked], may_go: Callable[[_Ranked], bool]
+    session: Session, job: Job, role: str, mine: Sequence[_Ranked], staying: set[PlacedPod]
 ) -> Iterator[tuple[_Rank, Step]]:
     """Steps of one role from the upper end; whether the gang keeps its minimum without them is not looked at."""
     if job.elastic is None:
-        yield from ((rank, Step((pod,), None)) for rank, pod in filter(may_go, mine))
+        yield from ((rank, Step((pod,), None)) for rank, pod in mine if pod not in staying)
         return
     sizes = job.elastic.roles.get(role)
     if sizes is None:
@@ -132,10 +137,12 @@ def _steps(
         end = at
         while end < len(mine) and -mine[end][0][0] >= size:
             end += 1
-        if not all(map(may_go, mine[at:end])):
+        if end == at:
+            continue
+        pods = tuple([pod for _, pod in mine[at:end]])
+        if not staying.isdisjoint(pods):
             return
-        if end > at:
-            yield mine[at][0], Step(tuple(pod for _, pod in mine[at:end]), (role, size))
+        yield mine[at][0], Step(pods, (role, size))
         at = end
 
 

@@ -29,6 +29,7 @@ from maniple.scheduler.ways import best_domains, by_node
 
 _MOST_REFUSED = 8  # searches in one order that the rules refuse; then they are asked about all of it before the last
 _MOST_DOMAINS = 8  # of a topology that are tried in turn, those that lose least first
+_DIGITS = 9  # losses that differ less are the same, summed up in another order
 _NOBODY: IntArray = np.zeros(0, dtype=np.intp)
 
 
@@ -57,9 +58,16 @@ class RoomMaker:
 
     def make_room(self, queue: Queue, job: Job, left: BoolArray) -> IntArray | None:
         """Promises the job room, for which those leave that are returned, all of them `left` until now; or None."""
+        left = left & self._offered
         with self._session.reserved.seen_by(job):
             attempt = Attempt(self._session, self._table, queue, job)
-            found = self._leftover(attempt) if attempt.fits() else self._best(attempt, left & self._offered)
+            if attempt.fits():
+                found = self._leftover(attempt)
+            else:
+                obvious = self._obvious(attempt, left)
+                if obvious is not None and attempt.commit(obvious, self._reason):
+                    return obvious
+                found = self._best(attempt, left)
             return found if found is not None and attempt.commit(found, self._reason) else None
 
     def _leftover(self, attempt: Attempt) -> IntArray | None:
@@ -71,6 +79,20 @@ class RoomMaker:
         if session.evicted and not attempt.fits(later=False) and session.overused(attempt.queue, asked) is None:
             return _NOBODY
         return None
+
+    def _obvious(self, attempt: Attempt, left: BoolArray) -> IntArray | None:
+        """The cheapest unit, where it is one pod at least as large as the one that waits: if that has room then, there
+        is nothing to search for. Thousands of single pods come this way.
+        """
+        table = self._table
+        if not attempt.is_single or not left.any():
+            return None
+        unit = np.array([np.argmax(left)])
+        pods = table.pods_of(unit)
+        is_like = len(pods) == 1 and (table.requests[:, pods[0]] >= attempt.group.shape.requests).all()
+        if not is_like or table.grades[unit[0]] > table.grades[left].min():
+            return None
+        return unit if agreed(self._session, attempt.job, [table.units[unit[0]]], self._rules) else None
 
     def _best(self, attempt: Attempt, left: BoolArray) -> IntArray | None:
         """The cheapest of what is found in several orders."""
@@ -126,11 +148,12 @@ class RoomMaker:
         self._offered = self._offered & ~table.with_dependents(np.array(refused, dtype=np.intp))
 
     def _price(self, units: IntArray) -> tuple[Any, ...]:
-        """What a way of making room costs: whom it hits, how many gangs, how many pods."""
+        """What a way of making room costs: whom it hits, how many gangs, speed, how many pods."""
         table = self._table
         return (
             float(table.grades[units].max()),
             int(table.is_whole[units].sum()),
+            round(float(table.losses[units].sum()), _DIGITS),
             int(table.counts[units].sum()),
             sorted(units.tolist(), reverse=True),  # the table is in order of cost
         )

@@ -17,7 +17,8 @@ from .raw import Object, at, key_of, quantity, rows, strings, table, text
 _ALTERNATIVES = re.compile(r", or (?:its limit were so much higher|spec\.\w+ (?:were true|named a wider level))")
 _BASE = (
     r"(?:room for [\d,]+ more came free(?: (?:in|on) \S+(?: [\w./-]+)?)?"
-    r"|the cluster had room for [\d,]+(?: more)?(?: and room for [\d,]+ more came free(?: in \S+ [\w./-]+)?)?"
+    r"(?: and the cluster were larger by [\d,]+ pods?)?"
+    r"|the cluster had room for [\d,]+(?: more)?"
     r"|an? \w+ were large enough)"
 )
 _AMOUNTS = r"(?:\S+ \S+|room for \d+ pods?)(?:(?:, | and )(?:\S+ \S+|room for \d+ pods?))*?"

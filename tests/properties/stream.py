@@ -34,6 +34,7 @@ class Work:
     node: str = ""
     ids: str = ""
     nominated: str = ""
+    backfill: str = ""  # the gang for which it makes way
 
     @property
     def is_big(self) -> bool:
@@ -62,6 +63,7 @@ class Stream:
     work: list[Work] = field(default_factory=list)
     made: int = 0
     random: Random = field(default_factory=Random)
+    holders: set[str] = field(default_factory=set)  # gangs that nodes are reserved for now
     kept: set[str] = field(default_factory=set)  # nodes of the first reservation
     before_it: set[str] | None = None  # those who ran there by then and have not ended yet
     ticks_since: int = 0
@@ -105,12 +107,14 @@ class Stream:
             one.nominated = ""
         for entry in rows(done, "evictions"):
             gone = by_name[text(entry, "pod").removeprefix("default/")]
-            gone.node, gone.ids, gone.started, gone.created = "", "", None, self.now
+            gone.node, gone.ids, gone.started, gone.created, gone.backfill = "", "", None, self.now, ""
         for entry in rows(done, "nominations"):
             by_name[text(entry, "pod").removeprefix("default/")].nominated = text(entry, "node")
         for entry in rows(done, "binds"):
             one = by_name[text(entry, "pod").removeprefix("default/")]
             one.node, one.ids, one.started = text(entry, "node"), ",".join(map(str, rows(entry, "gpus"))), self.now
+            one.backfill = text(entry, "backfill")
+        self.holders = {text(entry, "group").removeprefix("default/") for entry in rows(done, "reservations")}
         self.note_reservation(done)
         self.check_idle(done)
 
@@ -154,7 +158,13 @@ class Stream:
         made += [_object(ours, "PodGroup", one.name, one.created, spec={"preemptable": False}) for one in firm]
         if gang:
             made.append(_object(ours, "PodGroup", BIG, gang[0].created, spec={"minMember": len(gang)}))
-        return made + [self._pod(one) for one in self.work]
+        made += [self._pod(one) for one in self.work]
+        for item in made:
+            if text(item, "kind") != "Node" and text(item, "metadata", "name") in self.holders:
+                metadata = table(item, "metadata")
+                item["metadata"] = metadata
+                metadata["annotations"] = {**table(metadata, "annotations"), "maniple.dev/reserved": "true"}
+        return made
 
     def _pod(self, one: Work) -> Object:
         limits = {GPU: str(one.gpus)}
@@ -167,7 +177,8 @@ class Stream:
             metadata["labels"] = {"maniple.dev/pod-group": BIG if one.is_big else one.name}
         if one.node and one.started is not None:
             spec["nodeName"] = one.node
-            metadata["annotations"] = {"maniple.dev/gpus": one.ids}
+            makes_way = {"maniple.dev/backfill": one.backfill} if one.backfill else {}
+            metadata["annotations"] = {"maniple.dev/gpus": one.ids, **makes_way}
             status = {"phase": "Running", "startTime": written_moment(one.started)}
         elif one.nominated:
             status["nominatedNodeName"] = one.nominated

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,7 +99,6 @@ def settings_of_streams(draw: st.DrawFn, undeclared_one_in: int = 0) -> Setting:
     )
 
 
-@pytest.mark.skip(reason="not kept in every stream yet: docs/promises.md says what is missing")
 @few
 @given(settings_of_streams())
 def test_a_large_gang_starts_within_the_bound_whatever_arrives(setting: Setting) -> None:
@@ -108,7 +106,6 @@ def test_a_large_gang_starts_within_the_bound_whatever_arrives(setting: Setting)
     assert Stream(setting, plan).run(60) == []
 
 
-@pytest.mark.skip(reason="not kept in every stream yet: docs/promises.md says what is missing")
 @few
 @given(settings_of_streams(undeclared_one_in=3))
 def test_a_large_gang_starts_within_the_bound_although_some_do_not_say_how_long_they_run(setting: Setting) -> None:

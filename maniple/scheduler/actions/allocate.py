@@ -6,10 +6,13 @@ started goes back into line for one more pod a turn, behind all that have not. A
 first: the room that was made for a gang goes to that gang.
 
 A gang that has waited for long and is the first of its queue gets a reservation when it finds no room: those behind it
-leave it what it will need.
+leave it what it will need. And whom a blocked gang would evict as soon as they had room, does not get it before it is
+known whether room can be made for that gang.
 """
 
 import math
+from collections.abc import Iterable
+from functools import cached_property
 
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.line import Line
@@ -27,28 +30,78 @@ from maniple.scheduler.reservations import (
 from maniple.scheduler.session import Session
 from maniple.scheduler.statement import Statement
 
+_HIGHEST = 2**31  # above every priority
+
 
 class Allocate:
     def execute(self, session: Session) -> None:
         # Pods that ask for nothing are left to backfill.
         jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
         keep_promises(session)
-        line = Line(session, (job for job in jobs if not session.is_promised(job)))
-        while (queue := line.next_queue()) is not None:
-            job = line.next_job(queue)
-            reason = session.overused(queue, session.asked(job))
-            if reason is not None:
-                # A limit that stands in the way as well is the higher wall of the two.
-                session.blocked[job.key] = session.admissible(queue, session.needed_resources(job)) or reason
-                continue
-            if session.job_ready(job):
-                moved = place_one(session, queue, job)
-            else:
-                moved = start_gang(session, queue, job)
-                if not moved:
-                    reserve(session, queue, job)
-            if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
-                line.put_back(job)
+        hand_out(session, (job for job in jobs if not session.is_promised(job)), Deference(session))
+
+
+def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
+    """Free resources to the jobs, in line; those who defer to another are put aside."""
+    line = Line(session, jobs)
+    while (queue := line.next_queue()) is not None:
+        job = line.next_job(queue)
+        if deference is not None and deference.is_due_by(job):
+            session.put_aside.append(job)
+            continue
+        reason = session.overused(queue, session.asked(job))
+        if reason is not None:
+            # A limit that stands in the way as well is the higher wall of the two.
+            session.blocked[job.key] = session.admissible(queue, session.needed_resources(job)) or reason
+            continue
+        if session.job_ready(job):
+            moved = place_one(session, queue, job)
+        else:
+            moved = start_gang(session, queue, job)
+            if not moved:
+                reserve(session, queue, job)
+                if deference is not None and job.key not in session.blocked:
+                    deference.expect(job)
+        if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
+            line.put_back(job)
+
+
+class Deference:
+    """Free room is left to a blocked gang by those whom it could evict as soon as they had it: lower priorities and
+    surplus of its queue, where others of that kind run there already. When shrink, reclaim and preempt have shown
+    whether room can be made for the gang, backfill gives them what is left, in the same cycle.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        later = session.actions[session.actions.index("allocate") + 1 :] if "allocate" in session.actions else ()
+        between = later[: later.index("backfill")] if "backfill" in later else ()
+        self._shrinks, self._preempts = "shrink" in between, "preempt" in between
+        self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that found no room
+
+    def expect(self, job: Job) -> None:
+        """The job found no room, and others may have to leave for it."""
+        self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
+
+    def is_due_by(self, job: Job) -> bool:
+        highest = self._highest.get(job.queue)
+        if highest is None:
+            return False
+        lowest, has_surplus = self._running.get(job.queue, (highest, False))
+        if self._preempts and job.priority < highest and lowest < highest:
+            return True
+        return self._shrinks and has_surplus and self._session.job_ready(job)
+
+    @cached_property
+    def _running(self) -> dict[int, tuple[int, bool]]:
+        """Queue -> the lowest priority of what runs there and may be evicted, and whether any of it is surplus."""
+        found: dict[int, tuple[int, bool]] = {}
+        for job in self._session.snapshot.jobs:
+            if job.placed:
+                lowest, has_surplus = found.get(job.queue, (_HIGHEST, False))
+                is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
+                found[job.queue] = min(lowest, job.priority if job.preemptable else _HIGHEST), has_surplus or is_larger
+        return found
 
 
 def keep_promises(session: Session) -> None:

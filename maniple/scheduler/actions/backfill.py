@@ -1,5 +1,7 @@
 """backfill: what is left over, to those who take nothing from anybody.
 
+First those who stood back for a blocked gang: room has been made for it by now, or could not be.
+
 Pods that ask for nothing go wherever a node will have them: they hold no resource that anybody shares, so no queue's
 share is asked; a gang of them still starts whole or not at all.
 
@@ -14,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
-from maniple.scheduler.actions.allocate import check_valid, place_one, start_gang
+from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
 from maniple.scheduler.actions.line import Line
 from maniple.scheduler.reservations import host_of
 from maniple.scheduler.reserved import Reservation
@@ -23,6 +25,8 @@ from maniple.scheduler.session import Session
 
 class Backfill:
     def execute(self, session: Session) -> None:
+        put_aside, session.put_aside = session.put_aside, []
+        hand_out(session, (job for job in put_aside if check_valid(session, job) and not session.state(job).evicted))
         _place_best_effort(session)
         if session.reservations:
             Filling(session).run()

@@ -6,12 +6,15 @@ replicas exist only when the job's controller has made them, and are placed in t
 meanwhile, and given back at the end, so that the plan says nothing of it: that is why grow is a policy's last action.
 
 Growth is surplus: whoever is blocked later gets it back by shrink. It takes nothing from anybody, and a job does not
-change its size again before it has cooled down, so growing and shrinking do not chase each other.
+change its size again before it has cooled down, so growing and shrinking do not chase each other. While a gang waits
+for room, only those grow who will have cooled down by the time at which it would be given a reservation: what they take
+now is there for it then.
 """
 
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
@@ -47,17 +50,42 @@ class _Grower:
 class Grow:
     def execute(self, session: Session) -> None:
         policy = sizing(session)
-        growers = [one for job in session.snapshot.jobs if (one := _grower(session, policy, job)) is not None]
+        elastic = [job for job in session.snapshot.jobs if job.elastic is not None]
+        hot_s = _longest_cooldown(session) if elastic else 0.0
+        growers = [one for job in elastic if (one := _grower(session, policy, job, hot_s)) is not None]
         if growers:
             for grower in _Handout(session, policy).run(growers):
                 for role, more in grower.grown.items():
                     session.resized[grower.job.key, role] = grower.elastic.roles[role].size + more
 
 
-def _grower(session: Session, policy: Sizing, job: Job) -> _Grower | None:
-    """The job, if it runs with all that it is to have now, and a larger size would pay."""
+def _longest_cooldown(session: Session) -> float:
+    """Seconds for which somebody may be too hot to shrink, in the interest of those who wait for room.
+
+    Gangs that have waited for longer than that hold a reservation, which growth respects, or fit nowhere.
+    """
+    if session.patience_s is None:
+        return inf
+    now, patience = session.snapshot.now, session.patience_s
+    waiting = [
+        patience - (now - job.created)
+        for job in session.snapshot.waiting
+        if now - job.created < patience and _waits_for_room(session, job)
+    ]
+    return min(waiting, default=inf)
+
+
+def _waits_for_room(session: Session, job: Job) -> bool:
+    is_open = job.groups and job.exists and not job.is_suspended and not job.gated and job.key not in session.blocked
+    return bool(is_open) and not session.job_ready(job) and not session.is_promised(job)
+
+
+def _grower(session: Session, policy: Sizing, job: Job, hot_s: float) -> _Grower | None:
+    """The job, if it runs with all that it is to have now, and a larger size would pay. `hot_s`: the longest time for
+    which it may be too hot to shrink after that.
+    """
     elastic = job.elastic
-    if elastic is None or not job.growth or session.snapshot.now < elastic.cooldown_until:
+    if elastic is None or not job.growth or session.snapshot.now < elastic.cooldown_until or elastic.cooldown_s > hot_s:
         return None
     if not job.placed and job.key not in session.states:
         return None

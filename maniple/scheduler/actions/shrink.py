@@ -2,7 +2,7 @@
 
 A blocked gang gets back what elastic jobs hold above their minimum: of its own queue freely, of other queues as far as
 they hold more than they deserve. Priorities do not matter here, and neither does `preemptable: false`: surplus is on
-loan. The job that loses the least speed for each GPU that it gives goes first.
+loan. The jobs that lose the least speed give, all together; where that is the same, as few pods as can be.
 
 Ends because only a gang that starts takes anything, and only surplus is taken: each time one more gang has its
 minimum, and surplus never takes anything from anybody. What a job lost it gets back by growing into free room alone.
@@ -33,14 +33,22 @@ def surplus_units(session: Session, job: Job) -> Iterator[Unit]:
     """What the job holds above its minimum, step by step from the upper end."""
     running = sum(placed_by_role(session, job).values())
     share = 1 - max(job.min_member, 1) / running if running else 0.0
-    dearest = -np.inf
+    dearest, now = -np.inf, speed(job, running)
+    gpus_by_ask: dict[int, float] = {}  # replicas of a role share their vector of requests
     for nth, (pods, size) in enumerate(surplus_steps(session, job), start=1):
-        gpus = sum(gpus_of(session, pod.requests) for pod in pods)
-        # Within a job indices decide: a step is never cheaper than the one before it.
-        dearest = max(dearest, (speed(job, running) - speed(job, running - len(pods))) / gpus)
+        gpus = 0.0
+        for pod in pods:
+            ask = id(pod.requests)
+            if ask not in gpus_by_ask:
+                gpus_by_ask[ask] = gpus_of(session, pod.requests)
+            gpus += gpus_by_ask[ask]
         running -= len(pods)
+        slower = speed(job, running)
+        loss, now = now - slower, slower
+        # Within a job indices decide: a step is never cheaper than the one before it.
+        dearest = max(dearest, loss / gpus)
         cost = (dearest, job.priority, -share, -job.created, job.key, nth)
-        yield Unit(job, pods, is_whole=False, cost=cost, grade=dearest, size=size)
+        yield Unit(job, pods, is_whole=False, cost=cost, grade=0.0, size=size, loss=loss)
 
 
 def returnable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
