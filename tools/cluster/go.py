@@ -109,16 +109,16 @@ def _watched_build(command: list[str], folder: Path, program: Program, say: Say)
     """Runs `go build -v`, which names each package as it compiles it, and says every 20 s how far it is."""
     started = said = time.monotonic()
     lines: list[str] = []
-    with subprocess.Popen(
-        command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True, start_new_session=False
-    ) as process:
+    packages = 0
+    with subprocess.Popen(command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         for line in process.stderr:
             lines.append(line.strip())
+            packages += not line.startswith("go: ")
             now = time.monotonic()
             if now - said >= 20:
                 said = now
-                say(f"{program.name}: {len(lines)} packages compiled after {now - started:.0f} s, now {lines[-1]}")
+                say(f"{program.name}: {packages} packages compiled after {now - started:.0f} s, now {lines[-1]}")
     if process.returncode:
         raise CannotBuildError(_last_line(f"building {program.name}", "\n".join(lines)))
 
