@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from tools.cluster.keeper import dies_with
 from tools.cluster.programs import KUBERNETES, Program, Source, cache_folder, program_path, source_folder
 
 GO_NEEDED = (1, 26)
@@ -110,7 +111,14 @@ def _watched_build(command: list[str], folder: Path, program: Program, say: Say)
     started = said = time.monotonic()
     lines: list[str] = []
     packages = 0
-    with subprocess.Popen(command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=dies_with(os.getpid()),  # noqa: PLW1509 - no other thread runs then
+    ) as process:
         assert process.stderr
         for line in process.stderr:
             lines.append(line.strip())
