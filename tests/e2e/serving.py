@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from tools.cluster import ApiError, Cluster, kwok, wait_until
+from tools.cluster.client import TRANSIENT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPU = "nvidia.com/gpu"
@@ -208,7 +209,7 @@ class Bench:
                 assert process.is_running or process.log.name.endswith("over"), process.log.read_text()[-3000:]
             try:
                 return condition()
-            except (ApiError, urllib.error.URLError, KeyError):
+            except (ApiError, urllib.error.URLError, KeyError, *TRANSIENT):
                 return False
 
         try:
@@ -232,6 +233,11 @@ class Bench:
     def events(self, reason: str) -> list[Json]:
         items = self.get("/apis/events.k8s.io/v1/namespaces/{}/events")["items"]
         return [event for event in items if event["reason"] == reason]
+
+    def restart(self, component: str) -> None:
+        """Kills a part of the cluster and starts it again."""
+        self.client.close()
+        self.cluster.restart(component)
 
     # -- who does it
 

@@ -1,4 +1,4 @@
-"""The PodGroups of kube-batch, Volcano and scheduler-plugins: read when their CRDs come, and answered in their words."""
+"""PodGroups of kube-batch, Volcano and scheduler-plugins: read when their CRDs come, answered in their words."""
 
 from collections.abc import Iterator
 
@@ -16,12 +16,11 @@ SYSTEMS = {
 
 
 @pytest.fixture(scope="module")
-def alone(request: pytest.FixtureRequest) -> Iterator[Bench]:
+def alone() -> Iterator[Bench]:
     """A cluster without the CRDs of other systems."""
     spec = running.Spec(name=f"foreign-{running.run_pid()}", owner_pid=running.run_pid())
     running.need(spec)
     cluster = running.Cluster.up(spec)
-    request.addfinalizer(cluster.down)
     install_crds(cluster)
     with cluster.client() as client:
         client.post("/api/v1/namespaces", {"metadata": {"name": "test"}})
@@ -30,6 +29,7 @@ def alone(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made.serve()
     yield made
     made.close()
+    cluster.down()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -31,6 +31,7 @@ class Metrics:
         self.drift = Counter(
             "maniple_drift", "Objects that were not as the server has them", ["kind"], registry=registry
         )
+        self.drift_checks = Counter("maniple_drift_checks", "Comparisons with fresh lists", registry=registry)
         self.lists = Counter("maniple_lists", "Full lists read", ["resource"], registry=registry)
         self.watch_failures = Counter(
             "maniple_watch_failures", "Watches that ended in an error", ["resource", "why"], registry=registry
