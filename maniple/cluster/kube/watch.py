@@ -153,7 +153,7 @@ class Watcher:
         if not self.version:
             asked = time.monotonic()
             lives, self.version = await list_all(self._client, self.resource)
-            self.mirror.replace(self.resource, lives, self.version)
+            await self.mirror.replace(self.resource, lives, self.version)
             self.listed_at = asked
             self.is_served = True
             self.synced.set()
