@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maniple.api import core, types
-from maniple.api.decode import CLUSTER_SCOPED, KINDS
+from maniple.api.decode import KINDS
 from maniple.api.foreign import ForeignObject
 from maniple.api.meta import Struct
 
@@ -67,7 +67,3 @@ RESOURCES = tuple(
     _resource(rank, api_version, kind, struct) for rank, ((api_version, kind), struct) in enumerate(KINDS.items())
 )
 PODS = next(resource for resource in RESOURCES if resource.struct is core.Pod)
-
-
-def is_namespaced(kind: type) -> bool:
-    return kind not in CLUSTER_SCOPED
