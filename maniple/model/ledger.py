@@ -21,7 +21,7 @@ from maniple.model.devices import gpu_problems
 from maniple.model.domains import Domains
 from maniple.model.elastic import current_sizes
 from maniple.model.frame import OVER, Frame, Ours, fixed_names
-from maniple.model.groups import Groups, is_waiting
+from maniple.model.groups import Groups, may_wait
 from maniple.model.job import Job
 from maniple.model.jobs import JobKey, JobMaker, key_of
 from maniple.model.nodes import same_resources
@@ -331,7 +331,7 @@ class Ledger:
             is_placed, is_over = bool(pod.spec.node_name), pod.status.phase in OVER
             if is_over and (pod.status.phase == "Failed" or not is_placed or not _names_a_gang(pod)):
                 continue
-            if not is_placed and not is_waiting(pod):
+            if not is_placed and not may_wait(pod):
                 continue
             job = key_of(pod, self._ours, self._declared, census.called)
             if job is None and (is_over or not is_placed):
