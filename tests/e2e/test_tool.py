@@ -79,7 +79,7 @@ def test_what_was_written_survives_the_loss_of_every_component(new_cluster: runn
     cluster = new_cluster()
     with pytest.raises(ClusterError, match="is up already"):
         Cluster.up(cluster.spec)
-    with pytest.raises(ClusterError, match="no component 'etc'; there are etcd, kube-apiserver"):
+    with pytest.raises(ClusterError, match="no component 'etc' here; there are etcd, kube-apiserver"):
         cluster.kill("etc")
     for component in ("etcd", "kube-apiserver", "kube-controller-manager"):
         before = cluster.status()[component]

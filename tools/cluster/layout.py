@@ -96,18 +96,30 @@ class Layout:
         return self.folder / "users" / f"{user}.kubeconfig"
 
     def is_held(self) -> bool:
-        """True while the process that runs this cluster lives."""
+        """True while the folder is there and any process of the cluster lives."""
+        with self.opened() as handle:
+            return handle is not None and not can_lock(handle)
+
+    @contextmanager
+    def opened(self) -> Iterator[int | None]:
+        """A handle to try the lock with, None if there is no such folder; it outlives the folder."""
         try:
             handle = os.open(self.folder, os.O_RDONLY)
         except FileNotFoundError:
-            return False
+            yield None
+            return
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            yield handle
         finally:
             os.close(handle)
+
+
+def can_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
+    return True
 
 
 def run_folder() -> Path:
