@@ -138,6 +138,11 @@ def layout_of(name: str) -> Layout:
 
 
 def all_layouts() -> list[Layout]:
+    """Of all clusters that are there or coming up; whoever is making a folder this moment is not counted."""
+    return [layout for layout in _all_folders() if layout.spec_path.exists()]
+
+
+def _all_folders() -> list[Layout]:
     folder = run_folder()
     return [Layout(path) for path in sorted(folder.iterdir()) if path.is_dir()] if folder.exists() else []
 
@@ -176,7 +181,9 @@ def create(layout: Layout, spec: Spec) -> int:
     fcntl.flock(handle, fcntl.LOCK_EX)
     for name in ("logs", "data", "users"):
         (layout.folder / name).mkdir()
-    layout.spec_path.write_bytes(msgspec.json.encode(spec))
+    unfinished = layout.spec_path.with_suffix(".unfinished")
+    unfinished.write_bytes(msgspec.json.encode(spec))
+    unfinished.rename(layout.spec_path)
     return handle
 
 
@@ -189,7 +196,7 @@ def remove(layout: Layout) -> None:
 
 def remove_leftovers() -> list[str]:
     """Removes every cluster that nobody runs any more; their names. Call it with `only_one_at_a_time`."""
-    left = [layout for layout in all_layouts() if not layout.is_held()]
+    left = [layout for layout in _all_folders() if not layout.is_held()]
     for layout in left:
         remove(layout)
     return [layout.name for layout in left]
