@@ -99,7 +99,8 @@ def test_a_pod_bound_by_hand_runs_on_a_simulated_node(cluster: Cluster, namespac
 
 def test_on_a_real_node_a_pod_bound_by_hand_runs_a_real_container(real_node: Cluster, real_namespace: str) -> None:
     # It also reaches the API server where every program inside a cluster looks for it.
-    look = "echo I am $(hostname); nc -z $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT && echo API server found"
+    ask = "echo GET / HTTP/1.0 | nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT | grep -o 'HTTPS server'"
+    look = f"echo I am $(hostname); {ask}"
     with real_node.client() as client:
         account = f"/api/v1/namespaces/{real_namespace}/serviceaccounts/default"
         wait_until("the account", lambda: client.exists(account))
@@ -107,4 +108,4 @@ def test_on_a_real_node_a_pod_bound_by_hand_runs_a_real_container(real_node: Clu
     bind(real_node, pod, real_node.spec.real_node_name)
     wait_for_phase(real_node, pod, "Succeeded")
     logs = real_node.kubectl(f"--namespace={real_namespace}", "logs", "pod")
-    assert logs.splitlines() == ["I am pod", "API server found"]
+    assert logs.splitlines() == ["I am pod", "HTTPS server"]
