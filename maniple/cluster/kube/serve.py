@@ -139,7 +139,14 @@ class Server:
                 await self._catch_up()
             if not is_warm:
                 log.info("ready", extra={"objects": self.mirror.changes})
-            _, plan = await self.cycle()
+            try:
+                _, plan = await self.cycle()
+            except Exception:
+                # Better to try again than to end: /healthz tells if it stays so.
+                log.exception("cycle failed")
+                self.metrics.cycle_failures.inc()
+                await asyncio.sleep(PERIOD_S)
+                continue
             if not is_warm:
                 is_warm = True
                 gc.freeze()  # the cluster, as it is at the start, is no garbage

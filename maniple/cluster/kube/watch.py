@@ -199,6 +199,11 @@ class Watcher:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:  # not even a name: nothing to report it on
             self._count("unreadable")
             log.error("unreadable event", extra={"resource": str(self.resource), "error": str(error)})
+        except ApiError:
+            raise
+        except Exception:  # a mistake of ours about one object must not stop the others
+            self._count("unreadable")
+            log.exception("event", extra={"resource": str(self.resource)})
 
     def _count(self, why: str) -> None:
         self._metrics.watch_failures.labels(self.resource.plural, why).inc()
