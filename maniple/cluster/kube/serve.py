@@ -241,7 +241,7 @@ class Server:
             try:
                 lives, version = await list_all(self.client, resource)
             except ApiError as error:
-                if error.status != 404 or resource.is_required:
+                if not resource.may_lack(error.status):
                     raise
             else:
                 await self.mirror.replace(resource, lives, version)

@@ -84,6 +84,7 @@ class Watcher:
         self.synced = asyncio.Event()
         self.listed_at = 0.0  # when the last full list was asked for, on the monotonic clock
         self.is_served = True
+        self.is_forbidden = False
         self._client = client
         self.mirror = mirror
         self._changed = changed
@@ -122,7 +123,8 @@ class Watcher:
                 if refusal.status == 410:
                     self.version = 0
                     self._count("too old")
-                elif refusal.status == 404 and not self.resource.is_required:
+                elif self.resource.may_lack(refusal.status):
+                    self.is_forbidden = refusal.status == 403
                     await self._wait_until_served()
                     backoff.reset()
                     continue
@@ -244,4 +246,6 @@ class Feed:
             served = {version.api_version for group in groups.groups for version in group.versions}
             for watcher in missing:
                 if watcher.resource.api_version in served:
+                    if watcher.is_forbidden:
+                        log.warning("may not be read", extra={"resource": str(watcher.resource)})
                     watcher.found()
