@@ -15,6 +15,7 @@ class Metrics:
         self.cycle = Histogram(
             "maniple_cycle_seconds", "Time of a cycle, by phase", ["phase"], buckets=_CYCLE_S, registry=registry
         )
+        self.cycle_failures = Counter("maniple_cycle_failures", "Cycles that ended in an error", registry=registry)
         self.gang_wait = Histogram(
             "maniple_gang_wait_seconds",
             "From the creation of a gang until all of its minimum was bound",
@@ -31,6 +32,7 @@ class Metrics:
         self.drift = Counter(
             "maniple_drift", "Objects that were not as the server has them", ["kind"], registry=registry
         )
+        self.drift_checks = Counter("maniple_drift_checks", "Comparisons with fresh lists", registry=registry)
         self.lists = Counter("maniple_lists", "Full lists read", ["resource"], registry=registry)
         self.watch_failures = Counter(
             "maniple_watch_failures", "Watches that ended in an error", ["resource", "why"], registry=registry

@@ -41,6 +41,7 @@ _REWORD_S = 10.0  # the same reason in other words, at most this often
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
 _LONGEST = 1000
+_REMEMBERED = 10_000
 
 Place = tuple[Resource, Key]
 
@@ -69,6 +70,9 @@ class Statuses:
         self._write_pods(snapshot, waiting)
         self._write_queues(snapshot, plan.queues, wrong)
         self._tell_wrong(wrong)
+        if len(self._written) > _REMEMBERED:
+            since = time.monotonic() - 10 * _REWORD_S
+            self._written = {place: at for place, at in self._written.items() if at > since}
 
     async def settle(self) -> None:
         while self.under_way:
