@@ -6,6 +6,7 @@ The chart is where these things are said; what is written here is for those who 
 import sys
 from pathlib import Path
 
+from tools.cluster.programs import KUBERNETES
 from tools.helm import ensure, helm
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +25,13 @@ def manifests() -> dict[str, str]:
 
 
 def _rendered(*options: str) -> str:
-    return helm("template", "maniple", str(CHART), f"--namespace={NAMESPACE}", "--set=createNamespace=true", *options)
+    return rendered("--set=createNamespace=true", *options)
+
+
+def rendered(*options: str) -> str:
+    """The chart as a release named maniple; asked for no version, a Helm built here takes a very old Kubernetes."""
+    version = f"--kube-version={KUBERNETES.version}"
+    return helm("template", "maniple", str(CHART), f"--namespace={NAMESPACE}", version, *options)
 
 
 def main() -> None:

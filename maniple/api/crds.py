@@ -71,8 +71,8 @@ KINDS = (
         (
             Column("Parent", "string", ".spec.parent"),
             Column("Weight", "integer", ".spec.weight"),
-            _gpus("Deserved", "deserved", "GPUs that are its fair share now."),
-            _gpus("Allocated", "allocated", "GPUs that its pods hold now."),
+            _gpus("Deserved-GPUs", "deserved", "GPUs that are its fair share now."),
+            _gpus("Allocated-GPUs", "allocated", "GPUs that its pods hold now."),
             Column("Running", "integer", ".status.runningJobs"),
             Column("Pending", "integer", ".status.pendingJobs"),
             Column("Priority", "integer", ".spec.priority", wide=True),

@@ -216,7 +216,7 @@ def test_printer_columns_show_fields_that_exist(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        ("Queue", "Parent Weight Deserved Allocated Running Pending Age"),
+        ("Queue", "Parent Weight Deserved-GPUs Allocated-GPUs Running Pending Age"),
         ("PodGroup", "Queue Phase Min Running Pending Reason Age"),
         ("ElasticJob", "Queue Phase Min Max Target Running Pending Reason Age"),
         ("Topology", "Widest Narrowest Age"),
