@@ -7,10 +7,9 @@ import typing
 
 import msgspec
 
-from maniple.api import core, foreign
+from maniple.api import foreign
 from maniple.api.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
-from maniple.api.validate import problems
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -27,7 +26,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 class Live(typing.NamedTuple):
-    """`item` is None if nothing can be made of it; `wrong` says why, or what of it does not count."""
+    """`item` is None if nothing can be made of it, and `wrong` says why. Whether it makes sense is not looked at."""
 
     head: Version
     item: Object | None
@@ -51,14 +50,4 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
         source = found
         notes = tuple(f"{name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
-    item = typing.cast(Object, found)
-    wrong = tuple(map(str, problems(item)))
-    return Live(head, _usable(item) if wrong else item, source, wrong, notes)
-
-
-def _usable(item: Object) -> Object | None:
-    """What must count in spite of all: a pod that runs uses its node, whatever is noted on it."""
-    if not isinstance(item, core.Pod) or not item.spec.node_name:
-        return None
-    bare = msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations={}))
-    return None if problems(bare) else bare
+    return Live(head, typing.cast(Object, found), source, (), notes)

@@ -1,136 +1,277 @@
-"""A simple Cache, rebuilt for every snapshot."""
+"""The Cache: what is known of a cluster, kept up to date by what its API server reports, and the Snapshot of that.
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+It holds three things: objects as reported; what has been decided and written but not been reported back (assumed.py);
+and the ledger, which is told of every object as it is with assumptions. It does no I/O and reads no clock: whoever
+watches an API server tells it what happens. One object that is wrong stops nobody: it is set aside, and `problems` says
+why.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import msgspec
 
 from maniple.api import core, types
 from maniple.api.decode import Object
-from maniple.api.errors import InputError
-from maniple.model.build import Ours, build_snapshot
+from maniple.api.validate import problems
+from maniple.cluster.assumed import Assumed, AssumedSize, applied, with_size
+from maniple.cluster.trim import countable, trimmed
+from maniple.model.build import Ours
+from maniple.model.frame import matters
+from maniple.model.job import Job
+from maniple.model.ledger import Key, Ledger, key_of_object
 from maniple.model.objects import Objects, describe
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.plan import Bind
 
-_ROOMS: dict[type, str] = {
-    core.Node: "nodes",
-    core.Pod: "pods",
-    core.PriorityClass: "priority_classes",
-    core.PodDisruptionBudget: "budgets",
-    core.PersistentVolume: "volumes",
-    core.PersistentVolumeClaim: "claims",
-    core.Namespace: "namespaces",
-    types.Queue: "queues",
-    types.PodGroup: "pod_groups",
-    types.ElasticJob: "elastic_jobs",
-    types.Topology: "topologies",
-}
+__all__ = ["Cache", "Key"]
+
+Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, core.Pod)
+replace = msgspec.structs.replace
 
 
 class Cache:
-    def __init__(self, ours: Ours) -> None:
-        self._ours = ours
-        self._items: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in _ROOMS}
-        self._binds: dict[str, Bind] = {}
-        self._evictions: set[str] = set()
-        self._changed = False
-        self._problems: dict[tuple[type, str, str], list[str]] = {}
+    def __init__(self, ours: Ours | None = None) -> None:
+        self._ours = ours or Ours()
+        self._ledger = Ledger(self._ours)
+        self._held: dict[type, dict[tuple[str, str], Any]] = {}  # as reported, without what makes no difference
+        self._wrong: dict[Key, list[str]] = {}  # wrong in themselves, whatever else there is
+        self._assumed: dict[str, Assumed] = {}
+        self._sizes: dict[str, AssumedSize] = {}
+        # Whom the last plan kept room for, and whom it promised it; None: what objects say counts.
+        self._holders: frozenset[str] | None = None
+        self._promised: Mapping[str, str] | None = None
+
+    # -- what is reported
 
     def put(self, item: Object) -> None:
-        self._items[type(item)][item.metadata.namespace, item.metadata.name] = item
-        if isinstance(item, core.Pod):
-            name = f"{item.metadata.namespace}/{item.metadata.name}"
-            if item.spec.node_name:
-                self._binds.pop(name, None)
-            if item.metadata.deletion_timestamp:
-                self._evictions.discard(name)
-        self._changed = True
+        """An object was added or has changed. One older than what is assumed of it does not undo the assumption."""
+        item = trimmed(item)
+        key = key_of_object(item)
+        held = self._held.setdefault(key[0], {})
+        if held.get(key[1:]) == item:
+            return
+        if isinstance(item, core.Pod) and not matters(item, self._ours):
+            self.remove(*key)
+            return
+        held[key[1:]] = item
+        self._wrong.pop(key, None)
+        wrong = problems(item)
+        if wrong:
+            self._wrong[key] = [str(problem) for problem in wrong]
+        self._tell(key)
 
     def remove(self, kind: type, namespace: str, name: str) -> None:
-        self._items[kind].pop((namespace, name), None)
+        """An object is gone, and with it what was assumed of it."""
+        key = (kind, namespace, name)
+        if self._held.get(kind, {}).pop((namespace, name), None) is None:
+            return
+        self._wrong.pop(key, None)
         if kind is core.Pod:
-            self._binds.pop(f"{namespace}/{name}", None)
-            self._evictions.discard(f"{namespace}/{name}")
-        self._changed = True
+            self._assumed.pop(f"{namespace}/{name}", None)
+        elif kind is types.ElasticJob:
+            self._sizes.pop(f"{namespace}/{name}", None)
+        self._ledger.remove(key)
 
     def replace(self, kind: type, items: Iterable[Object]) -> None:
-        items = list(items)
-        there = {(item.metadata.namespace, item.metadata.name) for item in items}
-        for namespace, name in [key for key in self._items[kind] if key not in there]:
-            self.remove(kind, namespace, name)
+        """All objects of a kind, as a fresh list has them. What is in flight stays assumed."""
+        there = set()
         for item in items:
+            there.add((item.metadata.namespace, item.metadata.name))
             self.put(item)
-        self._changed = True
+        for namespace, name in self._held.get(kind, {}).keys() - there:
+            self.remove(kind, namespace, name)
+
+    def _tell(self, key: Key) -> None:
+        """Tells the ledger how an object is, with all that is assumed of it."""
+        item = self._held.get(key[0], {}).get(key[1:])
+        if item is None:
+            return
+        if key in self._wrong:
+            if not isinstance(item, core.Pod) or not item.spec.node_name:
+                self._ledger.remove(key)
+                return
+            item = countable(item)
+        if isinstance(item, core.Pod):
+            item = self._with_assumptions(f"{key[1]}/{key[2]}", item)
+        elif isinstance(item, types.ElasticJob):
+            name = f"{key[1]}/{key[2]}"
+            if name in self._sizes and self._sizes[name].is_seen(item):
+                del self._sizes[name]
+            item = self._marked(with_size(item, self._sizes.get(name)))
+        elif isinstance(item, types.PodGroup):
+            item = self._marked(item)
+        self._ledger.put(item)
+
+    # -- what is assumed
 
     def assume_bind(self, pod: str, bind: Bind) -> None:
-        self._binds[pod] = bind
-        self._changed = True
+        """The pod counts as bound from now on. A pod that is gone meanwhile, or bound, is left alone."""
+        held = self.pod(pod)
+        if held is not None:
+            before = self._assumed.get(pod)
+            self._assume(pod, Assumed(held.metadata.uid, bind, before is not None and before.is_leaving))
 
     def assume_eviction(self, pod: str) -> None:
-        self._evictions.add(pod)
-        self._changed = True
+        """The pod counts as leaving from now on."""
+        held = self.pod(pod)
+        if held is not None:
+            before = self._assumed.get(pod)
+            self._assume(pod, Assumed(held.metadata.uid, before.bind if before is not None else None, True))
+
+    def _assume(self, pod: str, assumed: Assumed) -> None:
+        self._assumed[pod] = assumed
+        self._tell_pod(pod)
 
     def forget(self, pod: str) -> None:
-        self._binds.pop(pod, None)
-        self._evictions.discard(pod)
-        self._changed = True
+        """What was assumed of the pod could not be written: it is as it is reported."""
+        if self._assumed.pop(pod, None) is not None:
+            self._tell_pod(pod)
+
+    def assumed(self) -> Collection[str]:
+        """Pods of which something is assumed that has not been reported yet."""
+        return self._assumed.keys()
+
+    def assume_size(self, job: str, sizes: Mapping[str, int], now: float) -> None:
+        """The roles of an ElasticJob count as resized from now on."""
+        key = (types.ElasticJob, *_split(job))
+        if key[1:] in self._held.get(types.ElasticJob, {}):
+            before = self._sizes.get(job)
+            moment = datetime.fromtimestamp(now, UTC)
+            self._sizes[job] = AssumedSize({**(before.sizes if before else {}), **sizes}, moment)
+            self._tell(key)
+
+    def forget_size(self, job: str) -> None:
+        if self._sizes.pop(job, None) is not None:
+            self._tell((types.ElasticJob, *_split(job)))
+
+    def mark_reserved(self, holders: Iterable[str] | None) -> None:
+        """For these gangs (ns/name) the last plan keeps nodes, and for no others; None: the objects know."""
+        new = None if holders is None else frozenset(holders)
+        if new == self._holders:
+            return
+        touched = (new or frozenset()) ^ (self._holders or frozenset())
+        if new is None or self._holders is None:
+            touched |= self._annotated_reserved() | (new or frozenset()) | (self._holders or frozenset())
+        self._holders = new
+        for name in touched:
+            for kind in (types.PodGroup, types.ElasticJob, core.Pod):
+                self._tell((kind, *_split(name)))
+
+    def promise(self, nominations: Mapping[str, str] | None) -> None:
+        """The last plan promises these pods these nodes, and no others any; None: the objects know."""
+        before, self._promised = self._promised, nominations
+        changed = {
+            pod
+            for pod in (before or {}).keys() | (nominations or {}).keys()
+            if (before or {}).get(pod) != (nominations or {}).get(pod)
+        }
+        if before is None or nominations is None:
+            pods = self._held.get(core.Pod, {}).values()
+            changed.update(_name(pod) for pod in pods if pod.status.nominated_node_name)
+        for pod in changed:
+            self._tell_pod(pod)
+
+    def _tell_pod(self, pod: str) -> None:
+        self._tell((core.Pod, *_split(pod)))
+
+    def _with_assumptions(self, name: str, pod: core.Pod) -> core.Pod:
+        assumed = self._assumed.get(name)
+        if assumed is not None:
+            assumed = assumed.against(pod)
+            if assumed is None:
+                del self._assumed[name]
+            else:
+                self._assumed[name] = assumed
+        if self._promised is not None and not pod.spec.node_name:
+            node = self._promised.get(name, "")
+            if node != pod.status.nominated_node_name:
+                pod = replace(pod, status=replace(pod.status, nominated_node_name=node))
+        return applied(self._marked(pod), assumed)
+
+    def _marked(self, item: Marked) -> Marked:
+        if self._holders is None:
+            return item
+        meta = item.metadata
+        is_holder = f"{meta.namespace}/{meta.name}" in self._holders
+        if is_holder == (meta.annotations.get(types.RESERVED_ANNOTATION) == "true"):
+            return item
+        annotations = {key: value for key, value in meta.annotations.items() if key != types.RESERVED_ANNOTATION}
+        if is_holder:
+            annotations[types.RESERVED_ANNOTATION] = "true"
+        return replace(item, metadata=replace(meta, annotations=annotations))
+
+    def _annotated_reserved(self) -> frozenset[str]:
+        kinds = (types.PodGroup, types.ElasticJob, core.Pod)
+        items = (item for kind in kinds for item in self._held.get(kind, {}).values())
+        return frozenset(_name(item) for item in items if types.RESERVED_ANNOTATION in item.metadata.annotations)
+
+    # -- what is known
 
     def snapshot(self, now: float) -> Snapshot:
-        self._changed = False
-        aside: dict[tuple[type, str, str], list[str]] = {}
-        while True:
-            try:
-                made = build_snapshot(self._objects(aside), self._ours, now)
-            except InputError as error:
-                before = len(aside)
-                for kind, room in self._items.items():
-                    for key, item in room.items():
-                        said = [m for m in error.messages if m.startswith(f"{describe(item)}: ")]
-                        if said:
-                            aside[kind, *key] = said
-                if len(aside) == before:
-                    raise
-                continue
-            self._problems = aside
-            return made
-
-    def _objects(self, aside: Mapping[tuple[type, str, str], list[str]]) -> Objects:
-        objects = Objects()
-        for kind, room in _ROOMS.items():
-            found = [item for key, item in self._items[kind].items() if (kind, *key) not in aside]
-            setattr(objects, room, [self._assumed(item) for item in found] if kind is core.Pod else found)
-        return objects
-
-    def _assumed(self, pod: core.Pod) -> core.Pod:
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        bind = self._binds.get(name)
-        if bind is not None:
-            annotations = dict(pod.metadata.annotations)
-            if bind.gpus:
-                annotations[types.GPUS_ANNOTATION] = ",".join(bind.gpus)
-            if bind.backfill is not msgspec.UNSET:
-                annotations[types.BACKFILL_ANNOTATION] = bind.backfill
-            pod = msgspec.structs.replace(
-                pod,
-                spec=msgspec.structs.replace(pod.spec, node_name=bind.node),
-                metadata=msgspec.structs.replace(pod.metadata, annotations=annotations),
-            )
-        if name in self._evictions and pod.metadata.deletion_timestamp is None:
-            metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=pod.metadata.creation_timestamp)
-            pod = msgspec.structs.replace(pod, metadata=metadata)
-        return pod
+        """The cluster at the moment `now`. It costs what has changed since the last one, and copies of arrays."""
+        return self._ledger.snapshot(now)
 
     def changed(self) -> bool:
-        return self._changed
+        """Whether anything that matters for a decision has changed since the last snapshot."""
+        return self._ledger.is_changed
 
-    def problems(self) -> Mapping[tuple[type, str, str], list[str]]:
-        return self._problems
+    def problems(self) -> Mapping[Key, list[str]]:
+        """Objects that are set aside because something is wrong with them, and what.
+
+        Of a pod on a node the resources count all the same: they are in use.
+        """
+        self._ledger.update()
+        return {**self._wrong, **self._ledger.wrong}
 
     def drift(self, fresh: Objects) -> list[str]:
-        wrong = []
-        for kind, room in _ROOMS.items():
-            there = {(item.metadata.namespace, item.metadata.name): item for item in getattr(fresh, room)}
-            here = self._items[kind]
-            wrong += [f"{kind.__name__} {'/'.join(key)}" for key in {*there, *here} if there.get(key) != here.get(key)]
-        return wrong
+        """What was held otherwise than a fresh list of everything has it; it is held as the list has it now."""
+        lists: dict[type, list[Any]] = {
+            core.Node: fresh.nodes,
+            core.Pod: fresh.pods,
+            core.PriorityClass: fresh.priority_classes,
+            core.PodDisruptionBudget: fresh.budgets,
+            core.PersistentVolume: fresh.volumes,
+            core.PersistentVolumeClaim: fresh.claims,
+            core.Namespace: fresh.namespaces,
+            types.Queue: fresh.queues,
+            types.PodGroup: fresh.pod_groups,
+            types.ElasticJob: fresh.elastic_jobs,
+            types.Topology: fresh.topologies,
+        }
+        found = []
+        for kind, items in lists.items():
+            before = dict(self._held.get(kind, {}))
+            self.replace(kind, items)
+            after = self._held.get(kind, {})
+            for key in sorted(before.keys() | after.keys()):
+                if key not in after:
+                    found.append(f"{describe(before[key])}: was held, but is gone")
+                elif key not in before:
+                    found.append(f"{describe(after[key])}: is there, but was not held")
+                elif before[key] != after[key]:
+                    found.append(f"{describe(after[key])}: was held as it used to be")
+        return found
+
+    def pod(self, name: str) -> core.Pod | None:
+        """A pod as it was reported last, without annotations that make no difference; None if it does not matter."""
+        found: core.Pod | None = self._held.get(core.Pod, {}).get(_split(name))
+        return found
+
+    def job_of(self, pod: str) -> Job | None:
+        """The gang of a pod, as of the last snapshot."""
+        return self._ledger.job(pod)
+
+    def pods_of(self, gang: str) -> list[core.Pod]:
+        """Pods that name the gang (ns/name), with what is assumed of them, in the order of their names."""
+        return list(self._ledger.census.members(gang))
+
+
+def _split(name: str) -> tuple[str, str]:
+    namespace, _, own = name.partition("/")
+    return namespace, own
+
+
+def _name(item: Object) -> str:
+    return f"{item.metadata.namespace}/{item.metadata.name}"

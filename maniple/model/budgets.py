@@ -1,11 +1,11 @@
 """PodDisruptionBudgets as numbers: how many of the pods that a budget selects may be evicted now."""
 
 import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from maniple.api.core import Pod, PodDisruptionBudget
 from maniple.api.meta import LabelSelector
-from maniple.model.objects import Objects
 from maniple.model.peers import matches_labels
 
 
@@ -19,14 +19,11 @@ class Budget:
         return pod.startswith(f"{self.namespace}/") and matches_labels(self.selector, labels)
 
 
-def find_budgets(objects: Objects) -> list[Budget]:
-    return [
-        Budget(budget.metadata.namespace, budget.spec.selector, _allowed(budget, objects.pods))
-        for budget in objects.budgets
-    ]
+def find_budgets(budgets: Iterable[PodDisruptionBudget], pods: Collection[Pod]) -> list[Budget]:
+    return [Budget(budget.metadata.namespace, budget.spec.selector, _allowed(budget, pods)) for budget in budgets]
 
 
-def _allowed(budget: PodDisruptionBudget, pods: list[Pod]) -> int:
+def _allowed(budget: PodDisruptionBudget, pods: Collection[Pod]) -> int:
     """What the disruption controller says; where it has said nothing, what it would say of these pods."""
     if budget.status.disruptions_allowed is not None:
         return budget.status.disruptions_allowed

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from maniple.api.core import Node
 from maniple.api.gputopology import GpuTopology, parse_topology
 from maniple.api.gpuwish import WHOLE
-from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GpuModel
+from maniple.api.quantity import format_quantity
+from maniple.api.types import GPU_RESOURCES, GPU_TOPOLOGY_ANNOTATION, GpuModel
 from maniple.model.links import LinkClass, node_links
-from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray
+from maniple.model.resources import CPU, MEMORY, Axis, BoolArray, FloatArray, IntArray, amounts
 
 Millis = NDArray[np.int32]
 
@@ -217,6 +218,38 @@ def _parsed(text: str) -> GpuTopology | None:
 @lru_cache(maxsize=MOST_GPUS + 1)
 def _numbers(count: int) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
+
+
+def count_gpu_pods(
+    found: dict[GpuPod, int],
+    vector: FloatArray,
+    asks: tuple[GpuAsk, ...],
+    models: tuple[GpuModel, ...],
+    count: int,
+) -> None:
+    if asks:
+        kind = GpuPod(float(vector[CPU]), float(vector[MEMORY]), asks[0], models)
+        found[kind] = found.get(kind, 0) + count
+
+
+def device_words(node: Node) -> tuple[str, ...]:
+    """All that a node says of its devices, apart from how many they are."""
+    meta = node.metadata
+    labels = (meta.labels.get(key, "") for key in (*_PRODUCT_LABELS, *_MEMORY_LABELS))
+    return (meta.annotations.get(GPU_TOPOLOGY_ANNOTATION, ""), *labels)
+
+
+def gpu_problems(node: Node) -> list[str]:
+    """What is wrong with the numbers of GPUs that a node says it has."""
+    written = node.status.allocatable or node.status.capacity
+    found = []
+    for name in GPU_RESOURCES:
+        if name in written:
+            units = amounts({name: written[name]})[name]
+            if units > MOST_GPUS * WHOLE:
+                shown = format_quantity(units, per_unit=WHOLE)
+                found.append(f"status.allocatable[{name}]: expected at most {MOST_GPUS}, got {shown}")
+    return found
 
 
 def _mebibytes(text: str) -> float:

@@ -4,7 +4,8 @@ Labels become integer codes the first time somebody asks for a key, so that a se
 ten thousand nodes. A table is immutable; what pods use is in the Snapshot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 
 from maniple.api.core import Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
-from maniple.model.devices import build_gpus
+from maniple.model.devices import build_gpus, device_words
 from maniple.model.resources import PODS, Axis, BoolArray, FloatArray, IntArray, amounts
 
 Codes = NDArray[np.int32]
+PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 
 class NodeTable:
@@ -37,15 +39,11 @@ class NodeTable:
             column[PODS] = units.get("pods", np.inf)
             self.allocatable[:, at] = column
         self.gpus = build_gpus(nodes, axis, self.allocatable)
-        self.written_gpus = {row: self.allocatable[row].copy() for row in axis.gpu_rows}
         self.gpus.lower(self.allocatable)
         conditions = [{c.type: c.status for c in node.status.conditions} for node in nodes]
         # A node without conditions was written by hand: it is taken to be ready. Unknown is not ready.
         self.ready = np.array([c.get("Ready", "True") == "True" for c in conditions], dtype=bool)
-        self.pressure = {
-            kind: np.array([c.get(kind) == "True" for c in conditions], dtype=bool)
-            for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
-        }
+        self.pressure = {kind: np.array([c.get(kind) == "True" for c in conditions], dtype=bool) for kind in PRESSURES}
         self.unschedulable = np.array([node.spec.unschedulable for node in nodes], dtype=bool)
         sets: dict[tuple[Taint, ...], int] = {}
         self.taint_class = np.array([sets.setdefault(n.spec.taints, len(sets)) for n in nodes], dtype=np.intp)
@@ -53,6 +51,31 @@ class NodeTable:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def changed(self, nodes: Mapping[int, Node]) -> "NodeTable":
+        """The table with some nodes changed in all but their resources and devices."""
+        made = copy(self)
+        made.__dict__.pop("images", None)
+        made._labels, made._images = list(self._labels), list(self._images)
+        made.ready, made.unschedulable = self.ready.copy(), self.unschedulable.copy()
+        made.pressure = {kind: column.copy() for kind, column in self.pressure.items()}
+        made.taint_class = self.taint_class.copy()
+        sets = {taints: number for number, taints in enumerate(self.taint_sets)}
+        for at, node in nodes.items():
+            made._labels[at], made._images[at] = node.metadata.labels, node.status.images
+            conditions = {c.type: c.status for c in node.status.conditions}
+            made.ready[at] = conditions.get("Ready", "True") == "True"
+            for kind, column in made.pressure.items():
+                column[at] = conditions.get(kind) == "True"
+            made.unschedulable[at] = node.spec.unschedulable
+            made.taint_class[at] = sets.setdefault(node.spec.taints, len(sets))
+        made.taint_sets = tuple(sets)
+        if any(made._labels[at] != self._labels[at] for at in nodes):
+            made._columns = {}
+        return made
+
+    def labels(self, at: int) -> Labels:
+        return self._labels[at]
 
     @cached_property
     def everywhere(self) -> BoolArray:
@@ -132,6 +155,13 @@ class NodeTable:
                     at.setdefault(name, []).append(node)
                     size[name] = float(image.size_bytes)
         return {name: (np.array(nodes, dtype=np.intp), size[name]) for name, nodes in at.items()}
+
+
+def same_resources(one: Node, other: Node) -> bool:
+    """Whether two states of a node differ in nothing that its amounts and devices are read from."""
+    if one.status.allocatable != other.status.allocatable or one.status.capacity != other.status.capacity:
+        return False
+    return device_words(one) == device_words(other)
 
 
 def _by_code(codes: Codes, verdict: Sequence[bool]) -> BoolArray:

@@ -154,3 +154,16 @@ def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, sch
         ),
         spec=core.PodSpec(**fields),
     )
+
+
+def next_replicas(
+    job: types.ElasticJob, sizes: dict[str, int], scheduler_name: str
+) -> list[tuple[types.ElasticRole, core.Pod]]:
+    """Of every role that may grow the first replica that it would have more."""
+    if job.spec.suspend or job.status.phase in ("Succeeded", "Failed"):
+        return []
+    return [
+        (role, make_replica(job, role, sizes[role.name], scheduler_name))
+        for role in job.spec.roles
+        if sizes[role.name] < role.max
+    ]

@@ -6,6 +6,7 @@ such terms never build any of this.
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,24 +71,34 @@ def has_terms(pod: Pod) -> bool:
     )
 
 
-class PeerReader:
-    """Reads Peers off pods, once it has been told which label keys matter (all pods with terms were `noted`)."""
+def term_keys(pod: Pod) -> frozenset[str] | None:
+    """The labels that the pod's terms look at; None if it has no terms."""
+    if not has_terms(pod):
+        return None
+    keys: set[str] = set()
+    is_minding = False
+    for term in _all_terms(pod):
+        is_minding = True
+        if term.label_selector:
+            keys.update(term.label_selector.match_labels)
+            keys.update(e.key for e in term.label_selector.match_expressions)
+        keys.update(term.match_label_keys)
+        if isinstance(term, PodAffinityTerm):
+            keys.update(term.mismatch_label_keys)
+    return frozenset(keys) if is_minding else None
 
-    def __init__(self, namespaces: Mapping[str, Labels]) -> None:
+
+class PeerReader:
+    """Reads Peers off pods, once it has been told which label keys matter."""
+
+    def __init__(
+        self, namespaces: Mapping[str, Labels], *, anyone: bool = False, keys: AbstractSet[str] = frozenset()
+    ) -> None:
+        """`anyone`: whether some pod has terms; `keys`: the labels that those look at."""
         # Every API server gives a namespace this label; in a file it may be missing.
         self._namespaces = {name: {_NAMESPACE_NAME: name, **labels} for name, labels in namespaces.items()}
-        self._keys: set[str] = set()
-        self.anyone = False
-
-    def note(self, pod: Pod) -> None:
-        for term in _all_terms(pod):
-            self.anyone = True
-            if term.label_selector:
-                self._keys.update(term.label_selector.match_labels)
-                self._keys.update(e.key for e in term.label_selector.match_expressions)
-            self._keys.update(term.match_label_keys)
-            if isinstance(term, PodAffinityTerm):
-                self._keys.update(term.mismatch_label_keys)
+        self.anyone = anyone
+        self.keys = frozenset(keys)
 
     def read(self, pod: Pod) -> Peers:
         meta, affinity = pod.metadata, pod.spec.affinity
@@ -105,7 +116,7 @@ class PeerReader:
         ]
         return Peers(
             namespace=meta.namespace,
-            labels=tuple(sorted((k, v) for k, v in meta.labels.items() if k in self._keys)),
+            labels=tuple(sorted((k, v) for k, v in meta.labels.items() if k in self.keys)),
             affinity=tuple(self._term(t, pod) for t in toward.required_during_scheduling_ignored_during_execution),
             anti_affinity=tuple(self._term(t, pod) for t in away.required_during_scheduling_ignored_during_execution),
             preferred=tuple((weight, self._term(t, pod)) for weight, t in preferred),
@@ -149,16 +160,14 @@ class PeerReader:
 class PeerCounts:
     """How many pods that match (or that hold) a term are on each node, kept up to date as pods come and go."""
 
-    def __init__(self, nodes: NodeTable, placed: Iterable[tuple[Peers, int]]) -> None:
+    def __init__(self, nodes: NodeTable, placed: Mapping[tuple[Peers, int], int]) -> None:
         self._nodes = nodes
-        self._placed: dict[tuple[Peers, int], int] = {}
-        for peers, node in placed:
-            self._placed[peers, node] = self._placed.get((peers, node), 0) + 1
+        self._placed = dict(placed)
         self._matching: dict[Term, FloatArray] = {}
         self._holding: dict[Term, FloatArray] = {}  # required anti-affinity
         self._pulling: dict[tuple[Term, bool], FloatArray] = {}  # (term, is required) -> weight of affinity terms
-        for peers, node in self._placed:
-            self._hold(peers, node, self._placed[peers, node])
+        for (peers, node), count in self._placed.items():
+            self._hold(peers, node, count)
 
     def add(self, peers: Peers, node: int, count: int) -> None:
         self._placed[peers, node] = self._placed.get((peers, node), 0) + count

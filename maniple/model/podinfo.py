@@ -9,6 +9,15 @@ from maniple.api.meta import Labels, ObjectMeta
 
 _LONGEST_S = 2**31 - 1  # Kubernetes takes no longer deadline; who writes one means that there is none
 _VOLCANO_ROLE = "volcano.sh/task-spec"
+# The annotations that are read here or elsewhere; others make no difference to a decision.
+READ_ANNOTATIONS = frozenset(
+    {
+        *types.OWN_ANNOTATIONS,
+        "scheduling.k8s.io/group-name",
+        "scheduling.volcano.sh/group-name",
+        _VOLCANO_ROLE,
+    }
+)
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 

@@ -42,6 +42,21 @@ def tree_problems(queues: Sequence[types.Queue]) -> list[tuple[types.Queue, str]
     return wrong
 
 
+def sound_queues(queues: Sequence[types.Queue]) -> tuple[list[types.Queue], dict[str, list[str]]]:
+    """The queues, by name and with the default one, that make a tree; and what is wrong with the others.
+
+    A queue below one that is left out is left out too: its share would be of nothing.
+    """
+    sound, wrong = with_default(queues), dict[str, list[str]]()
+    while found := tree_problems(sound):
+        for queue, text in found:
+            parent = queue.spec.parent
+            left_out = f"spec.parent: queue {parent!r} is left out, because something is wrong with it"
+            wrong.setdefault(queue.metadata.name, []).append(left_out if parent in wrong else text)
+        sound = with_default([queue for queue in sound if queue.metadata.name not in wrong])
+    return sound, wrong
+
+
 def build_queues(queues: Sequence[types.Queue], axis: Axis) -> tuple[list[Queue], Mapping[str, int]]:
     """Queues as values, ordered by name, and their index by name. The tree must be free of problems."""
     index = {queue.metadata.name: at for at, queue in enumerate(queues)}

@@ -67,6 +67,7 @@ class Exclusive:
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     number: int
+    request: int  # in the RequestTable
     requests: FloatArray
     constraint: Constraint
     exclusives: tuple[Exclusive, ...]
@@ -99,6 +100,9 @@ class Shapes:
         self._vectors: dict[int, FloatArray] = {}
         self._constraints: dict[Any, Constraint] = {}
         self._shapes: dict[Any, Shape] = {}
+
+    def __len__(self) -> int:
+        return len(self._shapes)
 
     def vector(self, request: int) -> FloatArray:
         found = self._vectors.get(request)
@@ -136,6 +140,7 @@ class Shapes:
         if shape is None:
             shape = self._shapes[key] = Shape(
                 number=len(self._shapes),
+                request=request,
                 requests=self.vector(request),
                 constraint=constraint,
                 exclusives=exclusives,
@@ -148,19 +153,21 @@ class Shapes:
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         claims = tuple(v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim)
+        # As they are now: whoever asks again when a claim has been bound gets another constraint.
+        resolved = self._resolve(pod.metadata.namespace, claims) if claims else None
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
         key = (
             selector,
             msgspec.json.encode(affinity) if affinity else None,
             spec.tolerations,
-            (pod.metadata.namespace, claims) if claims else None,
+            resolved,
             tuple(container.image for container in spec.containers),
             spec.node_name,
             models,
         )
         found = self._constraints.get(key)
         if found is None:
-            terms, zones, missing = self._resolve(pod.metadata.namespace, claims)
+            terms, zones, missing = resolved or ((), (), ())
             required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
             found = self._constraints[key] = Constraint(
                 number=len(self._constraints),

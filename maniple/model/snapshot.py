@@ -35,7 +35,8 @@ class Snapshot:
     gpus_releasing: Mapping[int, Millis]
     domains: Domains
     gpu_pods: Mapping[GpuPod, int]  # what pods with GPUs ask for, placed and waiting -> how many do
-    peers: Sequence[tuple[Peers, int]] = ()  # placed pods with their node; empty where nobody has terms
+    # What placed pods are to others, with their node -> how many such pods; empty where nobody has terms.
+    peers: Mapping[tuple[Peers, int], int] = field(default_factory=dict)
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[Budget] = ()

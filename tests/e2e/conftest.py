@@ -9,6 +9,7 @@ import pytest
 from tools.cluster import ApiError, Cluster, Spec
 
 from . import running
+from .serving import Bench, install_crds
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +60,18 @@ def new_cluster() -> Iterator[running.NewCluster]:
     yield make
     for each in made:
         each.down()
+
+
+@pytest.fixture(scope="session")
+def with_crds(cluster: Cluster) -> Cluster:
+    """The run's cluster with our CRDs in it."""
+    install_crds(cluster)
+    return cluster
+
+
+@pytest.fixture
+def bench(with_crds: Cluster, namespace: str) -> Iterator[Bench]:
+    """A corner of the run's cluster, with nodes, a schedulerName and a lease of its own."""
+    made = Bench(with_crds, namespace)
+    yield made
+    made.close()

@@ -96,16 +96,12 @@ def test_what_was_written_survives_the_loss_of_every_component(new_cluster: runn
 
 def test_a_cluster_ends_with_the_process_that_owns_it() -> None:
     running.need(Spec(name="owned"))
-    starting = subprocess.Popen(
-        [sys.executable, "-m", "tools.cluster", "up", "--name", f"owned-{os.getpid()}"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert starting.stderr
-    assert any("Ctrl-C ends it" in line for line in starting.stderr)
-    cluster = Cluster.attach(f"owned-{os.getpid()}")
-    starting.kill()
-    starting.wait()
+    starting = [sys.executable, "-m", "tools.cluster", "up", "--name", f"owned-{os.getpid()}"]
+    with subprocess.Popen(starting, stderr=subprocess.PIPE, text=True) as owner:
+        assert owner.stderr
+        assert any("Ctrl-C ends it" in line for line in owner.stderr)
+        cluster = Cluster.attach(f"owned-{os.getpid()}")
+        owner.kill()
     wait_until("the cluster to end", lambda: left_of(cluster) == [], timeout_s=20)
 
 

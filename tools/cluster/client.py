@@ -17,7 +17,7 @@ from tools.cluster.layout import ClusterError, Layout
 TRANSIENT = (ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException, OSError)
 
 
-class ApiError(Exception):
+class ApiError(ClusterError):
     """The API server said no: the status code, its reason, its message."""
 
     def __init__(self, code: int, body: dict[str, Any]) -> None:

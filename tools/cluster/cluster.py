@@ -297,15 +297,17 @@ def _write_identities(layout: Layout, spec: Spec) -> None:
 def _start_runner(layout: Layout, lock: int) -> int:
     """Starts the process that runs the cluster; returns the handle on which it says how that went."""
     reader, writer = os.pipe()
+    runner = [sys.executable, "-m", "tools.cluster.runner", str(layout.folder), str(lock), str(writer)]
     with layout.log("runner").open("ab") as log:
-        subprocess.Popen(
-            [sys.executable, "-m", "tools.cluster.runner", str(layout.folder), str(lock), str(writer)],
+        # Forked once more, so that it is nobody's child and leaves no zombie in a test run.
+        subprocess.run(
+            ["setsid", "--fork", *runner],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,
             pass_fds=[lock, writer],
+            check=True,
         )
     os.close(writer)
     return reader

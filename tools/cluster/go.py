@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from tools.cluster.keeper import dies_with
 from tools.cluster.programs import KUBERNETES, Program, Source, cache_folder, program_path, source_folder
 
 GO_NEEDED = (1, 26)
@@ -109,16 +110,23 @@ def _watched_build(command: list[str], folder: Path, program: Program, say: Say)
     """Runs `go build -v`, which names each package as it compiles it, and says every 20 s how far it is."""
     started = said = time.monotonic()
     lines: list[str] = []
+    packages = 0
     with subprocess.Popen(
-        command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True, start_new_session=False
+        command,
+        cwd=folder,
+        env=_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=dies_with(os.getpid()),  # noqa: PLW1509 - no other thread runs then
     ) as process:
         assert process.stderr
         for line in process.stderr:
             lines.append(line.strip())
+            packages += not line.startswith("go: ")
             now = time.monotonic()
             if now - said >= 20:
                 said = now
-                say(f"{program.name}: {len(lines)} packages compiled after {now - started:.0f} s, now {lines[-1]}")
+                say(f"{program.name}: {packages} packages compiled after {now - started:.0f} s, now {lines[-1]}")
     if process.returncode:
         raise CannotBuildError(_last_line(f"building {program.name}", "\n".join(lines)))
 

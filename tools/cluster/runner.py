@@ -56,8 +56,6 @@ class Runner:
                 self._attend(1.0)
         except Stop:
             pass
-        except (ClusterError, OSError) as error:
-            report(self._report, f"failed: {error}")
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self._client.close()
@@ -117,6 +115,7 @@ class Runner:
                 self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
+        request: dict[str, Any] = {}
         with suppress(OSError):
             connection.settimeout(5)
             request = json.loads(connection.makefile().readline() or "{}")
@@ -125,8 +124,8 @@ class Runner:
             except ClusterError as error:
                 answer = {"error": str(error)}
             connection.sendall(json.dumps(answer).encode() + b"\n")
-            if request.get("do") == "stop":
-                raise Stop
+        if request.get("do") == "stop":
+            raise Stop
 
     def _do(self, request: dict[str, Any]) -> Any:
         match request:
@@ -157,18 +156,20 @@ def main(arguments: list[str]) -> None:
     layout = Layout(Path(arguments[0]))
     lock, report_handle = int(arguments[1]), int(arguments[2])
     is_inside = arguments[3:] == ["inside"]
-    if is_inside:
-        node.prepare_namespaces()
-        Runner(layout, lock, report_handle).run()
-        return
     try:
-        if layout.spec.real_node:
-            outside.run(layout, lock, report_handle, Stop)
-        else:
+        if is_inside:
+            node.prepare_namespaces()
+        if is_inside or not layout.spec.real_node:
             Runner(layout, lock, report_handle).run()
+        else:
+            outside.run(layout, lock, report_handle, Stop)
+    except Exception as error:
+        report(report_handle, f"failed: {error}")
+        raise
     finally:
-        with folders.only_one_at_a_time():
-            folders.remove(layout)
+        if not is_inside:
+            with folders.only_one_at_a_time():
+                folders.remove(layout)
 
 
 if __name__ == "__main__":

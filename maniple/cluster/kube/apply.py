@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from maniple.api import core, types
-from maniple.api.decode import Object
 from maniple.cluster.kube.binds import Binder
 from maniple.cluster.kube.client import Client
 from maniple.cluster.kube.events import Events, Regarding
@@ -45,6 +44,7 @@ class Applier:
         self._evictor = Evictor(client, mirror, metrics, events)
         self._patches = Patches(client, mirror, metrics)
         self._half_since: dict[tuple[str, str], float] = {}
+        self._busy: set[tuple[Resource, Key] | None] = set()
         self.under_way: set[asyncio.Task[None]] = set()
 
     def apply(self, snapshot: Snapshot, plan: Plan) -> None:
@@ -59,17 +59,31 @@ class Applier:
         self._resize(plan.resizes)
         self._reserve({entry.group for entry in plan.reservations})
 
+    def abdicate(self) -> None:
+        """Another may lead now: what the last plan promised is no longer ours to say."""
+        self._mirror.cache.promise(None)
+        self._mirror.cache.mark_reserved(None)
+
     async def settle(self) -> None:
         """Until nothing is on its way."""
         while self.under_way:
             await asyncio.wait(self.under_way)
 
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, Any], place: tuple[Resource, Key] | None = None) -> None:
+        """Two changes of one place are made one after the other: the second waits for the next cycle."""
+        if place is not None and place in self._busy:
+            work.close()
+            return
+
         async def done() -> None:
             try:
                 await work
             except Exception:
                 log.exception("apply")
+            finally:
+                self._busy.discard(place)
+
+        self._busy.add(place)
 
         task = asyncio.create_task(done())
         self.under_way.add(task)
@@ -96,10 +110,9 @@ class Applier:
             self._events.add(Regarding.of(found[0], found[1], found[2].uid), "Scheduled", note, "Bind")
 
     def _note_failure(self, resource: Resource, key: Key, seen: Seen, count: int) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         noted: dict[str, str | None] = {
             types.BIND_FAILURES_ANNOTATION: str(count),
-            types.LAST_BIND_FAILURE_ANNOTATION: now,
+            types.LAST_BIND_FAILURE_ANNOTATION: _now(),
         }
         note = "binding failed, and will be tried again later" + (f" (failure {count})" if count > 1 else "")
         self._events.add(Regarding.of(resource, key, seen.uid), "BindFailed", note, "Bind", "Warning")
@@ -123,21 +136,18 @@ class Applier:
 
     def _nominate(self, plan: Plan) -> None:
         """Pods say which node they are promised, and say it no longer when they are not."""
-        if not plan.nominations and not self._gangs.nominated:
-            return
-        bound = {bind.pod for bind in plan.binds}
         wanted = {nomination.pod: nomination.node for nomination in plan.nominations}
-        wanted |= {pod: "" for pod in self._gangs.nominated if pod not in wanted and pod not in bound}
-        for pod, node in wanted.items():
+        self._mirror.cache.promise(wanted)
+        bound = {bind.pod for bind in plan.binds} if self._gangs.nominated else set()
+        for pod in (*wanted, *(self._gangs.nominated - wanted.keys() - bound)):
+            node = wanted.get(pod, "")
             found = self._mirror.find(core.Pod, _key(pod))
             if found is None or not isinstance(found[1].item, core.Pod):
                 continue
             item = found[1].item
-            if item.status.nominated_node_name == node or item.spec.node_name:
-                continue
-            status = msgspec.structs.replace(item.status, nominated_node_name=node)
-            body = {"status": {"nominatedNodeName": node or None}}
-            self._change(PODS, _key(pod), msgspec.structs.replace(item, status=status), body, "status")
+            if item.status.nominated_node_name != node and not item.spec.node_name:
+                body = {"status": {"nominatedNodeName": node or None}}
+                self._begin(self._patches.write(PODS, _key(pod), body, "status"), (PODS, _key(pod)))
 
     def _resize(self, resizes: Iterable[Resize]) -> None:
         decided: dict[str, dict[str, int]] = {}
@@ -147,27 +157,24 @@ class Applier:
             found = self._mirror.find(types.ElasticJob, _key(name))
             if found is None or not isinstance(found[1].item, types.ElasticJob):
                 continue
-            item = found[1].item
-            target = {one.role: one.replicas for one in item.status.target} | sizes
-            status = msgspec.structs.replace(
-                item.status,
-                target=tuple(types.RoleTarget(role, replicas) for role, replicas in target.items()),
-                last_resize_time=datetime.now(UTC).replace(microsecond=0),
-                resizes=item.status.resizes + 1,
-            )
-            body = {
-                "status": {
-                    "target": status.target,
-                    "lastResizeTime": status.last_resize_time,
-                    "resizes": status.resizes,
-                }
-            }
             self._metrics.resizes.inc()
-            log.info("resized", extra={"job": name, "target": target})
-            self._change(found[0], _key(name), msgspec.structs.replace(item, status=status), body, "status")
+            log.info("resized", extra={"job": name, "sizes": sizes})
+            self._mirror.cache.assume_size(name, sizes, time.time())
+            self._begin(self._write_size(found[0], name, found[1].item, sizes))
+
+    async def _write_size(self, resource: Resource, name: str, job: types.ElasticJob, sizes: dict[str, int]) -> None:
+        target = {one.role: one.replicas for one in job.status.target} | sizes
+        status = {
+            "target": [{"role": role, "replicas": replicas} for role, replicas in target.items()],
+            "lastResizeTime": _now(),
+            "resizes": job.status.resizes + 1,
+        }
+        if not await self._patches.write(resource, _key(name), {"status": status}, "status"):
+            self._mirror.cache.forget_size(name)
 
     def _reserve(self, groups: set[str]) -> None:
         """Gangs say of themselves whether nodes are kept for them."""
+        self._mirror.cache.mark_reserved(groups)
         wanted = {_key(name) for name in groups}
         for key in sorted(wanted | self._gangs.reserved):
             found = self._gangs.find(key) or self._mirror.find(core.Pod, key)
@@ -176,7 +183,8 @@ class Applier:
             is_noted = found[1].item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true"
             if is_noted != (key in wanted):
                 noted: dict[str, str | None] = {types.RESERVED_ANNOTATION: "true" if key in wanted else None}
-                self._annotate(found[0], key, found[1], noted)
+                body = {"metadata": {"annotations": noted}}
+                self._begin(self._patches.write(found[0], key, body), (found[0], key))
         self._gangs.reserved = wanted
 
     def _annotate(self, resource: Resource, key: Key, seen: Seen, noted: dict[str, str | None]) -> None:
@@ -185,11 +193,8 @@ class Applier:
         meta = seen.item.metadata
         annotations = {name: value for name, value in (meta.annotations | noted).items() if value is not None}
         item = msgspec.structs.replace(seen.item, metadata=msgspec.structs.replace(meta, annotations=annotations))
-        self._change(resource, key, item, {"metadata": {"annotations": noted}}, "")
-
-    def _change(self, resource: Resource, key: Key, item: Object, body: dict[str, Any], part: str) -> None:
         self._mirror.cache.put(item)
-        self._begin(self._patches.assume(resource, key, body, part))
+        self._begin(self._patches.assume(resource, key, {"metadata": {"annotations": noted}}))
 
 
 def _by_gang(snapshot: Snapshot, binds: Iterable[Bind]) -> Iterable[tuple[Job, list[Bind]]]:
@@ -200,6 +205,10 @@ def _by_gang(snapshot: Snapshot, binds: Iterable[Bind]) -> Iterable[tuple[Job, l
         found = [left[pod] for group in job.groups for pod in group.pods if pod in left]
         if found:
             yield job, found
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _key(name: str) -> Key:

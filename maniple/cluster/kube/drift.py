@@ -48,9 +48,8 @@ async def check_once(client: Client, feed: Feed, mirror: Mirror, metrics: Metric
     wrong = mirror.cache.drift(mirror.objects())
     for name in wrong:
         log.error("drift of the cache", extra={"object": name})
-    if wrong:
-        metrics.drift.labels("Cache").inc(len(wrong))
-        mirror.fill_anew()
+    metrics.drift.labels("Cache").inc(len(wrong))
+    metrics.drift_checks.inc()
     return found + len(wrong)
 
 

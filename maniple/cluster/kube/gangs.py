@@ -9,6 +9,7 @@ from maniple.api import core, types
 from maniple.api.decode import Object
 from maniple.cluster.kube.mirror import Key, Mirror, Seen
 from maniple.cluster.kube.resources import PODS, Resource
+from maniple.model.build import Ours
 from maniple.model.job import Job
 from maniple.model.podinfo import group_name
 
@@ -19,17 +20,22 @@ _STARTED = ("Running", "Scheduled", "Unknown", "Finished", "Completed")  # phase
 class Gangs:
     """Keeps the pods of every gang, by the gang's namespace and name; `touched` are those that have changed."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, ours: Ours) -> None:
         self._mirror = mirror
+        self._ours = ours
         self._members: dict[Key, dict[str, core.Pod]] = {}
         self._gang_of: dict[Key, Key] = {}
         self.touched: set[Key] = set()
-        self.nominated: set[str] = set()  # ns/name of waiting pods that say they are promised a node
+        self.nominated: set[str] = set()  # ns/name of our waiting pods that say they are promised a node
         self.reserved: set[Key] = set()  # gangs that say that nodes are kept for them
         mirror.listen(self._hear)
 
     def members(self, key: Key) -> list[core.Pod]:
         return list(self._members.get(key, {}).values())
+
+    def is_ours(self, key: Key) -> bool:
+        """Whether any of its pods is. One of another scheduler's pods is that scheduler's to speak of."""
+        return any(map(self._ours.claims, self._members.get(key, {}).values()))
 
     def _hear(self, resource: Resource, key: Key, item: Object | None) -> None:
         if item is not None and item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true":
@@ -41,7 +47,8 @@ class Gangs:
 
     def _hear_of_pod(self, key: Key, pod: core.Pod | None) -> None:
         name = "/".join(key)
-        if pod is not None and pod.status.nominated_node_name and not pod.spec.node_name:
+        is_promised = pod is not None and pod.status.nominated_node_name and not pod.spec.node_name
+        if pod is not None and is_promised and self._ours.claims(pod):
             self.nominated.add(name)
         else:
             self.nominated.discard(name)

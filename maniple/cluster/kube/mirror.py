@@ -13,6 +13,7 @@ from maniple.api.live import Live
 from maniple.api.meta import Struct
 from maniple.cluster.cache import Cache
 from maniple.cluster.kube.resources import RESOURCES, Resource
+from maniple.cluster.trim import trimmed
 from maniple.model.objects import Objects
 
 Key = tuple[str, str]  # namespace, name
@@ -71,7 +72,7 @@ class Mirror:
 
     @property
     def wrong(self) -> Iterable[Wrong]:
-        """Objects of which something, or everything, cannot be read."""
+        """Objects that cannot be read."""
         return self._wrong.values()
 
     def put(self, resource: Resource, live: Live) -> bool:
@@ -113,13 +114,6 @@ class Mirror:
     def tell_again(self, resource: Resource, key: Key) -> None:
         """What we know of the object, to the Cache, after a change that was not made."""
         self._tell(resource, key)
-
-    def fill_anew(self) -> None:
-        """Everything we know, to the Cache, kind by kind."""
-        objects = self.objects()
-        for kind, items in by_kind(objects).items():
-            self.cache.replace(kind, items)
-        self.changes += 1
 
     def clear(self, resource: Resource) -> None:
         """Its CRD is gone, and all objects with it."""
@@ -174,8 +168,10 @@ def by_kind(objects: Objects) -> dict[type, list[Any]]:
 
 
 def _entry(live: Live) -> tuple[Key, Seen]:
-    head = live.head
-    seen = Seen(as_number(head.resource_version), head.uid, live.item, live.source, live.wrong, live.notes)
+    head, item = live.head, live.item
+    if isinstance(item, core.Pod | core.Node):  # there are many, and they may carry a megabyte of annotations
+        item = trimmed(item)
+    seen = Seen(as_number(head.resource_version), head.uid, item, live.source, live.wrong, live.notes)
     return (head.namespace, head.name), seen
 
 

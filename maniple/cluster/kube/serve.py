@@ -60,7 +60,7 @@ class Server:
         self.metrics = Metrics()
         self.cache = Cache(settings.ours)
         self.mirror = Mirror(self.cache)
-        self.gangs = Gangs(self.mirror)
+        self.gangs = Gangs(self.mirror, settings.ours)
         self.events = Events(client, self.metrics, settings.identity)
         self.patches = Patches(client, self.mirror, self.metrics)
         self.statuses = Statuses(self.patches, self.mirror, self.gangs, self.events)
@@ -71,7 +71,6 @@ class Server:
             self.lease = Lease(client, *settings.lease, settings.identity, self.metrics)
             client.seconds_left = self.lease.seconds_left
         self._changed = asyncio.Event()
-        self._changes_seen = 0
         self._cycled_at = time.monotonic()
         self._cycle_s = 0.0
 
@@ -128,6 +127,7 @@ class Server:
         is_warm = False
         while True:
             if self.lease is not None and not self.lease.is_leading:
+                self.applier.abdicate()
                 await self.lease.led()
             await self.feed.synced()
             if self.lease is not None and term != self.lease.term:
@@ -160,8 +160,7 @@ class Server:
         self._changed.clear()
 
     def _poke(self) -> None:
-        if self.mirror.changes != self._changes_seen:
-            self._changes_seen = self.mirror.changes
+        if self.cache.changed() or self.gangs.touched:
             self._changed.set()
 
     # -- a cycle

@@ -39,6 +39,7 @@ _MOST_PODS = 100  # whose condition is written in one cycle
 _MOST_UNDER_WAY = 400
 _REWORD_S = 10.0  # the same reason in other words, at most this often
 _QUEUE_S = 2.0
+_UNCLAIMED_S = 5.0
 _LONGEST = 1000
 
 Place = tuple[Resource, Key]
@@ -105,7 +106,12 @@ class Statuses:
         if place in wrong:
             why = Why(INVALID, _said(wrong[place]))
         seen, now = found[1], _now()
-        count = Count.of(self._gangs.members(key))
+        members = self._gangs.members(key)
+        if members and not self._gangs.is_ours(key):
+            return
+        if not members and seen.source is not None and not self._is_unclaimed(key, seen):
+            return
+        count = Count.of(members)
         status: dict[str, Any] | None
         if isinstance(seen.item, types.ElasticJob):
             status = self._of_elastic_job(place, seen.item, count, why, now)
@@ -118,6 +124,15 @@ class Statuses:
         if status is not None:
             self._begin(place, self._patches.write(*place, _exactly(seen, status), "status"))
             self._tell_waiting(place, seen, why)
+
+    def _is_unclaimed(self, key: Key, seen: Seen) -> bool:
+        """Another system's group without pods, whose own scheduler would have said something of it by now."""
+        created = None if seen.item is None else seen.item.metadata.creation_timestamp
+        if created is not None and time.time() - created.timestamp() < _UNCLAIMED_S:
+            self._gangs.touched.add(key)
+            return False
+        status: dict[str, Any] = getattr(seen.source, "status", {})
+        return status.get("phase", "Pending") in ("", "Pending") and not status.get("conditions")
 
     def _of_pod_group(
         self, place: Place, group: types.PodGroup, count: Count, why: Why | None, now: str

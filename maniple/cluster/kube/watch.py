@@ -140,7 +140,8 @@ class Watcher:
     async def _wait_until_served(self) -> None:
         if self.is_served:
             self.is_served = False
-            log.info("not served", extra={"resource": str(self.resource)})
+            level = logging.DEBUG if self.resource.is_foreign else logging.WARNING
+            log.log(level, "its CRD is not installed", extra={"resource": str(self.resource)})
         self.mirror.clear(self.resource)
         self.version = 0
         self.synced.set()

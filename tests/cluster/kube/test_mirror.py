@@ -84,27 +84,19 @@ def test_of_two_groups_of_one_name_ours_counts_and_the_other_when_ours_goes() ->
 
 def test_what_cannot_be_read_is_told_and_set_aside_until_it_can() -> None:
     known = mirror()
-    known.put(QUEUES, live(QUEUES, "q", 1, spec={"limit": {"cpu": "1e400"}}))
+    known.put(QUEUES, live(QUEUES, "q", 1, spec={"weight": "heavy"}))
     (wrong,) = known.wrong
     assert wrong.key == ("", "q")
-    assert "spec.limit[cpu]" in wrong.why[0]
+    assert "spec.weight" in wrong.why[0]
     assert known.objects().queues == []
-    known.put(QUEUES, live(QUEUES, "q", 2, spec={"limit": {"cpu": "4"}}))
+    known.put(QUEUES, live(QUEUES, "q", 2, spec={"weight": 2}))
     assert list(known.wrong) == []
     assert [queue.metadata.name for queue in known.objects().queues] == ["q"]
 
 
-def test_a_running_pod_counts_whatever_is_noted_on_it() -> None:
-    known = mirror()
-    known.put(PODS, pod("a", 1, node="n1", annotations={"maniple.dev/gpu-fraction": "lots"}))
-    (found,) = known.objects().pods
-    assert found.spec.node_name == "n1"
-    assert len(list(known.wrong)) == 1
-
-
 def test_gangs_know_their_pods() -> None:
     known = mirror()
-    gangs = Gangs(known)
+    gangs = Gangs(known, Ours())
     label = {"maniple.dev/pod-group": "g"}
     known.put(PODS, pod("a", 1, labels=label))
     known.put(PODS, pod("b", 2, labels=label))

@@ -1,0 +1,195 @@
+"""The Cache, whatever happened to it, has the snapshot that somebody would make from the objects there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from maniple.api import core, types
+from maniple.api.decode import Object, decode
+from maniple.api.errors import InputError
+from maniple.cluster.cache import Cache, Key
+from maniple.model.build import Ours, build_snapshot
+from maniple.model.objects import Objects
+from maniple.scheduler import schedule
+from maniple.scheduler.plan import Bind
+from tests.cluster.pictures import differences, picture
+from tests.properties.close_worlds import close_worlds
+from tests.properties.elastic_worlds import claimed_worlds, elastic_worlds
+from tests.properties.raw import Object as Raw
+from tests.properties.worlds import contended_worlds, ruled_worlds, worlds
+
+NOW = 1_767_300_000.0
+OURS = Ours()
+ROOMS: dict[type, str] = {
+    core.Node: "nodes",
+    core.Pod: "pods",
+    core.PriorityClass: "priority_classes",
+    core.PodDisruptionBudget: "budgets",
+    core.PersistentVolume: "volumes",
+    core.PersistentVolumeClaim: "claims",
+    core.Namespace: "namespaces",
+    types.Queue: "queues",
+    types.PodGroup: "pod_groups",
+    types.ElasticJob: "elastic_jobs",
+    types.Topology: "topologies",
+}
+
+
+def read(objects: Sequence[Raw]) -> list[Object]:
+    return decode([("world", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))]).objects
+
+
+def key_of(item: Object) -> Key:
+    return type(item), item.metadata.namespace, item.metadata.name
+
+
+def name_of(item: Object) -> str:
+    return f"{item.metadata.namespace}/{item.metadata.name}"
+
+
+def with_meta(item: Any, **fields: Any) -> Any:
+    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, **fields))
+
+
+@dataclass
+class Model:
+    """What the Cache is to know, kept in the simplest way."""
+
+    cache: Cache = field(default_factory=lambda: Cache(OURS))
+    there: dict[Key, Any] = field(default_factory=dict)
+    binds: dict[str, Bind] = field(default_factory=dict)
+    leaving: set[str] = field(default_factory=set)
+
+    def put(self, item: Any) -> None:
+        self.cache.put(item)
+        self.see(item)
+
+    def see(self, item: Any) -> None:
+        self.there[key_of(item)] = item
+        if isinstance(item, core.Pod):
+            name, is_over = name_of(item), item.status.phase in ("Succeeded", "Failed")
+            if item.spec.node_name or is_over:
+                self.binds.pop(name, None)
+            if item.metadata.deletion_timestamp or is_over:
+                self.leaving.discard(name)
+
+    def remove(self, key: Key) -> None:
+        self.cache.remove(*key)
+        self.lose(key)
+
+    def lose(self, key: Key) -> None:
+        self.there.pop(key, None)
+        if key[0] is core.Pod:
+            self.binds.pop(f"{key[1]}/{key[2]}", None)
+            self.leaving.discard(f"{key[1]}/{key[2]}")
+
+    def replace(self, kind: type, items: Sequence[Any]) -> None:
+        self.cache.replace(kind, items)
+        for key in [key for key in self.there if key[0] is kind and key not in {key_of(item) for item in items}]:
+            self.lose(key)
+        for item in items:
+            self.see(item)
+
+    def bind(self, pod: core.Pod, bind: Bind) -> None:
+        self.cache.assume_bind(name_of(pod), bind)
+        self.binds[name_of(pod)] = bind
+
+    def evict(self, pod: core.Pod) -> None:
+        self.cache.assume_eviction(name_of(pod))
+        self.leaving.add(name_of(pod))
+
+    def forget(self, pod: str) -> None:
+        self.cache.forget(pod)
+        self.binds.pop(pod, None)
+        self.leaving.discard(pod)
+
+    def objects(self, left_out: Sequence[Key] = ()) -> Objects:
+        """All there are, in order, with what is assumed."""
+        made = Objects()
+        for key in sorted(self.there, key=lambda key: (key[1], key[2])):
+            if key not in left_out:
+                item = self.there[key]
+                getattr(made, ROOMS[key[0]]).append(self.assumed(item) if key[0] is core.Pod else item)
+        return made
+
+    def assumed(self, pod: core.Pod) -> core.Pod:
+        bind = self.binds.get(name_of(pod))
+        if bind is not None:
+            gpus = {"maniple.dev/gpus": ",".join(bind.gpus)} if bind.gpus else {}
+            pod = with_meta(pod, annotations={**pod.metadata.annotations, **gpus})
+            pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=bind.node))
+        if name_of(pod) in self.leaving:
+            pod = with_meta(pod, deletion_timestamp=pod.metadata.creation_timestamp)
+        return pod
+
+    def check(self) -> None:
+        wrong = self.cache.problems()
+        if wrong:
+            with pytest.raises(InputError):
+                build_snapshot(self.objects(), OURS, NOW)
+        expected = build_snapshot(self.objects(list(wrong)), OURS, NOW)
+        found = self.cache.snapshot(NOW)
+        assert differences(picture(expected), picture(found)) == []
+        assert schedule(found) == schedule(expected)
+        assert not self.cache.changed()
+
+
+ANY_WORLD = st.one_of(worlds(), ruled_worlds(), contended_worlds(), close_worlds(), elastic_worlds(), claimed_worlds())
+tried = settings(max_examples=120, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@tried
+@given(first=ANY_WORLD, second=ANY_WORLD, data=st.data())
+def test_its_snapshot_is_the_one_made_from_scratch(first: list[Raw], second: list[Raw], data: st.DataObject) -> None:
+    """Two worlds have objects of the same names: those of the second are what becomes of those of the first."""
+    pool = [*read(first), *read(second)]
+    model = Model()
+    for item in pool[: data.draw(st.integers(0, len(pool)))]:
+        model.put(item)
+    seen = []
+    for _ in range(data.draw(st.integers(1, 6))):
+        for _ in range(data.draw(st.integers(1, 4))):
+            change(model, pool, data)
+        model.check()
+        snapshot = model.cache.snapshot(NOW)
+        seen.append((snapshot, picture(snapshot)))
+    for snapshot, before in seen:
+        assert differences(before, picture(snapshot)) == []
+
+
+def change(model: Model, pool: list[Object], data: st.DataObject) -> None:
+    """Something that happens in a cluster."""
+    pods = [item for key, item in sorted(model.there.items(), key=str) if key[0] is core.Pod]
+    nodes = [key[2] for key in sorted(model.there, key=str) if key[0] is core.Node]
+    waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending"]
+    what = data.draw(st.sampled_from(["put", "put", "remove", "replace", "bind", "evict", "forget", "finish", "lose"]))
+    if what == "put":
+        model.put(data.draw(st.sampled_from(pool)))
+    elif what == "remove" and model.there:
+        model.remove(data.draw(st.sampled_from(sorted(model.there, key=str))))
+    elif what == "replace":
+        kind = data.draw(st.sampled_from([core.Pod, core.Pod, types.PodGroup, core.Node, types.Queue]))
+        items = {key_of(item): item for item in pool if type(item) is kind and data.draw(st.booleans())}
+        model.replace(kind, list(items.values()))
+    elif what == "bind" and waiting and nodes:
+        pod, node = data.draw(st.sampled_from(waiting)), data.draw(st.sampled_from([*nodes, "n9"]))
+        model.bind(pod, Bind(name_of(pod), node, data.draw(st.sampled_from([(), ("0",), ("1", "0")]))))
+    elif what == "evict" and pods:
+        model.evict(data.draw(st.sampled_from(pods)))
+    elif what == "forget" and (model.binds or model.leaving):
+        model.forget(data.draw(st.sampled_from(sorted({*model.binds, *model.leaving}))))
+    elif what == "finish" and pods:
+        pod = data.draw(st.sampled_from(pods))
+        phase = data.draw(st.sampled_from(["Succeeded", "Failed", "Running"]))
+        model.put(msgspec.structs.replace(pod, status=core.PodStatus(phase=phase)))
+    elif what == "lose" and pods:
+        pod = data.draw(st.sampled_from(pods))
+        labels = {key: value for key, value in pod.metadata.labels.items() if data.draw(st.booleans())}
+        model.put(with_meta(pod, labels=labels))

@@ -1,0 +1,61 @@
+"""Watches cut, an API server and an etcd that are killed: nothing is lost, nothing is done twice."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from . import running
+from .serving import Bench, install_crds
+
+
+@pytest.fixture
+def alone(new_cluster: running.NewCluster) -> Iterator[Bench]:
+    """A cluster that may be broken."""
+    cluster = new_cluster()
+    install_crds(cluster)
+    with cluster.client() as client:
+        client.post("/api/v1/namespaces", {"metadata": {"name": "test"}})
+    made = Bench(cluster, "test")
+    yield made
+    made.close()
+
+
+def test_a_watch_that_is_too_old_begins_anew(alone: Bench) -> None:
+    """While it sleeps its watches end, and the server that comes back no longer knows what happened since."""
+    alone.nodes(1)
+    server = alone.serve("--drift-check=5")
+    gone = alone.pods("gone", 1, gpus=8)
+    alone.wait_bound(gone)
+    lists = server.metric("maniple_lists_total", resource="pods")
+    server.signal(signal.SIGSTOP)
+    alone.restart("kube-apiserver")
+    alone.delete_pods(gone)
+    alone.wait("the pod to go", lambda: alone.all_pods() == [])
+    there = alone.pods("there", 2, gpus=4)
+    alone.restart("kube-apiserver")  # which remembers no changes but those after its start
+    server.signal(signal.SIGCONT)
+    alone.wait_bound(there)
+    assert server.metric("maniple_watch_failures_total", resource="pods", why="too old") > 0
+    assert server.metric("maniple_lists_total", resource="pods") > lists
+    # What it knows is what there is: a check finds nothing to repair.
+    checks = server.metric("maniple_drift_checks_total")
+    alone.wait("a check", lambda: server.metric("maniple_drift_checks_total") >= checks + 2)
+    assert server.metric("maniple_drift_total") == 0
+
+
+def test_server_and_store_may_be_killed_while_gangs_start(alone: Bench) -> None:
+    nodes = alone.nodes(4)
+    server = alone.serve("--gang-timeout=10", "--drift-check=5")
+    everybody: set[str] = set()
+    for number, component in enumerate(("kube-apiserver", "etcd", "kube-apiserver")):
+        for size in (3, 5, 2):
+            everybody.update(alone.gang(f"gang{number}-{size}", size))
+        alone.restart(component)
+    alone.wait_bound(everybody, 90)
+    given = alone.gpus_by_node()
+    assert given.keys() <= set(nodes)
+    assert sum(map(len, given.values())) == len(everybody)
+    assert all(len(set(gpus)) == len(gpus) for gpus in given.values())
+    assert server.stop() == 0
+    alone.forget(server)
