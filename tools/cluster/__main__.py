@@ -108,8 +108,13 @@ def status() -> None:
         say(f"removed what was left of cluster {left}")
     for layout in all_layouts():
         cluster = Cluster(layout)
+        try:
+            components = cluster.status()
+        except ClusterError:
+            click.echo(f"{cluster.name}: starting or ending")
+            continue
         click.echo(f"{cluster.name}: {cluster.server}")
-        for component, pid in cluster.status().items():
+        for component, pid in components.items():
             click.echo(f"  {component:24} {f'process {pid}' if pid else 'not running'}")
 
 

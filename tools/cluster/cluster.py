@@ -97,9 +97,12 @@ class Cluster:
 
     def down(self) -> None:
         """Stops everything and waits until nothing is left."""
-        with suppress(ClusterError):
-            self._ask({"do": "stop"})
-        wait_until(f"cluster {self.name} to end", lambda: not self.layout.is_held(), DOWN_S)
+        with self.layout.opened() as handle:
+            if handle is None:
+                return
+            with suppress(ClusterError):
+                self._ask({"do": "stop"})
+            wait_until(f"cluster {self.name} to end", lambda: folders.can_lock(handle), DOWN_S)
         with folders.only_one_at_a_time():
             folders.remove_leftovers()
 

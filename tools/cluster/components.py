@@ -175,6 +175,7 @@ def kwok(layout: Layout, spec: Spec, config: Path) -> Component:
         manage_nodes_with_annotation_selector="kwok.x-k8s.io/node=fake",
         node_lease_duration_seconds=200,
         server_address=f"127.0.0.1:{spec.ports['kwok']}",
+        v="WARN",
     )
     # Without a home of its own it would look for a configuration in the user's.
     return Component("kwok", command, {"HOME": str(layout.folder)})

@@ -85,5 +85,9 @@ def nodes(count: int, gpus: int, template: str) -> list[dict[str, Any]]:
 
 
 def is_ready(node_object: dict[str, Any]) -> bool:
+    """Ready, and the taint is gone that the API server puts on every new node."""
+    taints = node_object["spec"].get("taints", [])
+    if any(each["key"] == "node.kubernetes.io/not-ready" for each in taints):
+        return False
     conditions = node_object.get("status", {}).get("conditions", [])
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

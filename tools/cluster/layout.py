@@ -96,18 +96,30 @@ class Layout:
         return self.folder / "users" / f"{user}.kubeconfig"
 
     def is_held(self) -> bool:
-        """True while the process that runs this cluster lives."""
+        """True while the folder is there and any process of the cluster lives."""
+        with self.opened() as handle:
+            return handle is not None and not can_lock(handle)
+
+    @contextmanager
+    def opened(self) -> Iterator[int | None]:
+        """A handle to try the lock with, None if there is no such folder; it outlives the folder."""
         try:
             handle = os.open(self.folder, os.O_RDONLY)
         except FileNotFoundError:
-            return False
+            yield None
+            return
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            yield handle
         finally:
             os.close(handle)
+
+
+def can_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
+    return True
 
 
 def run_folder() -> Path:
@@ -126,6 +138,11 @@ def layout_of(name: str) -> Layout:
 
 
 def all_layouts() -> list[Layout]:
+    """Of all clusters that are there or coming up; whoever is making a folder this moment is not counted."""
+    return [layout for layout in _all_folders() if layout.spec_path.exists()]
+
+
+def _all_folders() -> list[Layout]:
     folder = run_folder()
     return [Layout(path) for path in sorted(folder.iterdir()) if path.is_dir()] if folder.exists() else []
 
@@ -164,7 +181,9 @@ def create(layout: Layout, spec: Spec) -> int:
     fcntl.flock(handle, fcntl.LOCK_EX)
     for name in ("logs", "data", "users"):
         (layout.folder / name).mkdir()
-    layout.spec_path.write_bytes(msgspec.json.encode(spec))
+    unfinished = layout.spec_path.with_suffix(".unfinished")
+    unfinished.write_bytes(msgspec.json.encode(spec))
+    unfinished.rename(layout.spec_path)
     return handle
 
 
@@ -177,7 +196,7 @@ def remove(layout: Layout) -> None:
 
 def remove_leftovers() -> list[str]:
     """Removes every cluster that nobody runs any more; their names. Call it with `only_one_at_a_time`."""
-    left = [layout for layout in all_layouts() if not layout.is_held()]
+    left = [layout for layout in _all_folders() if not layout.is_held()]
     for layout in left:
         remove(layout)
     return [layout.name for layout in left]
