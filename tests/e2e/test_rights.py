@@ -8,7 +8,7 @@ answer to the first binding is lost on the way, after the server has given it.
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -20,7 +20,7 @@ from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.resources import RESOURCES
 from maniple.cluster.kube.serve import Settings, serve
 from tests.deploy.rights import ROOT, Right, granted, needed_for
-from tools.cluster import Cluster, wait_until
+from tools.cluster import Cluster, ClusterError, wait_until
 
 from .running import NewCluster
 
@@ -60,10 +60,9 @@ class Noted:
         async def asked(client: Client, method: str, path: str, *rest: Any) -> aiohttp.ClientResponse:
             answer = await ask(client, method, path, *rest)
             query = rest[-1] or {}
-            if answer.status == 403 and not path.endswith("/binding"):
+            self.used.add(needed_for(method, path, "watch" in query))
+            if answer.status == 403:
                 self.refused.append(f"{method} {path}")
-            elif answer.status < 400:
-                self.used.add(needed_for(method, path, "watch" in query))
             if path.endswith("/binding") and answer.status < 300 and not self._has_lost_an_answer:
                 self._has_lost_an_answer = True
                 answer.close()
@@ -153,6 +152,7 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
     apply(cluster, foreign_crds())
     cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=30s")
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
+    monkeypatch.setattr("maniple.cluster.kube.events._SERIES_S", 0.0)
     noted = Noted(monkeypatch)
     with cluster.client() as client, serving(cluster):
         pods = "/api/v1/namespaces/default/pods"
@@ -168,10 +168,11 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
         for number, resource in enumerate(one for one in FOREIGN if one.kind == "PodGroup"):
             name = f"{REFUSED}{number}"
             apply(cluster, gang(resource.api_version, name))
-        missing = lambda: granted() - noted.used  # noqa: E731
-        try:
-            wait_until("every right to be used", lambda: not missing(), timeout_s=60)
-        except Exception:
-            pytest.fail(f"granted and never used: {', '.join(sorted(map(str, missing())))}")
-    assert noted.refused == []
+        # The same gang bound to the same node once more is a repeated event, which is patched.
+        client.delete(f"{pods}/high-0")
+        wait_until("high to be gone", lambda: not client.exists(f"{pods}/high-0"))
+        apply(cluster, gang("maniple.dev/v1alpha1", "high", gpus=2, priority="maniple-high"))
+        with suppress(ClusterError):  # said better below
+            wait_until("every right to be used", lambda: granted() <= noted.used)
+    assert [request for request in noted.refused if REFUSED not in request] == []
     assert {str(right) for right in noted.used} == {str(right) for right in granted()}
