@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types imports programs unit demo bench cluster cluster-down crds lock clean
+.PHONY: help install test lint types imports programs unit demo bench cluster cluster-down crds manifests lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,7 @@ imports: $(STAMP)
 
 programs: $(STAMP)
 	$(BIN)/python -m tools.cluster build --if-possible
+	$(BIN)/python -m tools.helm
 
 unit: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -60,6 +61,9 @@ chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while 
 
 crds: $(STAMP) ## write deploy/crds/ from the types
 	$(BIN)/maniple crds --write deploy/crds
+
+manifests: crds ## write deploy/install.yaml and deploy/rbac.yaml from the Helm chart
+	$(BIN)/python -m tools.manifests
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(PYTHON) tools/lock.py

@@ -39,6 +39,7 @@ class Column:
     type: str
     path: str
     wide: bool = False
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,15 @@ class Kind:
 
 
 AGE = Column("Age", "date", ".metadata.creationTimestamp")
+REASON = Column("Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason')
+MESSAGE = Column("Message", "string", '.status.conditions[?(@.type=="Scheduled")].message', wide=True)
+
+
+def _gpus(name: str, field: str, description: str) -> Column:
+    """A column shows the first match of its path, so of several vendors' GPUs the first that the queue has."""
+    resources = ",".join("'" + resource.replace(".", r"\.") + "'" for resource in types.GPU_RESOURCES)
+    return Column(name, "string", f".status.{field}[{resources}]", description=description)
+
 
 KINDS = (
     Kind(
@@ -61,6 +71,8 @@ KINDS = (
         (
             Column("Parent", "string", ".spec.parent"),
             Column("Weight", "integer", ".spec.weight"),
+            _gpus("Deserved-GPUs", "deserved", "GPUs that are its fair share now."),
+            _gpus("Allocated-GPUs", "allocated", "GPUs that its pods hold now."),
             Column("Running", "integer", ".status.runningJobs"),
             Column("Pending", "integer", ".status.pendingJobs"),
             Column("Priority", "integer", ".spec.priority", wide=True),
@@ -79,9 +91,11 @@ KINDS = (
             Column("Min", "integer", ".spec.minMember"),
             Column("Running", "integer", ".status.running"),
             Column("Pending", "integer", ".status.pending"),
+            REASON,
             Column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
             Column("Preemptable", "boolean", ".spec.preemptable", wide=True),
             AGE,
+            MESSAGE,
         ),
     ),
     Kind(
@@ -92,14 +106,19 @@ KINDS = (
         (
             Column("Queue", "string", ".spec.queue"),
             Column("Phase", "string", ".status.phase"),
+            Column("Min", "integer", ".spec.roles[0].min", description="Of the first role."),
+            Column("Max", "integer", ".spec.roles[0].max", description="Of the first role."),
+            Column("Target", "integer", ".status.target[0].replicas", description="Of the first role."),
             Column("Running", "integer", ".status.replicas.running"),
             Column("Pending", "integer", ".status.replicas.pending"),
+            REASON,
             Column("Suspend", "boolean", ".spec.suspend", wide=True),
             Column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
             Column("Framework", "string", ".spec.framework", wide=True),
             Column("Resizes", "integer", ".status.resizes", wide=True),
             Column("Restarts", "integer", ".status.restarts", wide=True),
             AGE,
+            MESSAGE,
         ),
     ),
     Kind(
@@ -234,8 +253,13 @@ def _crd(kind: Kind) -> Schema:
 
 
 def _column(column: Column) -> Schema:
-    shown: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    return {**shown, "priority": 1} if column.wide else shown
+    return _given(
+        name=column.name,
+        type=column.type,
+        description=column.description or None,
+        jsonPath=column.path,
+        priority=1 if column.wide else None,
+    )
 
 
 def _schema(info: inspect.Type, *, defaults: bool) -> Schema:

@@ -205,8 +205,26 @@ def test_printer_columns_show_fields_that_exist(kind: Kind) -> None:
     for column in kind.columns:
         if column.path == ".metadata.creationTimestamp":
             continue
+        if kind.type is types.Queue and column.path.endswith("']"):
+            shown = paths[column.path.partition("[")[0] + "{}"]
+            assert (shown["x-kubernetes-int-or-string"], column.type) == (True, "string"), column.path
+            continue
         shown = paths[re.sub(r"\[[^]]*\]", "[]", column.path)]
         assert shown["type"] == column.type, column.path
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [
+        ("Queue", "Parent Weight Deserved-GPUs Allocated-GPUs Running Pending Age"),
+        ("PodGroup", "Queue Phase Min Running Pending Reason Age"),
+        ("ElasticJob", "Queue Phase Min Max Target Running Pending Reason Age"),
+        ("Topology", "Widest Narrowest Age"),
+    ],
+)
+def test_without_wide_a_table_fits_a_screen(kind: str, columns: str) -> None:
+    shown = CRDS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert [column["name"] for column in shown if "priority" not in column] == columns.split()
 
 
 @pytest.mark.parametrize(

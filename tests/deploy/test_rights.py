@@ -1,0 +1,46 @@
+"""The shipped rights, without a cluster: what is read may be read. tests/e2e/test_rights.py holds every verb to use."""
+
+import pytest
+
+from maniple.cluster.kube.resources import RESOURCES
+
+from .rights import Right, granted, needed_for
+
+
+def test_exactly_what_the_mirror_reads_may_be_listed_and_watched() -> None:
+    reads = {
+        Right(resource.api_version.rpartition("/")[0], resource.plural, verb)
+        for resource in RESOURCES
+        for verb in ("list", "watch")
+    }
+    assert {right for right in granted() if right.verb in ("list", "watch")} == reads
+
+
+def test_nothing_is_granted_in_bulk_or_could_be_used_to_get_more() -> None:
+    for right in granted():
+        assert "*" not in "".join(right), right
+        assert right.resource.partition("/")[0] not in {"secrets", "serviceaccounts", "roles", "clusterroles"}, right
+        assert right.verb not in {"delete", "deletecollection", "escalate", "bind", "impersonate"}, right
+        assert right.resource not in {"pods/exec", "pods/attach", "pods/ephemeralcontainers", "nodes/proxy"}, right
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_watch", "right"),
+    [
+        ("GET", "/api/v1/namespaces", False, Right("", "namespaces", "list")),
+        ("GET", "/api/v1/pods", True, Right("", "pods", "watch")),
+        ("GET", "/api/v1/namespaces/a/pods/b", False, Right("", "pods", "get")),
+        ("POST", "/api/v1/namespaces/a/pods/b/binding", False, Right("", "pods/binding", "create")),
+        ("PATCH", "/apis/maniple.dev/v1alpha1/queues/q/status", False, Right("maniple.dev", "queues/status", "patch")),
+        (
+            "PUT",
+            "/apis/coordination.k8s.io/v1/namespaces/a/leases/b",
+            False,
+            Right("coordination.k8s.io", "leases", "update"),
+        ),
+    ],
+)
+def test_requests_need_the_rights_that_the_api_server_asks_for(
+    method: str, path: str, is_watch: bool, right: Right
+) -> None:
+    assert needed_for(method, path, is_watch) == right

@@ -1,0 +1,205 @@
+"""The page about installing, command by command, on a real API server. The replicas that Helm waits for are simulated;
+the one that schedules is real, and runs as their container would."""
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import urllib.request
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy import container
+from tests.deploy.conftest import need_helm  # noqa: F401  # a fixture
+from tests.deploy.rights import ROOT
+from tests.docs.pages import blocks, commands
+from tools.cluster import Cluster, ClusterError, wait_until
+from tools.cluster.programs import program_path
+from tools.helm import helm_path
+
+from .running import NewCluster
+
+PAGE = ROOT / "docs" / "install.md"
+DEPLOYMENT = "/apis/apps/v1/namespaces/maniple-system/deployments/maniple"
+GROUP = "/apis/maniple.dev/v1alpha1/namespaces/default/podgroups/hello"
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "alone"},
+    "spec": {
+        "schedulerName": "maniple",
+        "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+    },
+}
+QUEUE_ROW = {
+    "NAME": "queue.maniple.dev/default",
+    "PARENT": "",
+    "WEIGHT": "1",
+    "DESERVED-GPUS": "1",
+    "ALLOCATED-GPUS": "1",
+    "RUNNING": "1",
+    "PENDING": "0",
+    "AGE": "",
+}
+GROUP_ROW = {
+    "NAME": "podgroup.maniple.dev/hello",
+    "QUEUE": "default",
+    "PHASE": "Finished",
+    "MIN": "4",
+    "RUNNING": "0",
+    "PENDING": "0",
+    "REASON": "Scheduled",
+    "AGE": "",
+}
+
+
+class Shell:
+    """Where a reader of the page would type: helm, kubectl and maniple, and the cluster in $KUBECONFIG."""
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        self._programs = {
+            "helm": [str(helm_path())],
+            "kubectl": [str(program_path("kubectl"))],
+            "maniple": [sys.executable, "-m", "maniple"],
+        }
+        self._environment = os.environ | {"HOME": str(home), "KUBECONFIG": str(cluster.kubeconfig())}
+
+    def run(self, line: str) -> str:
+        program, *arguments = shlex.split(line)
+        command = [*self._programs[program], *arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self._environment, capture_output=True, text=True, check=False, timeout=120
+        )
+        if done.returncode:
+            raise ClusterError(f"{line}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+
+def section(heading: str) -> list[str]:
+    """The commands below a heading of the page; to make an image needs a registry."""
+    text = PAGE.read_text(encoding="utf-8")
+    start = text.count("\n", 0, text.index(f"\n## {heading}\n"))
+    end = text.count("\n", 0, text.find("\n## ", text.index(f"\n## {heading}\n") + 1) % len(text))
+    below = [block for block in blocks(PAGE) if block.language == "console" and start < block.line <= end + 1]
+    found = [command.line for block in below for command in commands(block)]
+    assert found, heading
+    return [line for line in found if not line.startswith("podman ")]
+
+
+@contextmanager
+def replica(cluster: Cluster, deployed: dict[str, Any], folder: Path) -> Iterator[None]:
+    """One replica for real: the Deployment's arguments and its service account, on a port that is free here."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    spec = deployed["spec"]["template"]["spec"]
+    arguments = [each for each in spec["containers"][0]["args"] if not each.startswith("--listen")]
+    known = yaml.safe_load(cluster.service_account_kubeconfig("maniple-system", spec["serviceAccountName"]).read_text())
+    account = folder / "account"
+    account.mkdir()
+    (account / "token").write_text(known["users"][0]["user"]["token"])
+    (account / "ca.crt").write_bytes(b64decode(known["clusters"][0]["cluster"]["certificate-authority-data"]))
+    (account / "namespace").write_text("maniple-system")
+    command = [str(container.install(folder) / "bin" / "maniple"), *arguments, f"--listen=127.0.0.1:{port}"]
+    server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(cluster.spec.ports["apiserver"])}
+    log = folder / "log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            container.contained(command, account),
+            env=container.environment(**server),
+            cwd="/",
+            stdout=output,
+            stderr=output,
+        ) as process,
+    ):
+
+        def passes(probe: str) -> bool:
+            assert process.poll() is None, f"it ended:\n{log.read_text()[-3000:]}"
+            path = spec["containers"][0][probe]["httpGet"]["path"]
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                    return bool(answer.status == 200)
+            except OSError:
+                return False
+
+        try:
+            wait_until("the replica to be ready", lambda: passes("readinessProbe"))
+            assert passes("livenessProbe")
+            yield
+            assert passes("livenessProbe")
+        finally:
+            process.terminate()
+            process.wait(30)
+    assert process.returncode == 0, log.read_text()[-3000:]
+
+
+@pytest.mark.usefixtures("need_helm")
+def test_the_page_from_nothing_to_a_gang_running_and_back(new_cluster: NewCluster, tmp_path: Path) -> None:
+    reason = container.why_not()
+    if reason:
+        pytest.skip(reason)
+    cluster = new_cluster(nodes=2, gpus=2, kube_scheduler=True)
+    shell = Shell(cluster, tmp_path)
+    with cluster.client() as client:
+        install, apply_gang, show = section("Five commands")
+        shell.run(install)
+        deployed = client.get(DEPLOYMENT)
+        assert deployed["status"]["readyReplicas"] == 2
+        pods = client.get("/api/v1/namespaces/maniple-system/pods")["items"]
+        assert len({pod["spec"]["nodeName"] for pod in pods}) == 2, "not on nodes of their own"
+        with replica(cluster, deployed, tmp_path):
+            shell.run(apply_gang)
+            # A simulated node ends the pods of Jobs as soon as they run.
+            wait_until("the gang to end", lambda: client.get(GROUP).get("status", {}).get("succeeded") == 4)
+            client.post("/api/v1/namespaces/default/pods", POD)
+            wait_until("the queue to show the pod", lambda: rows(shell.run(show))[0]["ALLOCATED-GPUS"] == "1")
+            queue, group = rows(shell.run(show))
+            assert queue | {"AGE": ""} == QUEUE_ROW
+            assert group | {"AGE": ""} == GROUP_ROW
+            assert [list(row) for row in rows(page_shows())] == [list(QUEUE_ROW), list(GROUP_ROW)]
+            for line in section("Configuration"):
+                shell.run(line)
+        arguments = client.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert "--policy=/etc/maniple/policy.yaml" in arguments
+        for line in section("Upgrade"):
+            shell.run(line)
+        uninstall, remove_namespace, remove_all = section("Removal")
+        shell.run(uninstall)
+        assert not client.exists("/apis/rbac.authorization.k8s.io/v1/clusterroles/maniple")
+        assert client.exists(GROUP), "everybody's gangs stay"
+        shell.run(remove_namespace)
+        shell.run(remove_all)
+        assert client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"] == []
+
+        with pytest.raises(ClusterError, match='no matches for kind "Queue"'):
+            shell.run(f"kubectl --cache-dir={tmp_path / 'new'} apply --server-side -f deploy/install.yaml")
+        for line in section("Without Helm"):
+            shell.run(line)
+        image = client.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]["image"]
+        assert image == "registry.example.com/maniple:0.1.0"
+
+
+def page_shows() -> str:
+    (shown,) = (block.body for block in blocks(PAGE) if block.body.startswith("NAME "))
+    return shown
+
+
+def rows(printed: str) -> list[dict[str, str]]:
+    """The rows of kubectl's tables, each by the headings above it."""
+    found = []
+    for table in printed.strip().split("\n\n"):
+        heading, *lines = table.splitlines()
+        starts = [match.start() for match in re.finditer(r"\S+", heading)]
+        cuts = list(zip(starts, [*starts[1:], None], strict=True))
+        names = [heading[start:end].strip() for start, end in cuts]
+        found += [dict(zip(names, (line[start:end].strip() for start, end in cuts), strict=True)) for line in lines]
+    return found

@@ -1,0 +1,178 @@
+"""The scheduler with its shipped account, doing everything that it ever does: no request is refused, and no right is
+left unused.
+
+Requests are noted where they leave the client; everything else is real. The one thing that is made up is that the
+answer to the first binding is lost on the way, after the server has given it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from maniple.cluster.kube.client import Client
+from maniple.cluster.kube.login import log_in
+from maniple.cluster.kube.resources import RESOURCES
+from maniple.cluster.kube.serve import Settings, serve
+from tests.deploy.rights import ROOT, Right, granted, needed_for
+from tools.cluster import Cluster, ClusterError, wait_until
+
+from .running import NewCluster
+
+GPU = "nvidia.com/gpu"
+FOREIGN = [resource for resource in RESOURCES if resource.is_foreign]
+
+# Bindings of pods whose names begin so are refused, as any admission policy of a cluster may do.
+REFUSED = "refused-"
+REFUSING = f"""
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: refuse-bindings}}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {{apiGroups: [""], apiVersions: [v1], resources: [pods/binding], operations: [CREATE]}}
+  validations:
+  - expression: "!object.metadata.name.startsWith('{REFUSED}')"
+    message: not this one
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: refuse-bindings}}
+spec: {{policyName: refuse-bindings, validationActions: [Deny]}}
+"""
+
+
+class Noted:
+    """The rights that requests needed, and the requests that were refused for the lack of one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.used: set[Right] = set()
+        self.refused: list[str] = []
+        self._has_lost_an_answer = False
+        ask = Client._request
+
+        async def asked(client: Client, method: str, path: str, *rest: Any) -> aiohttp.ClientResponse:
+            answer = await ask(client, method, path, *rest)
+            query = rest[-1] or {}
+            self.used.add(needed_for(method, path, "watch" in query))
+            if answer.status == 403:
+                self.refused.append(f"{method} {path}")
+            if path.endswith("/binding") and answer.status < 300 and not self._has_lost_an_answer:
+                self._has_lost_an_answer = True
+                answer.close()
+                raise aiohttp.ClientConnectionError("lost")
+            return answer
+
+        monkeypatch.setattr(Client, "_request", asked)
+
+
+@contextmanager
+def serving(cluster: Cluster) -> Iterator[None]:
+    account = str(cluster.service_account_kubeconfig("maniple-system", "maniple"))
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+    settings = Settings(lease=("maniple-system", "maniple"), identity="test")
+
+    async def run() -> None:
+        await serve(await log_in(account), settings, stop)
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+def foreign_crds() -> list[dict[str, Any]]:
+    """The CRDs of other systems, as far as the API server needs them to store their objects."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    made = []
+    for resource in FOREIGN:
+        group, _, version = resource.api_version.partition("/")
+        served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        made.append(
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                # The API server wants this of groups below k8s.io.
+                "metadata": {
+                    "name": f"{resource.plural}.{group}",
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+                },
+                "spec": {
+                    "group": group,
+                    "names": {"kind": resource.kind, "plural": resource.plural, "singular": resource.kind.lower()},
+                    "scope": "Namespaced" if resource.kind == "PodGroup" else "Cluster",
+                    "versions": [served | {"subresources": {"status": {}}}],
+                },
+            }
+        )
+    return made
+
+
+def pod(name: str, labels: dict[str, str] | None = None, gpus: int = 1, priority: str = "") -> dict[str, Any]:
+    container = {"name": "main", "image": "none", "resources": {"limits": {GPU: gpus}}}
+    spec: dict[str, Any] = {"schedulerName": "maniple", "containers": [container]}
+    if priority:
+        spec["priorityClassName"] = priority
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+
+
+def gang(api_version: str, name: str, gpus: int = 1, priority: str = "", label: str = "") -> list[dict[str, Any]]:
+    spec = {"minMember": 1} | ({"priorityClassName": priority} if priority else {})
+    label = label or "maniple.dev/pod-group"
+    group = {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    return [group, pod(f"{name}-0", {label: name}, gpus, priority)]
+
+
+def elastic_job(name: str) -> list[dict[str, Any]]:
+    template = {"spec": {"containers": [{"name": "main", "image": "none", "resources": {"limits": {GPU: 1}}}]}}
+    role = {"name": "worker", "min": 1, "max": 1, "template": template}
+    job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
+    labels = {"maniple.dev/job": name, "maniple.dev/role": "worker", "maniple.dev/index": "0"}
+    return [job | {"spec": {"roles": [role]}}, pod(f"{name}-worker-0", labels)]
+
+
+def apply(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
+    cluster.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
+
+
+def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = new_cluster(nodes=1, gpus=16)
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
+    cluster.kubectl("apply", "--server-side", "-f", "-", text=REFUSING)
+    apply(cluster, foreign_crds())
+    cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=30s")
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
+    monkeypatch.setattr("maniple.cluster.kube.events._SERIES_S", 0.0)
+    noted = Noted(monkeypatch)
+    with cluster.client() as client, serving(cluster):
+        pods = "/api/v1/namespaces/default/pods"
+        wait_until("the account", lambda: client.exists("/api/v1/namespaces/default/serviceaccounts/default"))
+
+        apply(cluster, gang("maniple.dev/v1alpha1", "low", gpus=16, priority="maniple-low"))
+        wait_until("low to run", lambda: client.get(f"{pods}/low-0")["status"]["phase"] == "Running")
+        apply(cluster, gang("maniple.dev/v1alpha1", "high", gpus=2, priority="maniple-high"))
+        wait_until("high to run", lambda: client.get(f"{pods}/high-0")["status"]["phase"] == "Running")
+
+        apply(cluster, [*gang("maniple.dev/v1alpha1", f"{REFUSED}ours"), *elastic_job(f"{REFUSED}job")])
+        apply(cluster, [pod(f"{REFUSED}alone"), pod("too-large", gpus=99)])
+        for number, resource in enumerate(one for one in FOREIGN if one.kind == "PodGroup"):
+            name = f"{REFUSED}{number}"
+            apply(cluster, gang(resource.api_version, name))
+        # The same gang bound to the same node once more is a repeated event, which is patched.
+        client.delete(f"{pods}/high-0")
+        wait_until("high to be gone", lambda: not client.exists(f"{pods}/high-0"))
+        apply(cluster, gang("maniple.dev/v1alpha1", "high", gpus=2, priority="maniple-high"))
+        with suppress(ClusterError):  # said better below
+            wait_until("every right to be used", lambda: granted() <= noted.used)
+    assert [request for request in noted.refused if REFUSED not in request] == []
+    assert {str(right) for right in noted.used} == {str(right) for right in granted()}
