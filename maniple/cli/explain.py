@@ -13,6 +13,8 @@ from maniple.scheduler.explain_words import describe_nearest
 from maniple.scheduler.plan import Waiting
 from maniple.scheduler.story import PodStory, Story, find_job, tell
 
+_ABOVE_MAX = "; larger than its max: it keeps what it has until a blocked gang takes surplus back, and does not grow"
+
 
 @click.command(
     epilog="""\b
@@ -94,7 +96,7 @@ def _sizes(story: Story) -> list[str]:
     made = []
     for role in story.roles:
         step = f" in steps of {role.step}" if role.step > 1 else ""
-        then = f"; becomes {role.resize}" if role.resize is not None else ""
+        then = f"; becomes {role.resize}" if role.resize is not None else _ABOVE_MAX * (role.size > role.max)
         made.append(f"{role.role} {role.size}, from {role.min} to {role.max}{step}, {role.running} running{then}")
     return made
 
