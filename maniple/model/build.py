@@ -308,9 +308,9 @@ class _Builder:
             job = self.jobs.get((f"{meta.namespace}/{name}", "ElasticJob"))
             if job is not None:
                 return job
-        group = group_name(meta) or name
-        if group:
-            key = (f"{meta.namespace}/{group}", "PodGroup")
+        group = group_name(meta)
+        if group or name:
+            key = (f"{meta.namespace}/{group or name}", "PodGroup" if group else "ElasticJob")
             job = self.jobs.get(key)
             if job is None and self.ours.claims(pod):
                 job = self.jobs[key] = self._lone(key, pod)

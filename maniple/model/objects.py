@@ -12,7 +12,7 @@ from maniple.api.gpuwish import write_models
 from maniple.api.meta import ObjectMeta
 from maniple.model.elastic import current_sizes, replica_index
 from maniple.model.podinfo import pod_role
-from maniple.model.replicas import replica_problems
+from maniple.model.replicas import misplaced_notes, replica_problems
 
 
 @dataclass
@@ -68,7 +68,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
             twice.append(f"{decoded.where[at]}: {describe(item)}: given twice; an object may stand in the input once")
         seen.add(key)
         rooms[type(item)].append(item)
-    _check_replicas(objects)
+    _check_pods(objects)
     objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [
         f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[types.JOB_LABEL]} will create a pod "
@@ -81,13 +81,14 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     return objects
 
 
-def _check_replicas(objects: Objects) -> None:
+def _check_pods(objects: Objects) -> None:
     there = pods_by_job(objects.pods) if objects.elastic_jobs else {}
     wrong = [
         f"{objects.place_of(pod)}: {problem}"
         for job in objects.elastic_jobs
         for pod, problem in replica_problems(job, there.get((job.metadata.namespace, job.metadata.name), ()))
     ]
+    wrong += [f"{objects.place_of(pod)}: {problem}" for pod in objects.pods for problem in misplaced_notes(pod)]
     if wrong:
         raise InputError(wrong)
 

@@ -1,4 +1,4 @@
-"""Whether the pods of an ElasticJob can be its replicas: `replica_problems(job, its pods)`.
+"""Whether pods can be what their labels say: `replica_problems(an ElasticJob, its pods)`, `misplaced_notes(pod)`.
 
 A replica is known by its role and index alone. Where these are missing, wrong or given twice, nobody can say how large
 the job is, and whoever guessed would make it larger than its max.
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from maniple.api import core, types
 from maniple.api.errors import Problem, nearest
-from maniple.model.podinfo import pod_role
+from maniple.model.podinfo import group_name, pod_role
 
 _ROLE = f"metadata.labels[{types.ROLE_LABEL}]"
 _INDEX = f"metadata.labels[{types.INDEX_LABEL}]"
@@ -33,6 +33,17 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[core.Pod]) -> Iterato
         if before != pod.metadata.name:
             message = f"expected an index of its own among the role's replicas, found {str(place[1])!r}, which pod "
             yield pod, Problem(_INDEX, f"{message}{before} has too")
+
+
+def misplaced_notes(pod: core.Pod) -> Iterator[Problem]:
+    """Binds fail gang by gang: what a pod of a gang says of them is an order that nobody obeys."""
+    if types.BIND_FAILURES_ANNOTATION not in pod.metadata.annotations:
+        return
+    job, group = pod.metadata.labels.get(types.JOB_LABEL), group_name(pod.metadata)
+    if job or group:
+        gang = f"ElasticJob {job}" if job else f"PodGroup {group}"
+        at = f"metadata.annotations[{types.BIND_FAILURES_ANNOTATION}]"
+        yield Problem(at, f"expected it on {gang}, whose pod this is, found it here")
 
 
 def _problem(job: types.ElasticJob, roles: dict[str, types.ElasticRole], pod: core.Pod) -> Problem | None:

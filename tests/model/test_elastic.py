@@ -144,3 +144,15 @@ def test_a_replica_that_leaves_or_has_ended_is_no_double_of_the_one_in_its_place
     leaving = named(replica(0, "n1"), "old")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert read(job(), leaving, replica(0), named(replica(0, "n1", "Failed"), "older"), replica(1)).implied == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "gang"),
+    [({"maniple.dev/pod-group": "team"}, "PodGroup team"), ({"maniple.dev/job": "nobody"}, "ElasticJob nobody")],
+)
+def test_binds_that_failed_are_told_of_the_gang_and_not_of_its_pods(labels: dict[str, str], gang: str) -> None:
+    failed = {"maniple.dev/bind-failures": "3", "maniple.dev/last-bind-failure": "2026-01-01T00:00:00Z"}
+    pod = replica(0)
+    pod["metadata"] |= {"name": "p", "labels": labels, "annotations": failed}
+    with pytest.raises(InputError, match=f"expected it on {gang}, whose pod this is"):
+        read(pod)
