@@ -24,7 +24,8 @@ Examples:
   kubectl get nodes,pods -A -o json | maniple explain -f - --all ml/train
 
 JOB is the name of a PodGroup, an ElasticJob or a pod, with its namespace in front
-unless that is default.
+unless that is default. Where several have that name, their kind stands in front of
+both: PodGroup/default/train.
 Exit codes: 0 explained, 2 wrong input or no such job.
 """
 )
@@ -74,6 +75,7 @@ def _head(story: Story) -> str:
         ("State", story.state),
         ("Kind", story.kind),
         ("Minimum", f"{story.min_member} pod{'s' * (story.min_member > 1)}, {story.running} running"),
+        ("Gated", f"{story.gated} pod{'s' * (story.gated > 1)} held by scheduling gates" if story.gated else ""),
         *(("Size", line) for line in _sizes(story)),
         ("Cool-down", f"{story.cools_down_s:g} s more" if story.cools_down_s is not None else ""),
         ("Priority", f"{story.priority}{'' if story.preemptable else ', preemptable: false'}"),

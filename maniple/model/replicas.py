@@ -16,7 +16,7 @@ _LONGEST_INDEX = 9  # digits
 
 
 def replica_problems(job: types.ElasticJob, pods: Iterable[core.Pod]) -> Iterator[tuple[core.Pod, Problem]]:
-    """What is wrong with each of the job's pods, as one of its replicas. A pod that has ended is no replica any more."""
+    """What is wrong with each of the pods as a replica of the job. One that has ended is no replica any more."""
     roles = {role.name: role for role in job.spec.roles}
     first: dict[tuple[str, int], str] = {}
     for pod in pods:

@@ -66,6 +66,7 @@ class Explainer:
         for job, verdict in told:
             yield Waiting(
                 group=job.name,
+                kind=job.key[1],
                 queue=self._session.queue_of(job).name,
                 reason=verdict.reason.code,
                 message=verdict.reason.message,

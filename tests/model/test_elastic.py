@@ -123,7 +123,10 @@ ROLE, INDEX = "metadata.labels[maniple.dev/role]", "metadata.labels[maniple.dev/
 @pytest.mark.parametrize(
     ("pod", "told"),
     [
-        (named(replica(0), "other"), f"{INDEX}: expected an index of its own among the role's replicas, found '0', which"),
+        (
+            named(replica(0), "other"),
+            f"{INDEX}: expected an index of its own among the role's replicas, found '0', which",
+        ),
         (labelled(replica(1), index="5"), f"{INDEX}: expected '1', as the pod's name says, or another name, found '5'"),
         (labelled(replica(1), index="one"), f"{INDEX}: expected a whole number of 0 or more, such as '0', found 'one'"),
         (labelled(replica(1), index=None), f"{INDEX}: expected the pod's number among the replicas of its role"),
