@@ -13,6 +13,7 @@ from maniple.api.types import LAST_BIND_FAILURE_ANNOTATION as LAST
 
 _FIRST_S = 10.0
 _LONGEST_S = 300.0
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,10 @@ def bind_failure_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
     """(annotation, what is wrong with it)."""
     found = []
     count, last = annotations.get(COUNT), annotations.get(LAST)
-    if count is not None and not (count.isascii() and count.isdigit() and len(count) <= 9):
+    if count is not None and not (count.isascii() and count.isdigit()):
         found.append((COUNT, f"expected a whole number of 0 or more, such as 3, found {count!r:.80}"))
+    elif count is not None and len(count) > _MOST_DIGITS:
+        found.append((COUNT, f"expected a whole number of at most {_MOST_DIGITS} digits, found {count!r:.80}"))
     elif count is None and last is not None:
         found.append((LAST, f"expected {COUNT} beside it, found none"))
     elif count is not None and int(count) and last is None:

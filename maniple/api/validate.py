@@ -9,7 +9,7 @@ from typing import Any
 
 from maniple.api import core, types
 from maniple.api import validate_core as kube
-from maniple.api.errors import Problem
+from maniple.api.errors import Problem, nearest
 from maniple.api.validate_core import A_LABEL, Found, add, check_metadata, check_pair, is_label, shown
 
 MAX_REPLICAS = 100_000
@@ -33,7 +33,7 @@ def _queue(queue: types.Queue, found: Found) -> None:
 
 def _pod_group(group: types.PodGroup, found: Found) -> None:
     check_metadata(group.metadata, found)
-    kube.check_bind_failures(group.metadata, found)
+    kube.check_gang_notes(group.metadata, found)
     spec = group.spec
     _role_names([role.name for role in spec.roles], found)
     for index, role in enumerate(spec.roles):
@@ -45,7 +45,7 @@ def _pod_group(group: types.PodGroup, found: Found) -> None:
 
 def _elastic_job(job: types.ElasticJob, found: Found) -> None:
     check_metadata(job.metadata, found)
-    kube.check_bind_failures(job.metadata, found)
+    kube.check_gang_notes(job.metadata, found)
     if len(job.metadata.name) > 63:
         # It is the value of the pods' label maniple.dev/job, and labels are shorter than names.
         add(found, "metadata.name", "at most 63 characters", len(job.metadata.name))
@@ -65,6 +65,12 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
     if most > MAX_REPLICAS:
         add(found, "spec.roles", f"a max of at most {MAX_REPLICAS} for all roles together", most)
     _distinct([point.replicas for point in job.spec.elastic.speedup], "spec.elastic.speedup", "replicas", found)
+    names = [role.name for role in roles]
+    for index, target in enumerate(job.status.target):
+        if target.role not in names:
+            near = nearest(target.role[:80], names)
+            found.append(Problem(f"status.target[{index}].role", f"unknown role {shown(target.role)}{near}"))
+    _distinct([target.role for target in job.status.target], "status.target", "role", found)
     kube.check_time(job.status.last_resize_time, "status.lastResizeTime", found)
 
 

@@ -18,7 +18,14 @@ from maniple.api.gpuwish import wish_problems
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
 from maniple.api.moments import LAST_YEAR
 from maniple.api.quantity import parse_quantity
-from maniple.api.types import GPU_TOPOLOGY_ANNOTATION, GPUS_ANNOTATION, GROUP, OWN_ANNOTATIONS, OWN_LABELS
+from maniple.api.types import (
+    GPU_TOPOLOGY_ANNOTATION,
+    GPUS_ANNOTATION,
+    GROUP,
+    OWN_ANNOTATIONS,
+    OWN_LABELS,
+    RESERVED_ANNOTATION,
+)
 
 MAX_USER_PRIORITY = 1_000_000_000
 
@@ -59,7 +66,7 @@ def check_pod(pod: core.Pod, found: Found) -> None:
         add(found, f"metadata.annotations[{GPUS_ANNOTATION}]", expected, shown(gpus))
     if metadata.annotations:
         check_wishes(metadata.annotations, "metadata", found)
-        check_bind_failures(metadata, found)
+        check_gang_notes(metadata, found)
     check_own_words(metadata, found)
     check_pod_spec(pod.spec, "spec", found)
     if pod.status.phase not in _PHASES:
@@ -88,10 +95,13 @@ def check_wishes(annotations: dict[str, str], at: str, found: Found) -> None:
     found.extend(Problem(f"{at}.annotations[{name}]", message) for name, message in wish_problems(annotations))
 
 
-def check_bind_failures(metadata: ObjectMeta, found: Found) -> None:
-    """The annotations about binds that failed."""
+def check_gang_notes(metadata: ObjectMeta, found: Found) -> None:
+    """The annotations with which the scheduler remembers what has become of a gang so far."""
     wrong = bind_failure_problems(metadata.annotations)
     found.extend(Problem(f"metadata.annotations[{name}]", message) for name, message in wrong)
+    reserved = metadata.annotations.get(RESERVED_ANNOTATION)
+    if reserved not in (None, "true", "false"):
+        add(found, f"metadata.annotations[{RESERVED_ANNOTATION}]", "'true' or 'false'", shown(reserved))
 
 
 def check_pod_spec(spec: core.PodSpec, at: str, found: Found) -> None:

@@ -13,6 +13,8 @@ from maniple.scheduler.explain_words import describe_nearest
 from maniple.scheduler.plan import Waiting
 from maniple.scheduler.story import PodStory, Story, find_job, tell
 
+_ABOVE_MAX = "; larger than its max: it keeps what it has until a blocked gang takes surplus back, and does not grow"
+
 
 @click.command(
     epilog="""\b
@@ -22,7 +24,8 @@ Examples:
   kubectl get nodes,pods -A -o json | maniple explain -f - --all ml/train
 
 JOB is the name of a PodGroup, an ElasticJob or a pod, with its namespace in front
-unless that is default.
+unless that is default. Where several have that name, their kind stands in front of
+both: PodGroup/default/train.
 Exit codes: 0 explained, 2 wrong input or no such job.
 """
 )
@@ -72,6 +75,7 @@ def _head(story: Story) -> str:
         ("State", story.state),
         ("Kind", story.kind),
         ("Minimum", f"{story.min_member} pod{'s' * (story.min_member > 1)}, {story.running} running"),
+        ("Gated", f"{story.gated} pod{'s' * (story.gated > 1)} held by scheduling gates" if story.gated else ""),
         *(("Size", line) for line in _sizes(story)),
         ("Cool-down", f"{story.cools_down_s:g} s more" if story.cools_down_s is not None else ""),
         ("Priority", f"{story.priority}{'' if story.preemptable else ', preemptable: false'}"),
@@ -94,7 +98,7 @@ def _sizes(story: Story) -> list[str]:
     made = []
     for role in story.roles:
         step = f" in steps of {role.step}" if role.step > 1 else ""
-        then = f"; becomes {role.resize}" if role.resize is not None else ""
+        then = f"; becomes {role.resize}" if role.resize is not None else _ABOVE_MAX * (role.size > role.max)
         made.append(f"{role.role} {role.size}, from {role.min} to {role.max}{step}, {role.running} running{then}")
     return made
 

@@ -59,7 +59,7 @@ def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | 
 
 
 def current_sizes(job: types.ElasticJob, pods: list[core.Pod]) -> dict[str, int]:
-    """Role -> replicas: what the scheduler decided last, else as many as there are, else the minimum.
+    """Role -> replicas: what the scheduler decided last, else as many as there are, and never less than the minimum.
 
     `pods` are all pods of the job.
     """
@@ -71,7 +71,7 @@ def current_sizes(job: types.ElasticJob, pods: list[core.Pod]) -> dict[str, int]
             mine = [pod for pod in pods if pod_role(pod.metadata) == role.name]
             mine = [pod for pod in mine if pod.status.phase not in ("Succeeded", "Failed")]
             size = max(len(mine), max((replica_index(pod) + 1 for pod in mine), default=0))
-        sizes[role.name] = role.min if size is None else size
+        sizes[role.name] = max(role.min, size or 0)
     return sizes
 
 

@@ -37,9 +37,9 @@ def key_of(pod: core.Pod, ours: Ours, declared: Container[JobKey], called: Conta
         key = (f"{meta.namespace}/{name}", "ElasticJob")
         if key in declared:
             return key
-    group = group_name(meta) or name
-    if group:
-        key = (f"{meta.namespace}/{group}", "PodGroup")
+    group = group_name(meta)
+    if group or name:
+        key = (f"{meta.namespace}/{group or name}", "PodGroup" if group else "ElasticJob")
         return key if key in declared or ours.claims(pod) or key in called else None
     return (f"{meta.namespace}/{meta.name}", "Pod") if ours.claims(pod) else None
 
@@ -49,8 +49,10 @@ def called_by(pod: core.Pod) -> JobKey | None:
     meta = pod.metadata
     if pod.status.phase == "Failed" or (not pod.spec.node_name and not _waits(pod)):
         return None
-    group = group_name(meta) or meta.labels.get(types.JOB_LABEL)
-    return (f"{meta.namespace}/{group}", "PodGroup") if group else None
+    group, job = group_name(meta), meta.labels.get(types.JOB_LABEL)
+    if not group and not job:
+        return None
+    return f"{meta.namespace}/{group or job}", "PodGroup" if group else "ElasticJob"
 
 
 def _waits(pod: core.Pod) -> bool:

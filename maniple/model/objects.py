@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from maniple.api import core, types
@@ -11,6 +12,7 @@ from maniple.api.gpuwish import write_models
 from maniple.api.meta import ObjectMeta
 from maniple.model.elastic import current_sizes, replica_index
 from maniple.model.podinfo import pod_role
+from maniple.model.replicas import misplaced_notes, replica_problems
 
 
 @dataclass
@@ -66,6 +68,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
             twice.append(f"{decoded.where[at]}: {describe(item)}: given twice; an object may stand in the input once")
         seen.add(key)
         rooms[type(item)].append(item)
+    _check_pods(objects)
     objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [
         f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[types.JOB_LABEL]} will create a pod "
@@ -76,6 +79,18 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     if twice:
         raise InputError(twice)
     return objects
+
+
+def _check_pods(objects: Objects) -> None:
+    there = pods_by_job(objects.pods) if objects.elastic_jobs else {}
+    wrong = [
+        f"{objects.place_of(pod)}: {problem}"
+        for job in objects.elastic_jobs
+        for pod, problem in replica_problems(job, there.get((job.metadata.namespace, job.metadata.name), ()))
+    ]
+    wrong += [f"{objects.place_of(pod)}: {problem}" for pod in objects.pods for problem in misplaced_notes(pod)]
+    if wrong:
+        raise InputError(wrong)
 
 
 def implied_pods(
@@ -89,15 +104,16 @@ def implied_pods(
         if job.status.phase in ("Succeeded", "Failed"):
             continue
         mine = there.get((job.metadata.namespace, job.metadata.name), [])
-        names = {pod.metadata.name for pod in mine}
         sizes = current_sizes(job, mine)
+        decided = {target.role for target in job.status.target}
         for role in job.spec.roles:
-            # Without a decision, who has pods has all that it is to have.
-            if mine and all(target.role != role.name for target in job.status.target):
-                continue
-            for index in range(sizes[role.name]):
-                if replica_name(job, role, index) not in names:
-                    yield make_replica(job, role, index, scheduler_name)
+            has = {replica_index(pod) for pod in mine if pod_role(pod.metadata) == role.name}
+            missing: Iterator[int] = (index for index in range(sizes[role.name]) if index not in has)
+            if mine and role.name not in decided:
+                # Without a decision, who has pods has all that it is to have, if that is no less than its minimum.
+                missing = islice(missing, max(0, role.min - len(has)))
+            for index in missing:
+                yield make_replica(job, role, index, scheduler_name)
 
 
 def beyond_their_size(jobs: Sequence[types.ElasticJob], pods: Iterable[core.Pod]) -> set[str]:
@@ -105,10 +121,12 @@ def beyond_their_size(jobs: Sequence[types.ElasticJob], pods: Iterable[core.Pod]
     there = pods_by_job(pods)
     found = set()
     for job in jobs:
-        decided = {target.role: target.replicas for target in job.status.target}
-        for pod in there.get((job.metadata.namespace, job.metadata.name), []) if decided else ():
-            size = decided.get(pod_role(pod.metadata))
-            if size is not None and replica_index(pod) >= size:
+        decided = {target.role for target in job.status.target}
+        mine = there.get((job.metadata.namespace, job.metadata.name), []) if decided else []
+        sizes = current_sizes(job, mine)
+        for pod in mine:
+            role = pod_role(pod.metadata)
+            if role in decided and replica_index(pod) >= sizes[role]:
                 found.add(f"{pod.metadata.namespace}/{pod.metadata.name}")
     return found
 

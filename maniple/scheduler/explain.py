@@ -66,6 +66,7 @@ class Explainer:
         for job, verdict in told:
             yield Waiting(
                 group=job.name,
+                kind=job.key[1],
                 queue=self._session.queue_of(job).name,
                 reason=verdict.reason.code,
                 message=verdict.reason.message,
@@ -136,9 +137,10 @@ class Explainer:
         session = self._session
         state = session.state(job)
         if not job.exists:
-            name = job.name.split("/", 1)[1]
-            message = f"its pods name the group {name!r}, and there is no such PodGroup in their namespace"
-            return _Verdict(Reason("GroupNotFound", message, f"PodGroup {job.name} is created"), {})
+            name, kind = job.name.split("/", 1)[1], job.key[1]
+            what = "job" if kind == "ElasticJob" else "group"
+            message = f"its pods name the {what} {name!r}, and there is no such {kind} in their namespace"
+            return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created"), {})
         if job.is_suspended:
             reason = Reason("Suspended", "spec.suspend is true", "spec.suspend is set to false")
             return _Verdict(self._and(job, need, reason), {})

@@ -1,7 +1,7 @@
 """Who runs: where, what its pods are to a gang that wants their room, and what keeps them from being taken."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice
@@ -92,7 +92,13 @@ class Holdings:
             role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0)
             for role, count in state.placed.items()
         }
-        there = [pod for pod in job.placed if pod.pod not in state.evicted]
+        elastic = job.elastic
+        there = [
+            pod
+            for pod in job.placed
+            # The replica where all others meet stays as long as the job does.
+            if pod.pod not in state.evicted and not (elastic and elastic.rendezvous(pod.role, pod.order[1]))
+        ]
         for pod in sorted(there, key=lambda pod: (pod.order[1], pod.order[0], pod.order[2]), reverse=True):
             if left > 0 and by_role.get(pod.role, 0) > 0:
                 left -= 1
@@ -119,8 +125,11 @@ class Holdings:
 
     # -- what protects them
 
-    def guard(self, job: Job, pod: PlacedPod, *, is_surplus: bool) -> Guard | None:
-        """Surplus is given back even by jobs that may not be evicted, but not while they cool down."""
+    def guard(self, job: Job, pod: PlacedPod, *, is_surplus: bool, spent: Sequence[int] = ()) -> Guard | None:
+        """Surplus is given back even by jobs that may not be evicted, but not while they cool down.
+
+        `spent`: what others that would go before it use up of the budgets.
+        """
         session = self._session
         now = session.snapshot.now
         if is_surplus and job.elastic is not None and now < job.elastic.cooldown_until:
@@ -131,12 +140,14 @@ class Holdings:
             return Guard("critical to the system")
         if now - pod.started < job.min_runtime_s:
             return Guard("minRuntimeSeconds", job.min_runtime_s - (now - pod.started))
-        if self._is_budgeted(pod):
+        if self._is_budgeted(pod, spent=spent):
             return Guard("PodDisruptionBudget")
         return None
 
-    def why_kept(self, claimant: Job, job: Job, pod: PlacedPod, *, of_surplus: bool) -> Guard:
-        """Why an action that looked at the pod could not take it."""
+    def why_kept(
+        self, claimant: Job, job: Job, pod: PlacedPod, *, of_surplus: bool, spent: Sequence[int] = ()
+    ) -> Guard:
+        """Why an action that looked at the pod could not take it; `spent`: what those use up that it could take."""
         session = self._session
         state = session.state(job)
         is_surplus = pod.pod in self.surplus(job)
@@ -155,19 +166,33 @@ class Holdings:
             others = [other for other in job.placed if other.pod not in state.evicted]
             if any(self.guard(job, other, is_surplus=False) is not None for other in others):
                 return Guard("of gangs that go whole or not at all, and not all of which may go")
-            if any(self._is_budgeted(other, below=len(others)) for other in others):
+            if any(self._is_budgeted(other, below=len(others), spent=spent) for other in others):
                 return Guard(_PHRASES["PodDisruptionBudget"])
-        if self._is_budgeted(pod, below=len(job.placed)):
+        if self._is_budgeted(pod, below=len(job.placed)) or self._is_budgeted(pod, spent=spent):
             return Guard(_PHRASES["PodDisruptionBudget"])
         if claimant.queue != job.queue:
+            if not is_surplus and len(job.placed) > 1 and self.is_above_share(job.queue):
+                return Guard("of gangs that go whole or not at all, and of which their queue deserves a part")
             return Guard("deserved by their queue")
         if of_surplus and job.elastic is not None:
             return Guard("less than a step, or next to others of their job that may not go")
         return Guard("kept by plugins of the policy")
 
-    def _is_budgeted(self, pod: PlacedPod, *, below: int = 1) -> bool:
-        """Whether a budget lets fewer go than so many, and this is one of them."""
-        return any(left < below and budget.covers(pod.pod, pod.labels) for budget, left in self._budgets)
+    def _is_budgeted(self, pod: PlacedPod, *, below: int = 1, spent: Sequence[int] = ()) -> bool:
+        """Whether a budget, less what is spent, lets fewer go than so many, and this is one of them."""
+        return any(
+            left - gone < below and budget.covers(pod.pod, pod.labels)
+            for (budget, left), gone in zip(self._budgets, spent or self._unspent, strict=True)
+        )
+
+    def spend(self, pods: Iterable[PlacedPod]) -> list[int]:
+        """How much of each budget the pods use up."""
+        found = list(pods) if self._budgets else []
+        return [sum(budget.covers(pod.pod, pod.labels) for pod in found) for budget, _ in self._budgets]
+
+    @cached_property
+    def _unspent(self) -> list[int]:
+        return [0] * len(self._budgets)
 
     @cached_property
     def shrunk(self) -> frozenset[tuple[str, str]]:

@@ -1,5 +1,7 @@
 """The nearest miss as the plan shows it: where, how much is lacking, and who holds it there."""
 
+from math import inf
+
 import numpy as np
 from msgspec import UNSET
 
@@ -24,10 +26,11 @@ _MOST_REFUSALS = 5
 
 _STARTS, _PROMISED, _RESERVED = "starts in this cycle", "promised room", "reserved room"
 _LEAVING, _FOREIGN = "pods that are leaving", "pods that are not ours"
-# Those who could give it back soonest first.
+# Those who could give it back soonest first. Where room is reserved, whatever comes free goes there: that stands in the
+# way before all else.
 _ORDER = (
-    *(_LEAVING, SURPLUS, LOWER, ABOVE, SAME, ELSEWHERE, WITHIN, HIGHER),
-    *(_PROMISED, _RESERVED, _STARTS, _FOREIGN),
+    *(_RESERVED, _LEAVING, SURPLUS, LOWER, ABOVE, SAME, ELSEWHERE, WITHIN, HIGHER),
+    *(_PROMISED, _STARTS, _FOREIGN),
 )
 
 
@@ -77,6 +80,8 @@ class _Tally:
         self._row = row
         # (job, what its pods are, what protects them) -> (pods, amount, for how long they are protected)
         self._found: dict[tuple[str, str, str], tuple[int, float, float | None]] = {}
+        self._ends: dict[tuple[str, str, str], float] = {}  # when the last of them will have ended, as they say
+        self._spent = holdings.spend(())  # of budgets, by those who might go
 
     def count(self, node: int) -> None:
         session, row, claimant = self._session, self._row, self._claimant
@@ -89,8 +94,14 @@ class _Tally:
             if amount > 0 and job.key != claimant.key and (state is None or pod.pod not in state.evicted):
                 what = self._holdings.relation(claimant, job, pod)
                 might_go = what in (SURPLUS, LOWER, ABOVE)
-                guard = self._holdings.guard(job, pod, is_surplus=what == SURPLUS) if might_go else None
-                self._add(job.name, what, guard, 1, amount)
+                guard = None
+                if might_go:
+                    guard = self._holdings.guard(job, pod, is_surplus=what == SURPLUS, spent=self._spent)
+                    if guard is None and self._spent:
+                        self._spent = [
+                            had + one for had, one in zip(self._spent, self._holdings.spend([pod]), strict=True)
+                        ]
+                self._add(job.name, what, guard, 1, amount, pod.ends)
         for done, number in self._holdings.coming.get(node, ()):
             amount = float(done.group.shape.requests[row]) * number
             if amount > 0 and done.job.key != claimant.key:
@@ -108,16 +119,22 @@ class _Tally:
             if amount > 0:
                 self._add("", what, None, 0, amount)
 
-    def _add(self, name: str, what: str, guard: Guard | None, number: int, amount: float) -> None:
+    def _add(self, name: str, what: str, guard: Guard | None, number: int, amount: float, ends: float = inf) -> None:
         key = (name, what, guard.what if guard else "")
         had, held, until = self._found.get(key, (0, 0.0, None))
         left = guard.until if guard else None
         until = left if until is None else until if left is None else min(until, left)
         self._found[key] = (had + number, held + amount, until)
+        self._ends[key] = max(ends, self._ends.get(key, ends))
 
     def shown(self, lacks: float) -> tuple[tuple[Holder, ...], int]:
         """(those who could give it back soonest, until so much is covered; how many other jobs hold some)"""
-        ranked = sorted(self._found.items(), key=lambda item: (_ORDER.index(item[0][1]), bool(item[0][2]), item[0]))
+
+        def rank(item: tuple[tuple[str, str, str], object]) -> tuple[object, ...]:
+            key = item[0]
+            return _ORDER.index(key[1]), bool(key[2]), self._ends[key], key
+
+        ranked = sorted(self._found.items(), key=rank)
         shown: list[Holder] = []
         covered = 0.0
         for (name, what, guard), (number, amount, until) in ranked:

@@ -290,6 +290,7 @@ class _Look:
         why: dict[str, tuple[int, float | None]] = {}
         names: dict[str, None] = {}
         count = 0
+        spent = holdings.spend(pod for other in self.jobs for pod in other.placed if pod.pod in self.taken)
         for other in self.jobs:
             surplus = holdings.surplus(other)
             for pod in other.placed:
@@ -300,7 +301,7 @@ class _Look:
                 names.setdefault(other.name)
                 if pod.pod in self.taken:
                     continue
-                guard = holdings.why_kept(self.job, other, pod, of_surplus=offer.is_surplus)
+                guard = holdings.why_kept(self.job, other, pod, of_surplus=offer.is_surplus, spent=spent)
                 had, until = why.get(guard.what, (0, None))
                 until = guard.until if until is None else until if guard.until is None else min(until, guard.until)
                 why[guard.what] = (had + 1, until)

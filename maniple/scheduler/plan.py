@@ -91,6 +91,7 @@ class Nearest(msgspec.Struct, frozen=True):
 
 class Waiting(msgspec.Struct, frozen=True):
     group: str
+    kind: str  # PodGroup, ElasticJob or Pod: gangs of different kinds may have the same name
     queue: str
     reason: str  # a word for programs, such as InsufficientResources
     message: str

@@ -22,7 +22,7 @@ def make_plan(session: Session, thorough: str = "") -> Plan:
         nominations=tuple(sorted(_nominations(session))),
         resizes=tuple(sorted(_resizes(session))),
         reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
-        waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.reason))),
+        waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.kind))),
         queues=tuple(_shares(session)),
     )
 

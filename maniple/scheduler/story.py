@@ -13,7 +13,7 @@ from maniple.api.errors import InputError, nearest
 from maniple.model.job import Job, PlacedPod
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.gpus import GpuRoom
-from maniple.scheduler.plan import Bind, Eviction, Plan, QueueShare, Waiting
+from maniple.scheduler.plan import Bind, Eviction, Plan, QueueShare, ReservedNodes, Waiting
 from maniple.scheduler.report import named_gpus
 
 RUNS, STARTS, PROMISED, RESERVED, LEAVES, WAITS = "Runs", "Starts", "Promised", "Reserved", "Leaves", "Waits"
@@ -61,6 +61,7 @@ class Story(msgspec.Struct, frozen=True):
     preemptable: bool
     min_member: int = msgspec.field(name="minMember")
     running: int  # pods on nodes
+    gated: int  # pods held by scheduling gates
     roles: tuple[RoleStory, ...]  # of an ElasticJob
     cools_down_s: float | None = msgspec.field(name="coolsDownSeconds")  # so long it is not resized
     required: str  # levels of the topology
@@ -77,7 +78,7 @@ def tell(snapshot: Snapshot, plan: Plan, job: Job) -> Story:
     rings = [pod.ring_gbs for pod in pods if not isinstance(pod.ring_gbs, UnsetType)]
     states = [pod.state for pod in pods]
     queue = snapshot.queues[job.queue].name
-    waiting = next((entry for entry in plan.waiting if entry.group == job.name), None)
+    waiting = next((entry for entry in plan.waiting if (entry.group, entry.kind) == job.key), None)
     backs_off = job.backs_off_until - snapshot.now
     return Story(
         job=job.name,
@@ -93,6 +94,7 @@ def tell(snapshot: Snapshot, plan: Plan, job: Job) -> Story:
         preemptable=job.preemptable,
         min_member=job.min_member,
         running=len(job.placed),
+        gated=job.gated,
         roles=tuple(_roles(plan, job)),
         cools_down_s=_seconds(job.elastic.cooldown_until - snapshot.now) if job.elastic is not None else None,
         required=job.required,
@@ -106,9 +108,12 @@ def tell(snapshot: Snapshot, plan: Plan, job: Job) -> Story:
 
 
 def find_job(snapshot: Snapshot, name: str) -> Job:
-    """The job `ns/name`; InputError that names the nearest if there is no such job."""
+    """The job `ns/name` or `Kind/ns/name`; InputError if there is none, or several with that name."""
     full = name if "/" in name else f"default/{name}"
-    found = [job for job in snapshot.jobs if job.name == full]
+    found = [job for job in snapshot.jobs if full in (job.name, f"{job.key[1]}/{job.name}")]
+    if len(found) > 1:
+        ways = " or ".join(f"{job.key[1]}/{job.name}" for job in found)
+        raise InputError([f"{full}: several gangs have that name; write {ways}"])
     if not found:
         # A pod of a gang stands for its gang.
         found = [job for job in snapshot.jobs if full in _names(job)]
@@ -138,11 +143,18 @@ def _roles(plan: Plan, job: Job) -> Iterator[RoleStory]:
 
 
 def _reservation(snapshot: Snapshot, plan: Plan, job: Job) -> ReservationStory | None:
-    made = next((entry for entry in plan.reservations if entry.group == job.name), None)
+    made = _kept(plan, job)
     if made is None:
         return None
     left = datetime.fromisoformat(made.expected).timestamp() - snapshot.now
     return ReservationStory(made.nodes, made.expected, max(0.0, float(math.ceil(left))))
+
+
+def _kept(plan: Plan, job: Job) -> ReservedNodes | None:
+    """What is reserved for it. Another kind of gang may have its name, but not its pods."""
+    made = next((entry for entry in plan.reservations if entry.group == job.name), None)
+    names = {pod for group in job.groups for pod in group.pods} if made is not None else set()
+    return made if any(nomination.pod in names for nomination in plan.nominations if names) else None
 
 
 def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodStory]:
@@ -150,7 +162,7 @@ def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodStory]:
     leaving = {eviction.pod: eviction for eviction in plan.evictions}
     binds = {bind.pod: bind for bind in plan.binds}
     promised = {nomination.pod: nomination.node for nomination in plan.nominations}
-    kept = RESERVED if any(entry.group == job.name for entry in plan.reservations) else PROMISED
+    kept = PROMISED if _kept(plan, job) is None else RESERVED
     for pod in sorted(job.placed, key=lambda pod: pod.order):
         yield _placed(snapshot, room, job, pod, leaving.get(pod.pod))
     for name in (name for group in job.groups for name in group.pods):
@@ -160,6 +172,8 @@ def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodStory]:
             yield PodStory(name, kept, promised[name], _domain(snapshot, job, promised[name]))
         else:
             yield PodStory(name, WAITS)
+    if job.gated and job.key[1] == "Pod":
+        yield PodStory(job.name, WAITS)
 
 
 def _placed(snapshot: Snapshot, room: GpuRoom, job: Job, pod: PlacedPod, eviction: Eviction | None) -> PodStory:

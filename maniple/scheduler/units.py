@@ -131,9 +131,12 @@ def _steps(
     # Never the replica where all others meet: index 0 of the first role.
     lowest = max(sizes.min, 1) if role == next(iter(job.elastic.roles)) else sizes.min
     at = 0
-    while size - sizes.step >= lowest:
+    # Whoever is larger than its max, because that was lowered, is not left there by the first step.
+    steps = max(1, -(-(size - sizes.max) // sizes.step))
+    while size - steps * sizes.step >= lowest:
         # Replicas that are still waiting have no pods to take: the size passes over them, and so they go first.
-        size -= sizes.step
+        size -= steps * sizes.step
+        steps = 1
         end = at
         while end < len(mine) and -mine[end][0][0] >= size:
             end += 1

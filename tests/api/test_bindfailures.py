@@ -25,6 +25,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({COUNT: "-1", LAST: TIME}, COUNT, "expected a whole number of 0 or more, such as 3, found '-1'"),
     ({COUNT: "1.5", LAST: TIME}, COUNT, "expected a whole number of 0 or more, such as 3, found '1.5'"),
     ({COUNT: "٣", LAST: TIME}, COUNT, "expected a whole number of 0 or more, such as 3, found '٣'"),
+    ({COUNT: "9999999999", LAST: TIME}, COUNT, "expected a whole number of at most 9 digits, found '9999999999'"),
     ({COUNT: "3"}, COUNT, f"expected {LAST} beside it, found none"),
     ({LAST: TIME}, LAST, f"expected {COUNT} beside it, found none"),
     ({COUNT: "3", LAST: "noon"}, LAST, "expected a time such as 2026-01-31T12:00:00Z, found 'noon'"),

@@ -154,6 +154,27 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "metadata.namespace",
         f"expected {A_LABEL}, found 'a.b'",
     ),
+    (
+        "ElasticJob",
+        {**job(), "status": {"target": [{"role": "wroker", "replicas": 3}]}},
+        "status.target[0].role",
+        "unknown role 'wroker'; did you mean 'worker'?",
+    ),
+    (
+        "ElasticJob",
+        {**job(), "status": {"target": [{"role": "worker", "replicas": 3}, {"role": "worker", "replicas": 2}]}},
+        "status.target[1].role",
+        "expected a value of its own, found 'worker' a second time",
+    ),
+    *(
+        (
+            kind,
+            {**body, "metadata": {"name": "x", "annotations": {"maniple.dev/reserved": "banana"}}},
+            "metadata.annotations[maniple.dev/reserved]",
+            "expected 'true' or 'false', found 'banana'",
+        )
+        for kind, body in (("PodGroup", {}), ("ElasticJob", job()), ("Pod", pod()))
+    ),
     ("ElasticJob", job(role(), role("b", 4, 2)), "spec.roles[1].max", "expected at least min (4), found 2"),
     (
         "ElasticJob",

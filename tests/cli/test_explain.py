@@ -31,7 +31,8 @@ spec:
   containers: [{name: main, resources: {requests: {cpu: "1"}}}]
 """
 FIELDS = [
-    *("job", "kind", "state", "queue", "position", "line", "priority", "preemptable", "minMember", "running", "roles"),
+    *("job", "kind", "state", "queue", "position", "line", "priority", "preemptable", "minMember", "running"),
+    *("gated", "roles"),
     *("coolsDownSeconds", "required", "preferred", "ringGBs", "pods", "reservation", "backsOffSeconds", "waiting"),
 ]
 
@@ -175,3 +176,75 @@ def test_what_is_wrong_is_said_and_the_exit_code_is_2(arguments: list[str | Path
     done = run("explain", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
+
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "1"}}
+---
+"""
+CONTAINERS = 'containers: [{name: main, resources: {requests: {cpu: "1"}}}]'
+
+
+def test_gangs_of_the_same_name_are_told_apart_by_their_kind() -> None:
+    text = f"""{NODE}
+apiVersion: maniple.dev/v1alpha1
+kind: ElasticJob
+metadata: {{name: x}}
+spec: {{roles: [{{name: w, min: 1, max: 1, template: {{spec: {{{CONTAINERS}}}}}}}]}}
+---
+apiVersion: maniple.dev/v1alpha1
+kind: PodGroup
+metadata: {{name: x, creationTimestamp: "2026-01-01T00:00:00Z"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: x-0, labels: {{maniple.dev/pod-group: x}}}}
+spec: {{schedulerName: maniple, {CONTAINERS}}}
+"""
+    done = run("explain", "-f", "-", "x", stdin=text)
+    assert done.returncode == 2
+    assert "default/x: several gangs have that name; write ElasticJob/default/x or PodGroup/default/x" in done.stderr
+    job = story("-f", "-", "ElasticJob/default/x", stdin=text)
+    assert (job["kind"], job["state"], job["waiting"]) == ("ElasticJob", "Starts", None)
+    group = story("-f", "-", "PodGroup/default/x", stdin=text)
+    assert (group["kind"], group["state"], group["waiting"]["kind"]) == ("PodGroup", "Waits", "PodGroup")
+
+
+def test_a_gated_pod_is_shown() -> None:
+    text = f"""{NODE}
+apiVersion: v1
+kind: Pod
+metadata: {{name: p}}
+spec: {{schedulerName: maniple, schedulingGates: [{{name: wait}}], {CONTAINERS}}}
+"""
+    made = story("-f", "-", "p", stdin=text)
+    assert (made["gated"], [(pod["pod"], pod["state"]) for pod in made["pods"]]) == (1, [("default/p", "Waits")])
+    shown = run("explain", "-f", "-", "p", stdin=text).stdout
+    assert "Gated:     1 pod held by scheduling gates\n" in shown
+    assert "it needs 1 pod to start, and none waits (1 more held by scheduling gates)" in shown
+
+
+def test_a_job_that_is_larger_than_its_max_is_told_so() -> None:
+    pods = "".join(
+        f"""
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: x-w-{index}
+  labels: {{maniple.dev/job: x, maniple.dev/role: w, maniple.dev/index: "{index}"}}
+spec: {{schedulerName: maniple, nodeName: n1, containers: [{{name: main}}]}}
+status: {{phase: Running}}"""
+        for index in range(3)
+    )
+    text = f"""{NODE}
+apiVersion: maniple.dev/v1alpha1
+kind: ElasticJob
+metadata: {{name: x}}
+spec: {{roles: [{{name: w, min: 1, max: 2, template: {{spec: {{containers: [{{name: main}}]}}}}}}]}}{pods}
+"""
+    shown = run("explain", "-f", "-", "x", stdin=text).stdout
+    assert "Size:      w 3, from 1 to 2, 3 running; larger than its max: it keeps what it has until" in shown

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from maniple.api.decode import decode
+from maniple.api.errors import InputError
 from maniple.cluster.memory import plan_objects
 from maniple.model.elastic import Elastic, current_sizes
 from maniple.model.objects import Objects, sort_objects
@@ -70,8 +71,13 @@ def size(objects: Objects) -> int:
 def test_the_size_is_what_was_decided_else_what_is_there_else_the_minimum() -> None:
     assert size(read(job(target=[{"role": "worker", "replicas": 5}]), replica(0, "n1"))) == 5
     assert size(read(job(), replica(0, "n1"), replica(1), replica(2, "n1"))) == 3
-    assert size(read(job(), replica(0, "n1"), replica(1, "n1", "Failed"))) == 1
     assert size(read(job())) == 2
+
+
+def test_the_size_is_never_less_than_the_minimum() -> None:
+    assert size(read(job(), replica(0, "n1"), replica(1, "n1", "Failed"))) == 2
+    assert size(read(job(), replica(0, "n1"))) == 2
+    assert size(read(job(target=[{"role": "worker", "replicas": 1}]), replica(0, "n1"))) == 2
 
 
 def test_replicas_that_a_job_is_to_have_and_has_not_are_implied() -> None:
@@ -81,7 +87,11 @@ def test_replicas_that_a_job_is_to_have_and_has_not_are_implied() -> None:
     decided = job(target=[{"role": "worker", "replicas": 4}])
     assert implied(decided, replica(0, "n1"), replica(2)) == ["j-worker-1", "j-worker-3"]
     assert implied(job()) == ["j-worker-0", "j-worker-1"]
-    assert implied(job(), replica(0, "n1")) == []
+    assert implied(job(), replica(0, "n1")) == ["j-worker-1"]
+    assert implied(job(), replica(1, "n1")) == ["j-worker-0"]
+    assert implied(job(), replica(0, "n1"), replica(4, "n1")) == []
+    assert implied(job(), replica(0, "n1"), replica(1, "n1", "Failed")) == [], "its name is taken"
+    assert implied(job(target=[{"role": "worker", "replicas": 1}])) == ["j-worker-0", "j-worker-1"]
     assert implied(job(target=[{"role": "worker", "replicas": 4}], phase="Failed")) == []
 
 
@@ -92,3 +102,60 @@ def test_a_replica_that_the_job_has_become_too_small_for_is_not_planned() -> Non
     made: Any = plan_objects([{"apiVersion": "v1", "kind": "Node", **n1}, shrunk, *pods])
     assert made["rounds"][0]["binds"] == ()
     assert made["rounds"][0]["waiting"] == ()
+
+
+def labelled(pod: dict[str, Any], **changed: str | None) -> dict[str, Any]:
+    """The pod with some of its labels (role, index) changed or, if None, taken away."""
+    labels = pod["metadata"]["labels"] | {f"maniple.dev/{name}": value for name, value in changed.items()}
+    return {
+        **pod,
+        "metadata": {**pod["metadata"], "labels": {key: value for key, value in labels.items() if value is not None}},
+    }
+
+
+def named(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    return {**pod, "metadata": {**pod["metadata"], "name": name}}
+
+
+ROLE, INDEX = "metadata.labels[maniple.dev/role]", "metadata.labels[maniple.dev/index]"
+
+
+@pytest.mark.parametrize(
+    ("pod", "told"),
+    [
+        (
+            named(replica(0), "other"),
+            f"{INDEX}: expected an index of its own among the role's replicas, found '0', which",
+        ),
+        (labelled(replica(1), index="5"), f"{INDEX}: expected '1', as the pod's name says, or another name, found '5'"),
+        (labelled(replica(1), index="one"), f"{INDEX}: expected a whole number of 0 or more, such as '0', found 'one'"),
+        (labelled(replica(1), index=None), f"{INDEX}: expected the pod's number among the replicas of its role"),
+        (labelled(replica(1), role="wroker"), f"{ROLE}: expected a role of ElasticJob j, found 'wroker'; did you mean"),
+        (labelled(replica(1), role=None), f"{ROLE}: expected a role of ElasticJob j, such as 'worker', found none"),
+    ],
+)
+def test_a_pod_that_cannot_be_a_replica_of_its_job_is_an_error_that_names_pod_and_label(
+    pod: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read(job(), replica(0, "n1"), pod)
+    (message,) = caught.value.messages
+    assert f"Pod default/{pod['metadata']['name']}: {told}" in message
+
+
+def test_a_replica_that_leaves_or_has_ended_is_no_double_of_the_one_in_its_place() -> None:
+    leaving = named(replica(0, "n1"), "old")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert read(job(), leaving, replica(0), named(replica(0, "n1", "Failed"), "older"), replica(1)).implied == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "gang"),
+    [({"maniple.dev/pod-group": "team"}, "PodGroup team"), ({"maniple.dev/job": "nobody"}, "ElasticJob nobody")],
+)
+def test_binds_that_failed_are_told_of_the_gang_and_not_of_its_pods(labels: dict[str, str], gang: str) -> None:
+    failed = {"maniple.dev/bind-failures": "3", "maniple.dev/last-bind-failure": "2026-01-01T00:00:00Z"}
+    pod = replica(0)
+    pod["metadata"] |= {"name": "p", "labels": labels, "annotations": failed}
+    with pytest.raises(InputError, match=f"expected it on {gang}, whose pod this is"):
+        read(pod)

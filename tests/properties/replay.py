@@ -62,13 +62,12 @@ class State:
         return facts.smallest_asked(pod) if node is None else pod.requests_at(node, self.gpu_ids.get(key, ()))
 
     def size(self, facts: Facts, job: str, role: str) -> int:
-        """What was decided, else the pods that there are; a job without pods is to have its minimum."""
+        """What was decided, else the pods that there are; but never less than its minimum."""
+        least = facts.jobs[job].elastic.roles[role].least
         if (job, role) in self.targets:
-            return self.targets[job, role]
-        if not any(pod.gang == job for pod in self.pods.values()):
-            return facts.jobs[job].elastic.roles[role].least
+            return max(least, self.targets[job, role])
         there = set(self.where) | self.pending | self.gated
-        return sum(self.pods[key].gang == job and self.pods[key].role == role for key in there)
+        return max(least, sum(self.pods[key].gang == job and self.pods[key].role == role for key in there))
 
     def staying(self, without: Iterable[str] = ()) -> list[str]:
         gone = self.leaving | set(without)

@@ -42,10 +42,13 @@ class Gang:
             for role, count in wanted.by_role.items():
                 there = pending.get(role, 0)
                 if there < count:
-                    return _too_few(job, f"role {role!r} needs {_more(count)} and has {there}", count - there)
+                    has_some = bool(session.state(job).placed.get(role))
+                    detail = f"role {role!r} needs {_pods(count, has_some)}, and {_waiting(there)}"
+                    return _too_few(job, detail, count - there)
             there = sum(pending.values())
             if there < wanted.total:
-                detail = f"it needs {_more(wanted.total)} to start and has {there}"
+                has_some = bool(session.state(job).placed_count)
+                detail = f"it needs {_pods(wanted.total, has_some)} to start, and {_waiting(there)}"
                 return _too_few(job, detail, wanted.total - there)
             return None
 
@@ -85,8 +88,12 @@ class Gang:
         )
 
 
-def _more(count: int) -> str:
-    return "1 more pod" if count == 1 else f"{count} more pods"
+def _pods(count: int, has_some: bool) -> str:
+    return f"{count}{' more' * has_some} pod{'s' * (count != 1)}"
+
+
+def _waiting(count: int) -> str:
+    return f"{count or 'none'} {'waits' if count < 2 else 'wait'}"
 
 
 def _too_few(job: Job, detail: str, missing: int) -> Reason:
