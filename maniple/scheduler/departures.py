@@ -119,7 +119,9 @@ class Departures:
     expected: FloatArray  # when each will be gone, declared or estimated
     soonest: FloatArray  # when it may be gone: who says nothing of its end may end at any moment
     declared: FloatArray
+    certain: FloatArray  # without estimates: who does not say when it ends never does, unless it may be taken
     is_sure: BoolArray  # that the gang may count on it, whenever it is: it was there first, or makes way for it
+    is_overdue: BoolArray  # does not say when it ends, and has run for longer than it was taken to
 
 
 def departures(session: Session, job: Job, running: Running) -> Departures:
@@ -132,13 +134,16 @@ def departures(session: Session, job: Job, running: Running) -> Departures:
     before = [at for at in running.newcomers.get(job.queue, ()) if not says_so[at]]
     expected[before] = soonest[before] = np.inf
     makes_way = np.fromiter((pod.makes_way_for == job.name for pod in running.pods), dtype=bool, count=len(expected))
-    expected[makes_way] = soonest[makes_way] = now
+    certain = declared.copy()
+    expected[makes_way] = soonest[makes_way] = certain[makes_way] = now
     for at, moment in _taken(session, job, running):
         expected[at] = min(expected[at], max(moment, now))
         soonest[at] = min(soonest[at], expected[at])
+        certain[at] = min(certain[at], max(moment, now))
     # Nothing was reserved before the gang's patience was over, so whoever started until then was there first.
-    is_sure = (running.started <= job.created + (session.patience_s or 0.0)) | makes_way
-    return Departures(expected, soonest, declared, is_sure)
+    first = job.created + (session.patience_s or 0.0)
+    is_sure = (running.started <= first) | makes_way
+    return Departures(expected, soonest, declared, certain, is_sure, ~says_so & (now >= 2 * first - running.started))
 
 
 def _taken(session: Session, claimant: Job, running: Running) -> Iterator[tuple[int, float]]:

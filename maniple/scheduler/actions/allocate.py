@@ -45,6 +45,8 @@ class Allocate:
                 moved = place_one(session, queue, job)
             else:
                 moved = start_gang(session, queue, job)
+                if not moved and has_guests(session, job):
+                    moved = displace(session, queue, job, is_its_turn=True)
                 if not moved:
                     reserve(session, queue, job)
             if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
@@ -84,7 +86,7 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
     keep_reservations(session, kept)
     for job in kept:
         if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):
-            displace(session, session.queue_of(job), job)
+            displace(session, session.queue_of(job), job, is_its_turn=False)
     return [job for job in kept if job.key not in session.reservations and not session.is_promised(job)]
 
 
