@@ -40,6 +40,7 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
                 guests = session.reserved.guests.setdefault(pod.makes_way_for, {})
                 guests.setdefault(guest.key, (guest, []))[1].append(pod)
     running = Running(session, {node for job in jobs for node in job.nominated})
+    running.catch_up()
     for job in sorted(jobs, key=session.job_key):
         taken = job.queue in session.reserved.by_queue or any(session.reserved.holder(node) for node in job.nominated)
         if taken or not _may_reserve(session, session.queue_of(job), job):
@@ -65,8 +66,8 @@ def _is_disappointed(session: Session, made: Reservation, running: Running) -> b
 def _move(session: Session, made: Reservation) -> None:
     """The reservation is made anew where its moment is certain and sooner; else it stays.
 
-    Certain: estimates may prove wrong there as well. A gang that is sent from one estimate to the next may never arrive,
-    and where it stays it starts at the latest when those who were there have ended.
+    Certain: estimates may prove wrong there as well, and a gang that is sent from one to the next may never arrive.
+    Where it stays it starts at the latest when those who were there have ended.
     """
     found = _make(session, made.job, _all_running(session), _elsewhere(session, made.job), is_certain=True)
     if found is not None and found.expected < made.expected:
@@ -150,6 +151,10 @@ def _make(
         leave = replace(leave, expected=leave.certain)
     search = _Search(session, job, running)
     found = search.soonest(leave.expected, most)
+    if found is None and not is_certain:
+        # Rather behind those who have only just been given room than nowhere: others would pass it meanwhile.
+        leave = replace(leave, expected=leave.at_last)
+        found = search.soonest(leave.expected, most)
     if found is None:
         return None
     expected, placed = found
