@@ -1,7 +1,8 @@
 """When those who run will be gone, as a gang sees it that waits for their room: arrays over the pods on nodes.
 
-A pod is gone when it says so (`activeDeadlineSeconds`), or as long again as it has run; sooner, if it may be taken by
-then: surplus that can be shrunk, work that the gang may preempt, and those who run in its room until it can start.
+A pod is gone when it says so (`activeDeadlineSeconds`), or as long again as it has run, but a minute at least; sooner,
+if it may be taken by then: surplus that can be shrunk, work that the gang may preempt, and those who run in its room
+until it can start.
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from maniple.scheduler.session import Session
 from maniple.scheduler.shares import spared
 from maniple.scheduler.statement import Cleared
 
+_LEAST_S = 60.0  # who does not say when it ends is taken to run for so long at least
 _LAST = 253_370_764_800.0  # the first second of the year 9999: what ends later does not end
 
 
@@ -37,7 +39,7 @@ class Running:
         # By row: the holder of each device in use, the device as a number over all nodes, and how much of it.
         self._devices = dict.fromkeys(session.gpus.tables, none)
         self._seen = 0  # of what this cycle has placed
-        self.newcomers: dict[int, list[int]] = {}  # queue -> those of its pods that this cycle has bound
+        self.newcomers: list[int] = []  # those whom this cycle has given room
         found: list[PlacedPod] = []
         for job in session.snapshot.jobs:
             start = len(found)
@@ -51,22 +53,20 @@ class Running:
         self._add(found)
 
     def catch_up(self) -> None:
-        """Those whom this cycle has bound since run as well."""
+        """Those whom this cycle has bound since run as well, and those whom it has promised room will."""
         session = self._session
         fresh = session.placed[self._seen :]
         self._seen = len(session.placed)
         now = session.snapshot.now
         found: list[PlacedPod] = []
         for done in fresh:
-            if done.later:
-                continue
             group = done.group
             for at, (node, grants) in enumerate(done.slots(), done.start):
                 pod = PlacedPod(
                     group.pods[at], node, group.role, group.priority, group.shape.requests, None, now, group.stays, {}
                 )
                 pod.gpus, pod.ends = grants, now + group.lasts_s
-                self.newcomers.setdefault(done.job.queue, []).append(len(self.pods) + len(found))
+                self.newcomers.append(len(self.pods) + len(found))
                 found.append(pod)
         if found:
             self._add(found)
@@ -116,29 +116,37 @@ class Running:
 class Departures:
     """[pods] of a Running, as one gang sees them."""
 
-    expected: FloatArray  # when each will be gone, declared or estimated
+    # When each will be gone, declared or estimated; nothing is known of those who have only just been given room.
+    expected: FloatArray
+    at_last: FloatArray  # … and these are estimated like others
     soonest: FloatArray  # when it may be gone: who says nothing of its end may end at any moment
     declared: FloatArray
+    certain: FloatArray  # without estimates: who does not say when it ends never does, unless it may be taken
     is_sure: BoolArray  # that the gang may count on it, whenever it is: it was there first, or makes way for it
+    is_overdue: BoolArray  # does not say when it ends, and has run for longer than it was taken to
 
 
 def departures(session: Session, job: Job, running: Running) -> Departures:
     now = session.snapshot.now
     says_so = running.declared < _LAST
     declared = np.where(says_so, np.maximum(running.declared, now), np.inf)
-    expected = np.where(says_so, declared, np.minimum(now + (now - running.started), _LAST - 1))
+    estimated = np.minimum(now + np.maximum(now - running.started, _LEAST_S), _LAST - 1)
+    expected = np.where(says_so, declared, estimated)
     soonest = np.where(says_so, declared, now)
-    # Those of its own queue had their turn before it: it does not wait for them to end as soon as they have started.
-    before = [at for at in running.newcomers.get(job.queue, ()) if not says_so[at]]
-    expected[before] = soonest[before] = np.inf
     makes_way = np.fromiter((pod.makes_way_for == job.name for pod in running.pods), dtype=bool, count=len(expected))
-    expected[makes_way] = soonest[makes_way] = now
+    certain = declared.copy()
+    expected[makes_way] = soonest[makes_way] = certain[makes_way] = now
     for at, moment in _taken(session, job, running):
         expected[at] = min(expected[at], max(moment, now))
         soonest[at] = min(soonest[at], expected[at])
+        certain[at] = min(certain[at], max(moment, now))
     # Nothing was reserved before the gang's patience was over, so whoever started until then was there first.
-    is_sure = (running.started <= job.created + (session.patience_s or 0.0)) | makes_way
-    return Departures(expected, soonest, declared, is_sure)
+    at_last = expected.copy()
+    expected[[at for at in running.newcomers if not says_so[at]]] = np.inf
+    first = job.created + (session.patience_s or 0.0)
+    is_sure = (running.started <= first) | makes_way
+    is_overdue = ~says_so & (now >= 2 * first - running.started)
+    return Departures(expected, at_last, soonest, declared, certain, is_sure, is_overdue)
 
 
 def _taken(session: Session, claimant: Job, running: Running) -> Iterator[tuple[int, float]]:

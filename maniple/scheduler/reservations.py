@@ -12,6 +12,7 @@ reserved for yet another gang, and then again cannot delay that one.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,12 +34,13 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
     """Takes up the reservations of earlier cycles again, where they were, if they can still be filled there."""
     if not jobs:
         return
-    running = Running(session, {node for job in jobs for node in job.nominated})
-    for guest, start, stop in running.jobs:
-        for pod in running.pods[start:stop]:
+    for guest in session.snapshot.jobs:
+        for pod in guest.placed:
             if pod.makes_way_for and not session.is_protected(pod):
                 guests = session.reserved.guests.setdefault(pod.makes_way_for, {})
                 guests.setdefault(guest.key, (guest, []))[1].append(pod)
+    running = Running(session, {node for job in jobs for node in job.nominated})
+    running.catch_up()
     for job in sorted(jobs, key=session.job_key):
         taken = job.queue in session.reserved.by_queue or any(session.reserved.holder(node) for node in job.nominated)
         if taken or not _may_reserve(session, session.queue_of(job), job):
@@ -46,6 +48,32 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
         made = _make(session, job, running, at_most(session, job.nominated))
         if made is not None:
             session.reserved.add(made)
+    for made in list(session.reservations.values()):
+        if _is_disappointed(session, made, running):
+            _move(session, made)
+
+
+def _is_disappointed(session: Session, made: Reservation, running: Running) -> bool:
+    """Whether the gang counts on somebody there who has run for longer than it was taken to."""
+    leave = departures(session, made.job, running)
+    counted = np.isin(running.nodes, made.places) & (leave.expected <= made.expected) & (leave.certain > made.expected)
+    if not (counted & leave.is_overdue).any():
+        return False
+    found = _Search(session, made.job, running).soonest(leave.certain, at_most(session, made.nodes))
+    return found is None or found[0] > made.expected
+
+
+def _move(session: Session, made: Reservation) -> None:
+    """The reservation is made anew where its moment is certain and sooner; else it stays.
+
+    Certain: estimates may prove wrong there as well, and a gang that is sent from one to the next may never arrive.
+    Where it stays it starts at the latest when those who were there have ended.
+    """
+    found = _make(session, made.job, _all_running(session), _elsewhere(session, made.job), is_certain=True)
+    if found is not None and found.expected < made.expected:
+        session.reserved.drop(made.job.key)
+        session.forget_failures()
+        session.reserved.add(found)
 
 
 def reserve(session: Session, queue: Queue, job: Job) -> None:
@@ -58,14 +86,7 @@ def reserve(session: Session, queue: Queue, job: Job) -> None:
         return
     if job.key in session.blocked or not _may_reserve(session, queue, job):
         return
-    most = np.full(len(session.snapshot.nodes), np.inf)
-    for other in reserved.by_job.values():
-        if other.job.queue != queue.index:
-            most[other.places] = 0.0
-    if reserved.running is None or reserved.running.evictions != len(session.evicted):
-        reserved.running = Running(session)
-    reserved.running.catch_up()
-    made = _make(session, job, reserved.running, most)
+    made = _make(session, job, _all_running(session), _elsewhere(session, job))
     reserved.searches[queue.index] = reserved.searches.get(queue.index, 0) + 1
     if made is None:
         if reserved.searches[queue.index] >= _MOST_SEARCHES:
@@ -100,14 +121,40 @@ def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:
     return most
 
 
+def _elsewhere(session: Session, job: Job) -> FloatArray:
+    """[N] any number of pods on nodes that are reserved for no other queue."""
+    most = np.full(len(session.snapshot.nodes), np.inf)
+    for other in session.reservations.values():
+        if other.job.queue != job.queue:
+            most[other.places] = 0.0
+    return most
+
+
+def _all_running(session: Session) -> Running:
+    """Kept for the cycle, as long as nobody is evicted."""
+    reserved = session.reserved
+    if reserved.running is None or reserved.running.evictions != len(session.evicted):
+        reserved.running = Running(session)
+    reserved.running.catch_up()
+    return reserved.running
+
+
 # --- where and when
 
 
-def _make(session: Session, job: Job, running: Running, most: FloatArray) -> Reservation | None:
+def _make(
+    session: Session, job: Job, running: Running, most: FloatArray, *, is_certain: bool = False
+) -> Reservation | None:
     """Room for the job where it will be soonest, with at most so many pods on each node; None if there never is."""
     leave = departures(session, job, running)
+    if is_certain:
+        leave = replace(leave, expected=leave.certain)
     search = _Search(session, job, running)
     found = search.soonest(leave.expected, most)
+    if found is None and not is_certain:
+        # Rather behind those who have only just been given room than nowhere: others would pass it meanwhile.
+        leave = replace(leave, expected=leave.at_last)
+        found = search.soonest(leave.expected, most)
     if found is None:
         return None
     expected, placed = found
@@ -220,13 +267,17 @@ def _reservation(
 # --- those who make way
 
 
-def displace(session: Session, queue: Queue, job: Job) -> bool:
-    """Those who run in the gang's room until it can start leave, if it then does; it is promised their room."""
-    made = session.reservations[job.key]
+def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> bool:
+    """Those who run in the gang's room until it can start leave, if it then does; it is promised their room.
+
+    Before its turn that is what was reserved for it. In its turn it is any room: on nodes that it did not count on,
+    others may have ended sooner.
+    """
+    most = None if is_its_turn else at_most(session, session.reservations[job.key].nodes)
     guests = session.reserved.guests[job.name].values()
-    units = [unit for other, pods in guests for unit in _units(session, other, _on(made, pods))]
+    units = [unit for other, pods in guests for unit in _units(session, other, pods)]
     units.sort(key=lambda unit: unit.cost)
-    with session.reserved.lifted([], at_most(session, made.nodes)):
+    with session.reserved.lifted([], most):
         return bool(make_room(session, queue, job, units, [], "Displaced"))
 
 
@@ -244,10 +295,6 @@ def host_of(session: Session, job: Job) -> str:
     found.update(session.reserved.newcomers.get(job.key, {}))
     staying = session.state(job).placed_count + job.succeeded - sum(found.values())
     return min(found) if found and staying < max(job.min_member, 1) else ""
-
-
-def _on(made: Reservation, pods: Sequence[PlacedPod]) -> list[PlacedPod]:
-    return [pod for pod in pods if pod.node in made.nodes]
 
 
 def _units(session: Session, job: Job, mine: Sequence[PlacedPod]) -> Iterator[Unit]:

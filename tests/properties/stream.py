@@ -64,7 +64,8 @@ class Stream:
     made: int = 0
     random: Random = field(default_factory=Random)
     holders: set[str] = field(default_factory=set)  # gangs that nodes are reserved for now
-    kept: set[str] = field(default_factory=set)  # nodes of the first reservation
+    kept: Object = field(default_factory=dict)  # nodes of the reservation, and pods of the gang on each
+    certain: int | None = None  # when the gang starts that has been sent elsewhere
     before_it: set[str] | None = None  # those who ran there by then and have not ended yet
     ticks_since: int = 0
     sentences: list[str] = field(default_factory=list)
@@ -101,6 +102,7 @@ class Stream:
         self.now += self.setting.tick_s
         self.work = [one for one in self.work if one.started is None or self.now < one.started + one.length_s]
         self.add_small(self.setting.backlog)
+        is_due = BIG in self.holders and self.has_room_without_guests()
         (done,) = rows(self.plan(self.objects()), "rounds")
         by_name = {one.name: one for one in self.work}
         for one in self.work:
@@ -115,21 +117,40 @@ class Stream:
             one.node, one.ids, one.started = text(entry, "node"), ",".join(map(str, rows(entry, "gpus"))), self.now
             one.backfill = text(entry, "backfill")
         self.holders = {text(entry, "group").removeprefix("default/") for entry in rows(done, "reservations")}
+        if is_due and BIG in self.holders:
+            self.sentences.append("the gang has room as soon as those have gone who make way for it, and they stay")
         self.note_reservation(done)
         self.check_idle(done)
 
+    def has_room_without_guests(self) -> bool:
+        """Whether all of the gang fits beside those who do not make way for it, on whatever nodes."""
+        fits = 0
+        for node in (f"n{index}" for index in range(self.setting.nodes)):
+            held = sum(one.gpus for one in self.work if one.node == node and one.backfill != f"default/{BIG}")
+            fits += (self.setting.gpus - held) // self.setting.gpus_each
+        return fits >= self.setting.members
+
     def note_reservation(self, done: object) -> None:
-        """The first one counts: a gang that is sent from one place to another may never arrive."""
+        """A gang that is sent from one place to another may never arrive: it must be told when it does."""
         for entry in rows(done, "reservations"):
-            if text(entry, "group") == f"default/{BIG}" and self.before_it is None:
-                self.kept = set(table(entry, "nodes"))
-                self.before_it = {one.name for one in self.work if one.node in self.kept}
+            if text(entry, "group") != f"default/{BIG}" or table(entry, "nodes") == self.kept:
+                continue
+            if self.before_it is not None:
+                expected = moment(text(entry, "expected")) or 0
+                if self.certain is not None and expected > self.certain:
+                    self.sentences.append(f"the gang is sent elsewhere, and {expected - self.certain} s later")
+                self.certain = expected
+            self.kept = table(entry, "nodes")
+            self.before_it = {one.name for one in self.work if one.node in self.kept}
 
     def check_bound(self, arrived: int) -> None:
         if self.before_it is None:
             if self.now - arrived >= PATIENCE_S + self.setting.tick_s:
                 self.sentences.append(f"nothing is reserved for the gang after {self.now - arrived} s")
             return
+        leave_s = TICKS_TO_LEAVE * self.setting.tick_s
+        if self.certain is not None and self.now > self.certain + leave_s:
+            self.sentences.append(f"the gang was to start {self.now - self.certain} s ago")
         self.before_it &= {one.name for one in self.work if one.node in self.kept}
         self.ticks_since = 0 if self.before_it else self.ticks_since + 1
         if self.ticks_since > TICKS_TO_LEAVE:

@@ -58,6 +58,8 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
             moved = place_one(session, queue, job)
         else:
             moved = start_gang(session, queue, job)
+            if not moved and has_guests(session, job):
+                moved = displace(session, queue, job, is_its_turn=True)
             if not moved:
                 reserve(session, queue, job)
                 if deference is not None and job.key not in session.blocked:
@@ -137,7 +139,7 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
     keep_reservations(session, kept)
     for job in kept:
         if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):
-            displace(session, session.queue_of(job), job)
+            displace(session, session.queue_of(job), job, is_its_turn=False)
     return [job for job in kept if job.key not in session.reservations and not session.is_promised(job)]
 
 
