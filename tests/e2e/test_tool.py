@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.cluster import ApiError, Cluster, ClusterError, Spec, wait_until
+from tools.cluster.kwok import node
 from tools.cluster.layout import Layout
 
 from . import running
@@ -98,6 +99,8 @@ def test_what_was_written_survives_the_loss_of_any_component_and_nothing_the_los
         assert cluster.status()[component] not in {None, before}
         with cluster.client() as client:
             assert client.get(f"{CONFIG_MAP}/before-{component}")
+    cluster.create_nodes([node("late")])
+    assert all(cluster.status().values())
 
     # Components die with the runner; the folder is removed by the next command, whichever it is.
     os.kill(runner_pid(cluster), signal.SIGKILL)
