@@ -166,7 +166,7 @@ class Ledger:
         self._declared.touch_named(census.touched_gangs)
         census.touched_gangs.clear()
         self._seats.dirty_jobs |= self._look()
-        for name in census.touched:
+        for name in sorted(census.touched):
             census.number(name, census.pods.get(name))
         if census.has_new_requests:
             census.has_new_requests = False
@@ -281,7 +281,7 @@ class Ledger:
     def _seat(self) -> None:
         assert self._frame is not None
         census, seats, priorities = self.census, self._seats, self._frame.priorities
-        for name in census.touched:
+        for name in sorted(census.touched):  # neighbours in memory are neighbours by name
             seats.leave(name)
             if self.wrong:
                 namespace, own = name.split("/", 1)
@@ -303,7 +303,7 @@ class Ledger:
     def _make_jobs(self) -> None:
         dirty = self._seats.dirty_jobs
         changes: dict[JobKey, Job | None] = {}
-        for key in dirty:
+        for key in sorted(dirty):
             made = self._make(key)
             self._tallies.put(key, made[1] if made else None)
             changes[key] = made[0] if made else None
