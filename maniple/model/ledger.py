@@ -152,12 +152,17 @@ class Ledger:
         if not self._has_touched:
             return
         self._is_updated = True
-        if self._is_stale or not self._fits_frame():
-            self._start_over()
-        self._refresh_budgets()
-        self._seat()
-        self._seats.settle()
-        self._make_jobs()
+        is_done = False
+        try:
+            if self._is_stale or not self._fits_frame():
+                self._start_over()
+            self._refresh_budgets()
+            self._seat()
+            self._seats.settle()
+            self._make_jobs()
+            is_done = True
+        finally:
+            self._is_stale = not is_done  # whatever was left half done is made anew next time
 
     def _fits_frame(self) -> bool:
         """Counts what has changed; False if the tables cannot hold it, or hold mostly what is dead."""
