@@ -33,7 +33,7 @@ class Resource:
         return issubclass(self.struct, ForeignObject)
 
     def may_lack(self, status: int) -> bool:
-        """Whether this answer to a list is no error: no such kind, or another system's that we may not read."""
+        """Whether this answer to a list is no error: no such kind, or one of another system's that we may not read."""
         # Rights are looked at before what there is: who has none for a kind cannot see that it is missing.
         return (status == 404 and not self.is_required) or (status == 403 and self.is_foreign)
 
