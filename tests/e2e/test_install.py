@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.conftest import need_helm  # noqa: F401  # a fixture
+from deploy.rights import ROOT
+from docs.pages import blocks, commands
 
-from tests.deploy import container
-from tests.deploy.conftest import need_helm  # noqa: F401  # a fixture
-from tests.deploy.rights import ROOT
-from tests.docs.pages import blocks, commands
+from deploy import container
 from tools.cluster import Cluster, ClusterError, wait_until
 from tools.cluster.programs import program_path
 from tools.helm import helm_path

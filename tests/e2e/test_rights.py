@@ -14,12 +14,12 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from deploy.rights import ROOT, Right, granted, needed_for
 
 from maniple.cluster.kube.client import Client
 from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.resources import RESOURCES
 from maniple.cluster.kube.serve import Settings, serve
-from tests.deploy.rights import ROOT, Right, granted, needed_for
 from tools.cluster import Cluster, ClusterError, wait_until
 
 from .running import NewCluster
