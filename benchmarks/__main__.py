@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import contention, worlds
+from benchmarks import cache, contention, worlds
 from benchmarks.measuring import Result, best, snapshot_of
 from maniple.api.decode import decode
 from maniple.model.build import build_snapshot
@@ -200,6 +200,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "idle": idle,
     "scaling": scaling,
     "loading": loading,
+    "cache": cache.cache,
 }
 
 

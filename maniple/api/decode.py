@@ -54,6 +54,7 @@ KINDS: dict[tuple[str, str], type[Struct]] = {
     ("scheduling.volcano.sh/v1beta1", "PodGroup"): foreign.VolcanoPodGroup,
     ("scheduling.volcano.sh/v1beta1", "Queue"): foreign.VolcanoQueue,
     ("scheduling.x-k8s.io/v1alpha1", "PodGroup"): foreign.CoschedulingPodGroup,
+    ("scheduling.k8s.io/v1beta1", "PodGroup"): foreign.UpstreamPodGroup,
 }
 CLUSTER_SCOPED = (
     core.Node,
@@ -73,6 +74,7 @@ _SKIPPED = {
         }
     ),
     "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
+    "scheduling.k8s.io/v1beta1": frozenset({"Workload"}),  # a template; what counts is in its PodGroups
 }
 _OUR_GROUPS = {ours.GROUP}
 _MOST_MESSAGES = 50
@@ -152,6 +154,8 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
         what = f"{where}: {of[1]} {_name(raw)}"
         decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
+    elif isinstance(found, core.Pod):
+        found = foreign.with_gang_label(found)
     item = typing.cast(Object, found)
     wrong = problems(item)
     if wrong:

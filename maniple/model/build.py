@@ -16,7 +16,7 @@ from maniple.model.budgets import find_budgets
 from maniple.model.devices import GpuPod, count_gpu_pods, gpu_problems
 from maniple.model.elastic import current_sizes
 from maniple.model.frame import DEFAULT_SCHEDULER, OVER, Frame, Ours, matters
-from maniple.model.groups import Groups, is_waiting
+from maniple.model.groups import Groups, may_wait
 from maniple.model.job import Job
 from maniple.model.jobs import JobKey, JobMaker, called_by, job_key, key_of
 from maniple.model.objects import Objects, next_replicas, pods_by_job
@@ -94,7 +94,7 @@ class _Builder:
         self._declare_jobs()
         groups = Groups(self.maker)
         for pod in self.waiting:
-            if is_waiting(pod):
+            if may_wait(pod):
                 job = self._job_of(pod)
                 if job is not None:
                     groups.wait(pod, job)

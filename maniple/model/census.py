@@ -12,6 +12,7 @@ from maniple.model.jobs import JobKey, called_by
 from maniple.model.peers import term_keys
 from maniple.model.podinfo import group_name
 from maniple.model.resources import RequestTable
+from maniple.model.storage import ClaimKey, claims_of
 
 
 class Census:
@@ -75,6 +76,8 @@ class Census:
         self.live: Counter[int] = Counter()  # request -> pods
         self.keys: Counter[str] = Counter()  # label that terms look at -> pods with such terms
         self.minding: dict[str, frozenset[str]] = {}  # pods with terms -> the labels those look at
+        self.users: dict[ClaimKey, set[str]] = {}  # claim -> pods that wait with it
+        self._claims: dict[str, frozenset[ClaimKey]] = {}
         self.has_new_requests = False  # or lost some
 
     def number(self, name: str, pod: core.Pod | None) -> None:
@@ -89,6 +92,10 @@ class Census:
             self.keys[key] -= 1
             if not self.keys[key]:
                 del self.keys[key]
+        for claim in self._claims.pop(name, ()):
+            self.users[claim].discard(name)
+            if not self.users[claim]:
+                del self.users[claim]
         if pod is None:
             return
         number = self.numbers[name] = self.requests.number(pod)
@@ -98,6 +105,11 @@ class Census:
         if keys is not None:
             self.minding[name] = keys
             self.keys.update(keys)
+        claims = claims_of(pod)
+        if claims:
+            self._claims[name] = claims
+            for claim in claims:
+                self.users.setdefault(claim, set()).add(name)
 
     def resource_names(self) -> set[str]:
         requests = self.requests.requests

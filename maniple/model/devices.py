@@ -30,8 +30,7 @@ _PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.in
 _MEMORY_LABELS = ("nvidia.com/gpu.memory",)  # MiB
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """A part of a device, or all of it, in one pod's hands."""
 
     row: int

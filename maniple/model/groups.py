@@ -13,8 +13,9 @@ from maniple.model.priority import is_critical
 from maniple.model.shape import Shape
 
 
-def is_waiting(pod: core.Pod) -> bool:
-    return not pod.spec.node_name and pod.status.phase not in OVER and pod.metadata.deletion_timestamp is None
+def may_wait(pod: core.Pod) -> bool:
+    """Whether a pod without a node waits for one."""
+    return pod.status.phase not in OVER and pod.metadata.deletion_timestamp is None
 
 
 class Groups:

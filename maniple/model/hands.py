@@ -6,6 +6,7 @@ do have theirs: what the kubelet gave it nobody else knows.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Devices:
         self._frame = frame
         self._tables = frame.gpus.tables
         self._read: dict[tuple[int, str, tuple[str, ...], int], tuple[int, ...]] = {}
-        self._granted: dict[tuple[Granted, ...], tuple[Granted, ...]] = {}
+        self._granted: dict[object, tuple[Granted, ...]] = {}
 
     def hand(self, pod: core.Pod, node: int, request: int) -> tuple[Hand | None, int]:
         """What a pod on a node has in its hands, if it asked for devices; and the request that is what it holds."""
@@ -78,50 +79,60 @@ class Devices:
 
         They must be all hands on their nodes, and the nodes must be as `all_free` has them.
         """
-        # Devices that are lost or unhealthy may still be in somebody's hands: nobody else gets them, so nothing counts.
+        trays: dict[tuple[int, int], _Tray] = {}
         unnamed = []
         for hand in hands:
             hand.gpus = ()
             is_named = True
             for ask, named in zip(hand.asks, hand.named, strict=True):
                 if named:
-                    self._give(hand, ask, named, free, releasing)
+                    self._give(hand, ask, named, self._tray(trays, ask.row, hand.node))
                 is_named &= len(named) >= ask.count
             if not is_named:
                 unnamed.append(hand)
-        rows: dict[tuple[int, int], list[int]] = {}
         for hand in sorted(unnamed, key=lambda hand: hand.name):
             for ask, named in zip(hand.asks, hand.named, strict=True):
                 if len(named) < ask.count:
-                    left = rows.get((ask.row, hand.node))
-                    if left is None:
-                        left = rows[ask.row, hand.node] = free[ask.row][hand.node].tolist()
-                    self._give(hand, ask, _lowest(left, ask, named), free, releasing, left)
+                    tray = self._tray(trays, ask.row, hand.node)
+                    self._give(hand, ask, _lowest(tray.free, ask, named), tray)
+        for row in self._tables:
+            nodes = [node for of, node in trays if of == row]
+            if nodes:
+                free[row][nodes] = [trays[row, node].free for node in nodes]
+                releasing[row][nodes] = [trays[row, node].releasing for node in nodes]
 
-    def _give(
-        self,
-        hand: Hand,
-        ask: GpuAsk,
-        devices: Sequence[int],
-        free: Mapping[int, Millis],
-        releasing: Mapping[int, Millis],
-        left: list[int] | None = None,
-    ) -> None:
-        table = self._tables[ask.row]
-        granted = []
-        for device in devices:
-            milli = ask.milli
-            if ask.memory:
-                milli = min(WHOLE, int(table.milli_for(ask.memory, np.array([hand.node]))[0, device]))
-            if table.there[hand.node, device]:
-                free[ask.row][hand.node, device] -= milli
-                if left is not None:
-                    left[device] -= milli
+    def _tray(self, trays: "dict[tuple[int, int], _Tray]", row: int, node: int) -> "_Tray":
+        found = trays.get((row, node))
+        if found is None:
+            there = self._tables[row].there[node].tolist()
+            found = trays[row, node] = _Tray(there, [WHOLE * is_there for is_there in there], [0] * len(there))
+        return found
+
+    def _give(self, hand: Hand, ask: GpuAsk, devices: Sequence[int], tray: "_Tray") -> None:
+        millis = [ask.milli] * len(devices)
+        if ask.memory:
+            shares = self._tables[ask.row].milli_for(ask.memory, np.array([hand.node]))[0].tolist()
+            millis = [min(WHOLE, shares[device]) for device in devices]
+        for device, milli in zip(devices, millis, strict=True):
+            # Devices that are lost or unhealthy may still be in somebody's hands: nobody else gets them.
+            if tray.there[device]:
+                tray.free[device] -= milli
                 if hand.is_leaving:
-                    releasing[ask.row][hand.node, device] += milli
-            granted.append(Granted(ask.row, device, milli))
-        key = (*hand.gpus, *granted)
-        hand.gpus = self._granted.setdefault(key, key)
+                    tray.releasing[device] += milli
+        key = (hand.gpus, ask.row, tuple(devices), tuple(millis))
+        granted = self._granted.get(key)
+        if granted is None:
+            more = (Granted(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True))
+            granted = self._granted[key] = (*hand.gpus, *more)
+        hand.gpus = granted
+
+
+class _Tray(NamedTuple):
+    """The devices of one node while they are handed out."""
+
+    there: list[bool]
+    free: list[int]
+    releasing: list[int]
 
 
 def _lowest(left: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> list[int]:

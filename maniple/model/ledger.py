@@ -8,7 +8,7 @@ most of what was numbered is dead, everything is made anew.
 Objects that contradict others are left out, and `wrong` says why; nobody else is held up by them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,22 +17,22 @@ from maniple.api.decode import Object
 from maniple.api.meta import LabelSelector
 from maniple.model.budgets import Budget, find_budgets
 from maniple.model.census import Census
+from maniple.model.declared import Declared
 from maniple.model.devices import gpu_problems
 from maniple.model.domains import Domains
-from maniple.model.elastic import current_sizes
+from maniple.model.filling import fill
 from maniple.model.frame import OVER, Frame, Ours, fixed_names
-from maniple.model.groups import Groups, is_waiting
+from maniple.model.groups import may_wait
 from maniple.model.job import Job
-from maniple.model.jobs import JobKey, JobMaker, key_of
+from maniple.model.jobs import JobKey, JobMaker, job_key, key_of
 from maniple.model.nodes import same_resources
-from maniple.model.objects import next_replicas
-from maniple.model.occupancy import count_succeeded, join, placed_pod
 from maniple.model.peers import PeerReader
 from maniple.model.podinfo import group_name
 from maniple.model.queues import sound_queues
 from maniple.model.resources import RequestTable
-from maniple.model.seats import Seat, Seats
+from maniple.model.seats import Seats
 from maniple.model.snapshot import Snapshot
+from maniple.model.storage import ClaimKey, Storage
 from maniple.model.tallies import Line, Tallies, Tally
 
 Key = tuple[type, str, str]  # kind, namespace, name
@@ -61,13 +61,11 @@ class Ledger:
         self.census = Census(ours)
         self._things: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in _KINDS}
         self.wrong: dict[Key, list[str]] = {}
-        self._declared: set[JobKey] = set()
-        self._sizes: dict[JobKey, dict[str, int]] = {}
-        self._growing: dict[JobKey, list[tuple[types.ElasticRole, core.Pod]]] = {}
-        self._touched_jobs: set[JobKey] = set()
+        self._declared = Declared(ours, self.census)
+        self._wrong_jobs: set[JobKey] = set()
         self._touched_nodes: set[str] = set()
         self._touched_budgets: set[str] = set()  # namespaces
-        self._volumes: dict[str, core.PersistentVolume] = {}
+        self._storage = Storage()
         self._frame: Frame | None = None
         self._is_stale = True  # the frame is
         self._last: Snapshot | None = None
@@ -81,7 +79,7 @@ class Ledger:
     @property
     def _has_touched(self) -> bool:
         census = self.census
-        touched = (census.touched, self._touched_jobs, self._touched_nodes, self._touched_budgets)
+        touched = (census.touched, self._declared.touched, self._touched_nodes, self._touched_budgets)
         return self._is_stale or any(touched)
 
     # -- objects
@@ -111,38 +109,35 @@ class Ledger:
 
     def _touch(self, key: Key, old: Any, item: Any) -> None:
         kind, namespace, name = key
-        if kind in (types.PodGroup, types.ElasticJob):
-            self._touched_jobs.add((f"{namespace}/{name}", kind.__name__))
+        if isinstance(item, types.PodGroup | types.ElasticJob):
+            self._declared.put(item)
+        elif kind in (types.PodGroup, types.ElasticJob):
+            self._declared.remove((f"{namespace}/{name}", kind.__name__))
         elif kind is core.PodDisruptionBudget:
             self._touched_budgets.add(namespace)
         elif kind is core.PersistentVolumeClaim:
+            self._storage.put_claim((namespace, name), item)
             self._touch_users({(namespace, name)})
         elif kind is core.PersistentVolume:
-            claims = self._things[core.PersistentVolumeClaim]
-            self._touch_users({at for at, claim in claims.items() if claim.spec.volume_name == name})
-            self._volumes.pop(name, None)
-            if item is not None:
-                self._volumes[name] = item
+            self._touch_users(self._storage.put_volume(name, item))
         elif kind is core.Namespace:
-            real = self.census.minding.keys() & self.census.pods.keys()
-            self.census.touched.update(real)
-            if len(real) < len(self.census.minding):
-                self._touched_jobs.update(self._growing)
+            self._touch_counted(self.census.minding)
         elif kind is core.Node and old is not None and item is not None and same_resources(old, item):
             self._touched_nodes.add(name)
         else:
             self._is_stale = True
 
-    def _touch_users(self, claims: set[tuple[str, str]]) -> None:
-        """Pods that wait with one of these claims are to be looked at again; so are jobs that may grow."""
-        if not claims:
-            return
-        for name, pod in self.census.pods.items():
-            if pod.spec.volumes and not pod.spec.node_name and not claims.isdisjoint(_claims(pod)):
+    def _touch_users(self, claims: Iterable[ClaimKey]) -> None:
+        for claim in claims:
+            self._touch_counted(self.census.users.get(claim, ()))
+
+    def _touch_counted(self, names: Iterable[str]) -> None:
+        """Pods, and replicas that might be: those are looked at with their jobs."""
+        for name in names:
+            if name in self.census.pods:
                 self.census.touched.add(name)
-        for key, growing in self._growing.items():
-            if any(not claims.isdisjoint(_claims(replica)) for _, replica in growing):
-                self._touched_jobs.add(key)
+            else:
+                self._declared.touched.add((name.split(" ")[0], "ElasticJob"))
 
     # -- the snapshot
 
@@ -169,12 +164,9 @@ class Ledger:
         """Counts what has changed; False if the tables cannot hold it, or hold mostly what is dead."""
         assert self._frame is not None
         census, frame = self.census, self._frame
-        elastic = self._things[types.ElasticJob]
-        for gang in census.touched_gangs:
-            if tuple(gang.split("/", 1)) in elastic:
-                self._touched_jobs.add((gang, "ElasticJob"))
+        self._declared.touch_named(census.touched_gangs)
         census.touched_gangs.clear()
-        self._declare(self._touched_jobs)
+        self._seats.dirty_jobs |= self._look()
         for name in census.touched:
             census.number(name, census.pods.get(name))
         if census.has_new_requests:
@@ -197,7 +189,7 @@ class Ledger:
             return
         if reader.keys != census.keys.keys():
             census.touched |= census.labelled(reader.keys ^ census.keys.keys())
-            self._seats.dirty_jobs.update(self._growing)
+            self._seats.dirty_jobs.update(self._declared.growing)
         self._frame.reader = self._reader()
 
     def _reader(self) -> PeerReader:
@@ -234,17 +226,14 @@ class Ledger:
             "queues": queues,
             "priority_classes": _ordered(things[core.PriorityClass]),
             "topologies": _ordered(things[types.Topology]),
-            "claims": things[core.PersistentVolumeClaim],
-            "volumes": self._volumes,
+            "claims": self._storage.claims,
+            "volumes": self._storage.volumes,
         }
         census.forget_numbers()
         # Whether a job is right does not depend on nodes or pods, but which resources there are depends on jobs.
         self._checker = JobMaker(Frame(self._ours, RequestTable(), nodes=[], **rest), self._note)
-        self._declared.clear()
-        self._sizes.clear()
-        self._growing.clear()
-        kinds = (types.PodGroup, types.ElasticJob)
-        self._declare({(f"{ns}/{name}", kind.__name__) for kind in kinds for ns, name in things[kind]})
+        self._declared.touch_all()
+        self._look()
         for name, pod in census.pods.items():
             census.number(name, pod)
         census.has_new_requests = False
@@ -259,47 +248,19 @@ class Ledger:
         census.touched_gangs.clear()
         self._touched_nodes.clear()
         self._touched_budgets = {namespace for namespace, _ in things[core.PodDisruptionBudget]}
-        self._seats.dirty_jobs |= self._declared
+        self._seats.dirty_jobs |= self._declared.right
         self._is_stale = False
+
+    def _look(self) -> set[JobKey]:
+        for name, kind in self._declared.touched:
+            namespace, own = name.split("/", 1)
+            self.wrong.pop((types.PodGroup if kind == "PodGroup" else types.ElasticJob, namespace, own), None)
+        return self._declared.look(self._checker, self._wrong_jobs)
 
     def _note(self, item: Object, text: str) -> None:
         self.wrong.setdefault(key_of_object(item), []).append(text)
-
-    def _declare(self, keys: set[JobKey]) -> None:
-        """Looks at jobs that somebody wrote, changed or took away, or whose number of pods may have changed."""
-        for key in keys:
-            name, kind = key[0], types.PodGroup if key[1] == "PodGroup" else types.ElasticJob
-            namespace, own = name.split("/", 1)
-            item = self._things[kind].get((namespace, own))
-            self.wrong.pop((kind, namespace, own), None)
-            if isinstance(item, types.PodGroup):
-                self._checker.of_group(item)
-            elif item is not None:
-                self._checker.of_elastic(item, current_sizes(item, []))
-            is_right = item is not None and (kind, namespace, own) not in self.wrong
-            if is_right != (key in self._declared):
-                self.census.touch_members(name)
-                (self._declared.add if is_right else self._declared.discard)(key)
-            if kind is types.ElasticJob:
-                self._measure(key, item if is_right else None)
-            if self._frame is not None:
-                self._seats.dirty_jobs.add(key)
-        self._touched_jobs.clear()
-
-    def _measure(self, key: JobKey, job: types.ElasticJob | None) -> None:
-        """How large an elastic job is, and what the next replica of each of its roles would be."""
-        census = self.census
-        for role, _ in self._growing.pop(key, ()):
-            census.number(f"{key[0]} {role.name}", None)
-        self._sizes.pop(key, None)
-        if job is None:
-            return
-        own = job.metadata.name
-        pods = [pod for pod in census.members(key[0]) if pod.metadata.labels.get(types.JOB_LABEL) == own]
-        sizes = self._sizes[key] = current_sizes(job, pods)
-        growing = self._growing[key] = next_replicas(job, sizes, self._ours.scheduler_name)
-        for role, replica in growing:
-            census.number(f"{key[0]} {role.name}", replica)
+        if isinstance(item, types.PodGroup | types.ElasticJob):
+            self._wrong_jobs.add(job_key(item.metadata, type(item).__name__))
 
     def _refresh_budgets(self) -> None:
         assert self._frame is not None
@@ -331,9 +292,9 @@ class Ledger:
             is_placed, is_over = bool(pod.spec.node_name), pod.status.phase in OVER
             if is_over and (pod.status.phase == "Failed" or not is_placed or not _names_a_gang(pod)):
                 continue
-            if not is_placed and not is_waiting(pod):
+            if not is_placed and not may_wait(pod):
                 continue
-            job = key_of(pod, self._ours, self._declared, census.called)
+            job = key_of(pod, self._ours, self._declared.right, census.called)
             if job is None and (is_over or not is_placed):
                 continue
             if not is_over and self._frame.priorities.of_pod(pod) is None:
@@ -360,57 +321,14 @@ class Ledger:
             self._waiting.change(waits)
 
     def _make(self, key: JobKey) -> tuple[Job, Tally] | None:
+        """None if the job is not there any more."""
         members = [seat for _, seat in sorted(self._seats.members.get(key, {}).items())]
-        job = self._begin(key, members)
+        job = self._declared.begin(key, self._maker)
+        if job is None and members:
+            job = self._maker.of_pod(members[0].pod) if key[1] == "Pod" else self._maker.unwritten(key)
         if job is None:
             return None
-        maker, tally = self._maker, Tally(job.queue)
-        groups = Groups(maker)
-        for seat in members:
-            maker.note_age(job, seat.pod)
-            if not seat.pod.spec.node_name:
-                groups.wait(seat.pod, job)
-        groups.finish()
-        for role, replica in self._growing.get(key, ()):
-            groups.may_grow(job, role, replica)
-        for seat in members:
-            if seat.pod.status.phase in OVER:
-                count_succeeded(job, seat.pod)
-            elif seat.pod.spec.node_name and not seat.is_leaving:
-                self._place(seat, job, tally)
-        maker.settle(job)
-        for group in job.groups:
-            shape = group.shape
-            if job.exists and not job.is_suspended:
-                tally.pending.append((shape.request, len(group.pods)))
-            if shape.gpus:
-                tally.gpus.append(((shape.request, shape.constraint.gpu_models), len(group.pods)))
-        tally.owners += groups.owners
-        tally.groups = len(job.groups)
-        return job, tally
-
-    def _begin(self, key: JobKey, members: list[Seat]) -> Job | None:
-        """The job without its pods; None if it is not there any more."""
-        name, kind = key
-        namespace, own = name.split("/", 1)
-        if key not in self._declared:
-            if not members:
-                return None
-            return self._maker.of_pod(members[0].pod) if kind == "Pod" else self._maker.unwritten(key)
-        if kind == "PodGroup":
-            return self._maker.of_group(self._things[types.PodGroup][namespace, own])
-        return self._maker.of_elastic(self._things[types.ElasticJob][namespace, own], self._sizes[key])
-
-    def _place(self, seat: Seat, job: Job, tally: Tally) -> None:
-        assert self._frame is not None
-        vector = self._frame.shapes.vector(seat.held)
-        placed = placed_pod(self._maker, seat.pod, job, seat.node, vector, seat.peers)
-        if seat.hand is not None:
-            placed.gpus = seat.hand.gpus
-            placed.gpu_models = self._maker.models_of(seat.pod, job)
-            tally.gpus.append(((seat.request, placed.gpu_models), 1))
-        join(job, placed)
-        tally.allocated.append(seat.held)
+        return job, fill(job, members, self._declared.growing.get(key, ()), self._maker)
 
     def _assemble(self, now: float) -> Snapshot:
         assert self._frame is not None
@@ -442,7 +360,7 @@ class Ledger:
     def job(self, pod: str) -> Job | None:
         """The job of a pod, as of the last update."""
         held = self.census.pods.get(pod)
-        key = None if held is None else key_of(held, self._ours, self._declared, self.census.called)
+        key = None if held is None else key_of(held, self._ours, self._declared.right, self.census.called)
         return None if key is None or self._frame is None else self._line.get(key)
 
 
@@ -452,11 +370,6 @@ def _silent(_item: Object, _text: str) -> None:
 
 def _ordered(things: Mapping[tuple[str, str], Any]) -> list[Any]:
     return [things[key] for key in sorted(things)]
-
-
-def _claims(pod: core.Pod) -> set[tuple[str, str]]:
-    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)
-    return {(pod.metadata.namespace, claim.claim_name) for claim in claims if claim}
 
 
 def _names_a_gang(pod: core.Pod) -> bool:

@@ -35,10 +35,7 @@ class Seat:
     peers: Peers | None = None
     exclusives: tuple[Exclusive, ...] = ()
     owner: str = ""
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.pod.metadata.deletion_timestamp is not None
+    is_leaving: bool = False
 
 
 class Seats:
@@ -65,6 +62,7 @@ class Seats:
     def take(self, name: str, pod: core.Pod, job: JobKey | None, request: int) -> None:
         frame = self._frame
         seat = Seat(pod, name, job, request, request)
+        seat.is_leaving = pod.metadata.deletion_timestamp is not None
         self._by_name[name] = seat
         if job is not None:
             self.members.setdefault(job, {})[name] = seat

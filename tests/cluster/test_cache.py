@@ -10,6 +10,10 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from properties.close_worlds import close_worlds
+from properties.elastic_worlds import claimed_worlds, elastic_worlds
+from properties.raw import Object as Raw
+from properties.worlds import contended_worlds, ruled_worlds, worlds
 
 from maniple.api import core, types
 from maniple.api.decode import Object, decode
@@ -19,11 +23,8 @@ from maniple.model.build import Ours, build_snapshot
 from maniple.model.objects import Objects
 from maniple.scheduler import schedule
 from maniple.scheduler.plan import Bind
-from tests.cluster.pictures import differences, picture
-from tests.properties.close_worlds import close_worlds
-from tests.properties.elastic_worlds import claimed_worlds, elastic_worlds
-from tests.properties.raw import Object as Raw
-from tests.properties.worlds import contended_worlds, ruled_worlds, worlds
+
+from .pictures import differences, picture
 
 NOW = 1_767_300_000.0
 OURS = Ours()
@@ -175,7 +176,7 @@ def change(model: Model, pool: list[Object], data: st.DataObject) -> None:
     elif what == "remove" and model.there:
         model.remove(data.draw(st.sampled_from(sorted(model.there, key=str))))
     elif what == "replace":
-        kind = data.draw(st.sampled_from([core.Pod, core.Pod, types.PodGroup, core.Node, types.Queue]))
+        kind: type = data.draw(st.sampled_from([core.Pod, core.Pod, types.PodGroup, core.Node, core.PersistentVolume]))
         items = {key_of(item): item for item in pool if type(item) is kind and data.draw(st.booleans())}
         model.replace(kind, list(items.values()))
     elif what == "bind" and waiting and nodes:

@@ -31,14 +31,14 @@ def shared_cluster() -> Cluster:
 
 def shared_real_node() -> Cluster:
     """The run's cluster with one real node."""
-    reason = why_no_real_node()
-    if reason:
-        _refuse(reason)
     return _started(Spec(name=shared_names(run_pid())[1], owner_pid=run_pid(), real_node=True))
 
 
 def need(spec: Spec) -> None:
     """Skips the test, or fails it where a cluster is required, if such a cluster cannot be had here."""
+    reason = why_no_real_node() if spec.real_node else ""
+    if reason:
+        _refuse(reason)
     if not build.is_built(programs_for(spec), with_packages=spec.real_node):
         _refuse("its programs are not built: `python -m tools.cluster build` builds them, or says why it cannot")
 

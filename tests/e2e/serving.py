@@ -135,6 +135,16 @@ class Bench:
         self.cluster.create_nodes([kwok.node(name, gpus, {"bench": self.namespace}) for name in names])
         return names
 
+    def slow_node(self) -> str:
+        """A node that is ready and that nothing runs on: pods on it stay as they are."""
+        name = f"{self.namespace}-slow"
+        item = kwok.node(name, 8, {"bench": self.namespace})
+        del item["metadata"]["annotations"]
+        item["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        self.client.post("/api/v1/nodes", item)
+        self._nodes.append(name)
+        return name
+
     def group(self, name: str, minimum: int, **spec: Any) -> Json:
         body = {"apiVersion": "maniple.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": name}}
         folder = f"{OURS}/namespaces/{self.namespace}/podgroups"

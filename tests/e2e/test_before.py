@@ -41,7 +41,9 @@ def test_only_what_is_missing_is_built_and_what_tests_need_first_comes_first() -
 def test_a_build_that_cannot_be_done_says_so_in_one_line() -> None:
     done = run("tools.cluster", "build", "--only", "etcd", "--if-possible")
     assert done.returncode == 0
-    assert done.stderr.splitlines()[-1].startswith("cluster: no cluster here, tests that need one are skipped: ")
+    assert done.stderr.splitlines()[-1].startswith(
+        "cluster: cannot build everything, tests that need what is missing are skipped: "
+    )
     assert "Traceback" not in done.stderr
 
 

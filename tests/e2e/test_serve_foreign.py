@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tools.cluster import Cluster, Spec
+
 from . import running
 from .serving import Bench, Json, install_crds
 
@@ -18,9 +20,9 @@ SYSTEMS = {
 @pytest.fixture(scope="module")
 def alone() -> Iterator[Bench]:
     """A cluster without the CRDs of other systems."""
-    spec = running.Spec(name=f"foreign-{running.run_pid()}", owner_pid=running.run_pid())
+    spec = Spec(name=f"foreign-{running.run_pid()}", owner_pid=running.run_pid())
     running.need(spec)
-    cluster = running.Cluster.up(spec)
+    cluster = Cluster.up(spec)
     install_crds(cluster)
     with cluster.client() as client:
         client.post("/api/v1/namespaces", {"metadata": {"name": "test"}})

@@ -30,6 +30,23 @@ def test_the_more_important_gang_evicts_and_is_promised_the_room(bench: Bench, i
     assert f"{bench.namespace}/{high[0]}" in evicted[0]["note"]
 
 
+def test_an_evicted_pod_says_so_and_has_its_grace(bench: Bench, important: str) -> None:
+    """On a node that nobody looks after, where pods take as long as they like to end."""
+    node = bench.slow_node()
+    (low,) = bench.pods("low", 1, gpus=8, terminationGracePeriodSeconds=40)
+    bench.serve()
+    bench.wait_bound([low])
+    (high,) = bench.pods("high", 1, gpus=8, priorityClassName=important)
+    bench.wait("the pod to be leaving", lambda: "deletionTimestamp" in bench.get_pod(low)["metadata"])
+    leaving = bench.get_pod(low)
+    assert leaving["metadata"]["deletionGracePeriodSeconds"] == 40
+    assert bench.condition_of(leaving, "DisruptionTarget")["status"] == "True"
+    bench.wait("the promise", lambda: bench.get_pod(high)["status"].get("nominatedNodeName") == node)
+    assert bench.bound([high]) == {}
+    bench.client.delete(f"/api/v1/namespaces/{bench.namespace}/pods/{low}", {"gracePeriodSeconds": 0})
+    bench.wait_bound([high])
+
+
 def test_a_budget_holds_until_it_allows(bench: Bench, important: str) -> None:
     (node,) = bench.nodes(1)
     low = bench.pods("low", 1, gpus=8, labels={"app": "low"})

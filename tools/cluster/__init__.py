@@ -4,6 +4,7 @@ Not part of the installed package, and nothing in it may import this. docs/clust
 """
 
 from tools.cluster.client import ApiError, Client, wait_until
-from tools.cluster.cluster import Cluster, ClusterError, Spec, clean_up
+from tools.cluster.cluster import Cluster, clean_up
+from tools.cluster.layout import ClusterError, Spec
 
 __all__ = ["ApiError", "Client", "Cluster", "ClusterError", "Spec", "clean_up", "wait_until"]

@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from tools.cluster import build as building
-from tools.cluster.cluster import Cluster, ClusterError, Spec, clean_up
+from tools.cluster.cluster import Cluster, clean_up
 from tools.cluster.go import CannotBuildError
-from tools.cluster.layout import all_layouts
+from tools.cluster.layout import ClusterError, Spec, all_layouts
+from tools.cluster.programs import program_path
 
 DEFAULT_NAME = "default"
 name_option = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which cluster.")
@@ -36,7 +37,7 @@ def build(only: tuple[str, ...], if_possible: bool) -> None:
     except CannotBuildError as error:
         if not if_possible or os.environ.get(building.REQUIRE_VARIABLE) == "1":
             raise
-        say(f"no cluster here, tests that need one are skipped: {error}")
+        say(f"cannot build everything, tests that need what is missing are skipped: {error}")
 
 
 @cli.command()
@@ -138,9 +139,11 @@ def kubeconfig(name: str, user: str, groups: tuple[str, ...], service_account: s
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(name: str, arguments: tuple[str, ...]) -> None:
     """Run kubectl, of the cluster's own version, as admin."""
-    from tools.cluster.programs import program_path
-
-    environment = os.environ | {"KUBECONFIG": str(Cluster.attach(name).kubeconfig())}
+    cluster = Cluster.attach(name)
+    environment = os.environ | {
+        "KUBECONFIG": str(cluster.kubeconfig()),
+        "KUBECACHEDIR": str(cluster.layout.kubectl_cache),
+    }
     os.execve(program_path("kubectl"), ["kubectl", *arguments], environment)
 
 

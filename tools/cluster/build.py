@@ -6,14 +6,13 @@ the same time wait for each other instead of doing the work twice.
 
 import fcntl
 import platform
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tools.cluster import debian, go
 from tools.cluster.go import CannotBuildError, Say
-from tools.cluster.programs import BY_NAME, KWOK, PROGRAMS, cache_folder, missing_programs, source_folder
+from tools.cluster.programs import BY_NAME, KWOK, cache_folder, missing_programs, source_folder
 
 ALL = tuple(BY_NAME)
 # Set to 1 where a missing cluster is a failure, as in CI.
@@ -47,7 +46,7 @@ def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True) -
         if missing:
             minutes = sum(program.build_s for program in missing) / 60
             listed = ", ".join(program.name for program in missing)
-            say(f"building {listed}: once, about {max(1, round(minutes))} minutes on two cores, into {cache_folder()}")
+            say(f"building {listed}: once, about {max(1, round(minutes))} min on two cores, into {cache_folder()}")
         for program in missing:
             go.build(program, say)
             if program.source is KWOK:
@@ -83,10 +82,3 @@ def _alone(say: Say) -> Iterator[None]:
             say("another build is under way: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def remove_cache() -> None:
-    shutil.rmtree(cache_folder(), ignore_errors=True)
-
-
-__all__ = ["ALL", "PROGRAMS", "CannotBuildError", "ensure", "is_built", "remove_cache", "stages_path"]

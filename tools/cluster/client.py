@@ -101,10 +101,7 @@ class Client:
             return False
 
     def exists(self, path: str) -> bool:
-        try:
-            return self.raw("GET", path)[0] == 200
-        except TRANSIENT:
-            return False
+        return self.is_ready(path)
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0, every_s: float = 0.05) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tools.cluster import build, cgroups, components, debian, kubeconfig, kwok, node
+from tools.cluster import build, cgroups, components, kubeconfig, kwok, node
 from tools.cluster import layout as folders
 from tools.cluster.client import ApiError, Client, wait_until
 from tools.cluster.components import PORTS
@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PORT_RANGE = range(20000, 32000)
 UP_S = 240.0
 DOWN_S = 60.0
+END_S = 10.0
 
 
 def silent(_line: str) -> None:
@@ -49,21 +50,12 @@ class Cluster:
         build.ensure(say, programs_for(spec), with_packages=spec.real_node)
         kwok.nodes(spec.nodes, spec.gpus, spec.node_template)
         started = time.monotonic()
-        with folders.only_one_at_a_time():
-            for name in folders.remove_leftovers():
-                say(f"removed what was left of cluster {name}")
-            _wait_for_the_dying(layout)
-            if layout.folder.exists():
-                raise ClusterError(f"cluster {spec.name} is up already: take another --name, or `down` it first")
-            spec = msgspec.structs.replace(
-                spec, ports=_free_ports(), cgroup=f"maniple-{spec.name}-{os.getpid()}" if spec.real_node else ""
-            )
-            lock = folders.create(layout, spec)
-            try:
-                _write_identities(layout, spec)
-                report = _start_runner(layout, lock)
-            finally:
-                os.close(lock)
+        lock = _claim(layout, spec, say)
+        try:
+            _write_identities(layout, layout.spec)
+            report = _start_runner(layout, lock)
+        finally:
+            os.close(lock)
         _wait_for_report(spec.name, report)
         say(f"cluster {spec.name} is up after {time.monotonic() - started:.1f} s")
         return cls(layout)
@@ -117,9 +109,10 @@ class Cluster:
         if user == "admin":
             return self.layout.kubeconfig("admin")
         name = kubeconfig.user_file_name(user, groups or [])
-        if not self.layout.kubeconfig(name).exists():
-            self.layout.certificates.issue(name, user, groups)
-            kubeconfig.write(self.layout, name, self.spec.ports["apiserver"])
+        with kubeconfig.only_one_at_a_time(self.layout):
+            if not self.layout.kubeconfig(name).exists():
+                self.layout.certificates.issue(name, user, groups)
+                kubeconfig.write(self.layout, name, self.spec.ports["apiserver"])
         return self.layout.kubeconfig(name)
 
     def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 24) -> Path:
@@ -143,7 +136,7 @@ class Cluster:
         command = [
             str(program_path("kubectl")),
             f"--kubeconfig={self.kubeconfig(user)}",
-            f"--cache-dir={self.layout.folder / 'kubectl-cache'}",
+            f"--cache-dir={self.layout.kubectl_cache}",
             *arguments,
         ]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
@@ -249,11 +242,22 @@ def _check_real_node(spec: Spec) -> None:
             raise ClusterError(f"a real node's namespaces hide {place}: use a place that is not below {hidden}")
 
 
-def _wait_for_the_dying(layout: Layout) -> None:
-    """A cluster whose runner was killed this moment still holds its folder while its components end."""
-    with suppress(ClusterError):
-        wait_until("leftovers", lambda: not layout.folder.exists() or _answers(layout) or not layout.is_held(), 5)
-    folders.remove_leftovers()
+def _claim(layout: Layout, spec: Spec, say: Say) -> int:
+    """Makes the cluster's folder and returns the handle that holds its lock.
+
+    A cluster of the same name that is ending this moment still has its folder: it is waited for.
+    """
+    deadline = time.monotonic() + END_S
+    while True:
+        with folders.only_one_at_a_time():
+            for name in folders.remove_leftovers():
+                say(f"removed what was left of cluster {name}")
+            if not layout.folder.exists():
+                group = f"maniple-{spec.name}-{os.getpid()}" if spec.real_node else ""
+                return folders.create(layout, msgspec.structs.replace(spec, ports=_free_ports(), cgroup=group))
+        if _answers(layout) or time.monotonic() > deadline:
+            raise ClusterError(f"cluster {spec.name} is up already: take another --name, or `down` it first")
+        time.sleep(0.05)
 
 
 def _answers(layout: Layout) -> bool:
@@ -321,6 +325,3 @@ def _wait_for_report(name: str, report: int) -> None:
         line = lines.readline().strip()
     if line != "ready":
         raise ClusterError(f"cluster {name} did not come up: {line.removeprefix('failed: ') or 'its runner ended'}")
-
-
-__all__ = ["Cluster", "ClusterError", "Spec", "clean_up", "debian", "programs_for", "why_no_real_node"]

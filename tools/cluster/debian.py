@@ -39,7 +39,8 @@ def fetch(say: Say) -> None:
     downloads = unfinished / "downloads"
     for folder in (downloads, unfinished / "lists" / "partial"):
         folder.mkdir(parents=True)
-    private = ["-o", f"Dir::State::lists={unfinished / 'lists'}", "-o", "APT::Sandbox::User=root"]
+    settings = (f"Dir::State::lists={unfinished / 'lists'}", f"Dir::Cache={downloads}", "APT::Sandbox::User=root")
+    private = [word for setting in settings for word in ("-o", setting)]
     _run(["apt-get", *private, "--quiet", "update"], downloads)
     _run(["apt-get", *private, "--quiet", "download", *PACKAGES], downloads)
     for package in sorted(downloads.glob("*.deb")):

@@ -1,8 +1,12 @@
 """Kubeconfig files: for the components, and for whoever wants to talk to the cluster."""
 
 import base64
+import fcntl
 import hashlib
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import yaml
 
@@ -36,6 +40,17 @@ def write(layout: Layout, name: str, port: int, token: str = "") -> None:
     path = layout.kubeconfig(name)
     path.touch(mode=0o600)
     path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+@contextmanager
+def only_one_at_a_time(layout: Layout) -> Iterator[None]:
+    """Two workers that ask for the same user must not mix one's key with the other's certificate."""
+    handle = os.open(layout.certificates.folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def user_file_name(user: str, groups: list[str]) -> str:

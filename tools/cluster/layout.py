@@ -86,6 +86,11 @@ class Layout:
         """Exists once the cluster came up whole."""
         return self.folder / "ready"
 
+    @property
+    def kubectl_cache(self) -> Path:
+        """Kubectl would write into the user's home otherwise."""
+        return self.folder / "kubectl-cache"
+
     def log(self, component: str) -> Path:
         return self.folder / "logs" / f"{component}.log"
 

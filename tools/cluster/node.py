@@ -119,7 +119,7 @@ def _ctr(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def containerd_answers(_layout: Layout) -> bool:
+def containerd_answers() -> bool:
     return Path(CONTAINERD_SOCKET).exists() and _ctr("version").returncode == 0
 
 

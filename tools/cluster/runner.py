@@ -84,7 +84,7 @@ class Runner:
 
     def _start_real_node(self) -> None:
         self._keeper.add(node.containerd(self._layout))
-        self._wait("containerd", lambda: node.containerd_answers(self._layout))
+        self._wait("containerd", node.containerd_answers)
         node.import_images(self._layout)
         self._keeper.add(node.kubelet(self._layout, self._spec))
 

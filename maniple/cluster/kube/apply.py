@@ -29,6 +29,7 @@ from maniple.scheduler.plan import Bind, Eviction, Plan, Resize
 log = logging.getLogger("maniple.apply")
 
 GANG_TIMEOUT = "GangTimeout"
+MANY = 128
 
 
 class Applier:
@@ -58,6 +59,11 @@ class Applier:
         self._nominate(plan)
         self._resize(plan.resizes)
         self._reserve({entry.group for entry in plan.reservations})
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether more is to be bound than the server takes at once."""
+        return self._binder.under_way > MANY
 
     def abdicate(self) -> None:
         """Another may lead now: what the last plan promised is no longer ours to say."""

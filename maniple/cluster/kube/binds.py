@@ -65,6 +65,7 @@ class Binder:
         self._client = client
         self._mirror = mirror
         self._metrics = metrics
+        self.under_way = 0
 
     def assume(self, binds: list[Bind]) -> list[Bind]:
         """Those of the binds whose pods are still there, which count as bound from now on."""
@@ -75,7 +76,11 @@ class Binder:
 
     async def bind_all(self, binds: list[Bind]) -> list[Bind]:
         """Binds them together; returns those that have failed, and whose pods still wait."""
-        outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
+        self.under_way += len(binds)
+        try:
+            outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
+        finally:
+            self.under_way -= len(binds)
         return [bind for bind, outcome in zip(binds, outcomes, strict=True) if outcome == "failed"]
 
     async def _bind(self, bind: Bind) -> str:

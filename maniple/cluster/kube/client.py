@@ -12,7 +12,8 @@ from types import TracebackType
 import aiohttp
 import msgspec
 
-from maniple.cluster.kube.login import Login
+from maniple.api.errors import InputError
+from maniple.cluster.kube.login import ConfigException, Login
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -102,6 +103,7 @@ class Client:
             headers=_HEADERS,
             auto_decompress=True,
         )
+        self._renewing = asyncio.Lock()
         self.seconds_left: Callable[[], float] | None = None
         self.reads = Lane(8)
         self.binds = Lane(64)
@@ -174,11 +176,12 @@ class Client:
         query: Mapping[str, str] | None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
-            response = await self._request(method, path, body, content_type, timeout, query)
+            said = await self._authorization()
+            response = await self._request(method, path, body, content_type, timeout, query, said)
             if response.status == 401:  # a token that has been replaced meanwhile
                 response.release()
-                await self._login.renew()
-                response = await self._request(method, path, body, content_type, timeout, query)
+                said = await self._renewed(said)
+                response = await self._request(method, path, body, content_type, timeout, query, said)
             if response.status >= 400:
                 raise _refusal(response, await response.read())
         except _TRANSIENT as error:
@@ -191,6 +194,24 @@ class Client:
             else:
                 response.close()  # a watch: nobody will read the rest
 
+    async def _authorization(self) -> str | None:
+        try:
+            return await self._login.authorization()
+        except (InputError, ConfigException, OSError, ValueError) as error:  # a plugin or a file that fails for now
+            raise UnansweredError(f"logging in: {error}") from None
+
+    async def _renewed(self, refused: str | None) -> str | None:
+        """What to say now that the server has refused that; asked for once, however many were refused together."""
+        async with self._renewing:
+            said = await self._authorization()
+            if said != refused:
+                return said
+            try:
+                await self._login.renew()
+            except (InputError, ConfigException, OSError, ValueError) as error:
+                raise UnansweredError(f"logging in again: {error}") from None
+        return await self._authorization()
+
     async def _request(
         self,
         method: str,
@@ -199,9 +220,9 @@ class Client:
         content_type: str,
         timeout: aiohttp.ClientTimeout,
         query: Mapping[str, str] | None,
+        authorization: str | None,
     ) -> aiohttp.ClientResponse:
         headers = {} if body is None else {"Content-Type": content_type}
-        authorization = await self._login.authorization()
         if authorization:
             headers["Authorization"] = authorization
         return await self._session.request(

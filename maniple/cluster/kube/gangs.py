@@ -4,9 +4,12 @@ What a gang was, whole or not yet, stands in its own status, so that a restart k
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from maniple.api import core, types
 from maniple.api.decode import Object
+from maniple.api.foreign import UpstreamPodGroup
+from maniple.api.meta import Struct
 from maniple.cluster.kube.mirror import Key, Mirror, Seen
 from maniple.cluster.kube.resources import PODS, Resource
 from maniple.model.build import Ours
@@ -14,6 +17,7 @@ from maniple.model.job import Job
 from maniple.model.podinfo import group_name
 
 SCHEDULED = "Scheduled"  # the condition of a gang
+UPSTREAM_SCHEDULED = "PodGroupInitiallyScheduled"
 _STARTED = ("Running", "Scheduled", "Unknown", "Finished", "Completed")  # phases of other systems' PodGroups
 
 
@@ -80,8 +84,7 @@ class Gangs:
             return True
         _, seen = found
         if seen.source is not None:
-            status: dict[str, object] = getattr(seen.source, "status", {})
-            return status.get("phase") in _STARTED
+            return has_started(seen.source)
         if isinstance(seen.item, types.PodGroup | types.ElasticJob):
             return any(one.type == SCHEDULED and one.status == "True" for one in seen.item.status.conditions)
         return True
@@ -91,6 +94,15 @@ class Gangs:
         for job in jobs:
             if job.min_member > 1 and job.placed and not is_whole(job) and not self.was_whole(job):
                 yield job
+
+
+def has_started(source: Struct) -> bool:
+    """Whether another system's PodGroup says of itself that it was whole."""
+    status: dict[str, Any] = getattr(source, "status", {})
+    if isinstance(source, UpstreamPodGroup):
+        conditions: list[dict[str, str]] = status.get("conditions") or []
+        return any(one.get("type") == UPSTREAM_SCHEDULED and one.get("status") == "True" for one in conditions)
+    return status.get("phase") in _STARTED
 
 
 def gang_of(pod: core.Pod) -> Key | None:

@@ -15,6 +15,8 @@ from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_co
 
 from maniple.api.errors import InputError
 
+__all__ = ["ConfigException", "Login", "log_in"]
+
 _LOOK_AGAIN_S = 60.0  # the library asks a plugin again five minutes before what it said runs out
 
 

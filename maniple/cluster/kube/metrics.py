@@ -15,6 +15,7 @@ class Metrics:
         self.cycle = Histogram(
             "maniple_cycle_seconds", "Time of a cycle, by phase", ["phase"], buckets=_CYCLE_S, registry=registry
         )
+        self.cycle_failures = Counter("maniple_cycle_failures", "Cycles that ended in an error", registry=registry)
         self.gang_wait = Histogram(
             "maniple_gang_wait_seconds",
             "From the creation of a gang until all of its minimum was bound",

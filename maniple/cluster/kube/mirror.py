@@ -3,7 +3,8 @@
 Every change goes from here into the Cache. Several systems may have a PodGroup of the same name: one of them counts.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,12 +12,13 @@ from maniple.api import core, types
 from maniple.api.decode import Object
 from maniple.api.live import Live
 from maniple.api.meta import Struct
-from maniple.cluster.cache import Cache
 from maniple.cluster.kube.resources import RESOURCES, Resource
+from maniple.cluster.kube.shared import SharedCache
 from maniple.cluster.trim import trimmed
 from maniple.model.objects import Objects
 
 Key = tuple[str, str]  # namespace, name
+_PART = 1000
 
 
 class Seen(NamedTuple):
@@ -41,7 +43,7 @@ class Wrong:
 
 
 class Mirror:
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: SharedCache) -> None:
         self.cache = cache
         self.changes = 0
         self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
@@ -94,22 +96,23 @@ class Mirror:
         del self._seen[resource][key]
         self._tell(resource, key)
 
-    def replace(self, resource: Resource, lives: Iterable[Live], version: int) -> None:
-        """A list of all there are, as of `version`; what has been written since, by us, stays as we know it."""
-        before = self._seen[resource]
-        after = dict(map(_entry, lives))
-        after |= {key: seen for key, seen in before.items() if seen.version > version}
-        self._seen[resource] = after
-        changed = [key for key, seen in after.items() if key not in before or before[key].version != seen.version]
-        gone = [key for key in before if key not in after]
-        if len(self._rivals[resource.read_as]) == 1:
-            self.cache.replace(resource.read_as, [seen.item for seen in after.values() if seen.item is not None])
-            self.changes += 1
-            for key in (*changed, *gone):
-                self._announce(resource, key)
-        else:
-            for key in (*changed, *gone):
-                self._tell(resource, key)
+    async def replace(self, resource: Resource, lives: Sequence[Live], version: int) -> None:
+        """A list of all there are, as of `version`; what has been written since, by us, stays as we know it.
+
+        In parts, because there may be many: between them others have their turn.
+        """
+        listed = set()
+        for start in range(0, len(lives), _PART):
+            for live in lives[start : start + _PART]:
+                listed.add((live.head.namespace, live.head.name))
+                self.put(resource, live)
+            await asyncio.sleep(0)
+        self._keep(resource, listed, version)
+
+    def _keep(self, resource: Resource, listed: set[Key], version: int) -> None:
+        """Those that are not listed are gone, unless they are newer than the list."""
+        for key in [key for key in self._seen[resource] if key not in listed]:
+            self.remove(resource, key, version)
 
     def tell_again(self, resource: Resource, key: Key) -> None:
         """What we know of the object, to the Cache, after a change that was not made."""
@@ -117,8 +120,7 @@ class Mirror:
 
     def clear(self, resource: Resource) -> None:
         """Its CRD is gone, and all objects with it."""
-        if self._seen[resource]:
-            self.replace(resource, (), 2**63)
+        self._keep(resource, set(), 2**63)
 
     def objects(self) -> Objects:
         """All that counts, sorted by kind."""

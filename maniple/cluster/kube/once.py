@@ -24,7 +24,7 @@ async def one_cycle(
             made = await server.run_once()
             return None if made is None else Outcome([Round(*made)])
         await server.read_once()
-        snapshot = server.cache.snapshot(time.time())
+        snapshot = await server.cache.snapshot(time.time())
         read = time.perf_counter()
         plan = schedule(snapshot, settings.policy)
         return Outcome([Round(snapshot, plan)], read - start, [time.perf_counter() - read])
@@ -35,7 +35,7 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) 
     async with Client(await log_in(kubeconfig, context)) as client:
         server = Server(client, Settings(ours=ours, lease=None))
         await server.read_once()
-    server.cache.snapshot(time.time())
+    await server.cache.snapshot(time.time())
     wrong = server.wrong()
     notes = [
         f"{place[0].kind} {'/'.join(filter(None, place[1]))}: set aside: {printable('; '.join(entry.why))}"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maniple.api import core, types
-from maniple.api.decode import CLUSTER_SCOPED, KINDS
+from maniple.api.decode import KINDS
 from maniple.api.foreign import ForeignObject
 from maniple.api.meta import Struct
 
@@ -31,6 +31,11 @@ class Resource:
     @property
     def is_foreign(self) -> bool:
         return issubclass(self.struct, ForeignObject)
+
+    def may_lack(self, status: int) -> bool:
+        """Whether this answer to a list is no error: no such kind, or one of another system's that we may not read."""
+        # Rights are looked at before what there is: who has none for a kind cannot see that it is missing.
+        return (status == 404 and not self.is_required) or (status == 403 and self.is_foreign)
 
     def path(self, namespace: str, name: str, part: str = "") -> str:
         """Of one object, or of a part of it such as `status`."""
@@ -67,7 +72,3 @@ RESOURCES = tuple(
     _resource(rank, api_version, kind, struct) for rank, ((api_version, kind), struct) in enumerate(KINDS.items())
 )
 PODS = next(resource for resource in RESOURCES if resource.struct is core.Pod)
-
-
-def is_namespaced(kind: type) -> bool:
-    return kind not in CLUSTER_SCOPED

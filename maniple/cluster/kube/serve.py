@@ -23,6 +23,7 @@ from maniple.cluster.kube.metrics import Metrics
 from maniple.cluster.kube.mirror import Key, Mirror, Wrong
 from maniple.cluster.kube.patches import Patches
 from maniple.cluster.kube.resources import PODS, RESOURCES, Resource
+from maniple.cluster.kube.shared import SharedCache
 from maniple.cluster.kube.status import Statuses, jobs_by_queue
 from maniple.cluster.kube.watch import Feed, list_all
 from maniple.cluster.kube.web import start_web
@@ -38,6 +39,7 @@ _AT_REST = 0.02  # of a core, for cycles that change nothing
 _LONGEST_REST_S = 30.0
 _STUCK_S = 120.0
 _STOP_S = 8.0
+_BUSY_S = 0.4
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Server:
         self.client = client
         self.settings = settings
         self.metrics = Metrics()
-        self.cache = Cache(settings.ours)
+        self.cache = SharedCache(Cache(settings.ours))
         self.mirror = Mirror(self.cache)
         self.gangs = Gangs(self.mirror, settings.ours)
         self.events = Events(client, self.metrics, settings.identity)
@@ -78,6 +80,8 @@ class Server:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`."""
+        # A cluster is a million small objects without cycles among them: looking for garbage would double the start.
+        gc.disable()
         runner = None
         if self.settings.listen is not None:
             runner = await start_web(*self.settings.listen, self.metrics, self._unhealthy, self._unready)
@@ -134,11 +138,19 @@ class Server:
                 term = self.lease.term
                 await self._catch_up()
             if not is_warm:
-                gc.collect()
-                gc.freeze()  # the cluster, as it is at the start, is no garbage
-                is_warm = True
                 log.info("ready", extra={"objects": self.mirror.changes})
-            _, plan = await self.cycle()
+            try:
+                _, plan = await self.cycle()
+            except Exception:
+                # Better to try again than to end: /healthz tells if it stays so.
+                log.exception("cycle failed")
+                self.metrics.cycle_failures.inc()
+                await asyncio.sleep(PERIOD_S)
+                continue
+            if not is_warm:
+                is_warm = True
+                gc.freeze()  # the cluster, as it is at the start, is no garbage
+                gc.enable()
             await self._rest(plan)
 
     async def _catch_up(self) -> None:
@@ -156,19 +168,20 @@ class Server:
                 await self._changed.wait()
         except TimeoutError:
             return
-        await asyncio.sleep(max(DEBOUNCE_S, self._cycle_s))
+        # Room that binds on their way will take is taken already: there is no hurry while there are many.
+        await asyncio.sleep(max(DEBOUNCE_S, self._cycle_s, _BUSY_S if self.applier.is_busy else 0.0))
         self._changed.clear()
 
     def _poke(self) -> None:
-        if self.cache.changed() or self.gangs.touched:
+        if self.cache.is_changed or self.gangs.touched:
             self._changed.set()
 
     # -- a cycle
 
     async def cycle(self) -> tuple[Snapshot, Plan]:
-        """Looks, decides in a thread of its own so that watches go on, and begins to do it."""
+        """Looks and decides in a thread, so that watches go on meanwhile, and begins to do it."""
         start = time.perf_counter()
-        snapshot = self.cache.snapshot(time.time())
+        snapshot = await self.cache.snapshot(time.time())
         looked = time.perf_counter()
         plan = await asyncio.to_thread(schedule, snapshot, self.settings.policy)
         decided = time.perf_counter()
@@ -200,7 +213,7 @@ class Server:
     def wrong(self) -> dict[tuple[Resource, Key], Wrong]:
         """Objects that are set aside, by what cannot be read in them or by what they contradict."""
         found = {(entry.resource, entry.key): entry for entry in self.mirror.wrong}
-        for (kind, namespace, name), why in self.cache.problems().items():
+        for (kind, namespace, name), why in self.cache.problems.items():
             there = self.mirror.find(kind, (namespace, name))
             if there is not None:
                 place = (there[0], (namespace, name))
@@ -228,10 +241,10 @@ class Server:
             try:
                 lives, version = await list_all(self.client, resource)
             except ApiError as error:
-                if error.status != 404 or resource.is_required:
+                if not resource.may_lack(error.status):
                     raise
             else:
-                self.mirror.replace(resource, lives, version)
+                await self.mirror.replace(resource, lives, version)
 
     async def run_once(self) -> tuple[Snapshot, Plan] | None:
         """One cycle, all of it done when this returns; None if another replica leads."""

@@ -41,6 +41,7 @@ _REWORD_S = 10.0  # the same reason in other words, at most this often
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
 _LONGEST = 1000
+_REMEMBERED = 10_000
 
 Place = tuple[Resource, Key]
 
@@ -54,6 +55,7 @@ class Statuses:
         self._busy: set[Place] = set()
         self._written: dict[Place, float] = {}
         self._said: dict[str, tuple[Why, float]] = {}  # uid of a pod -> what it says, and since when
+        self._spoken: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod says it
         self._told: dict[Place, str] = {}  # what an object was told to be wrong with it
         self.under_way: set[asyncio.Task[None]] = set()
 
@@ -69,6 +71,9 @@ class Statuses:
         self._write_pods(snapshot, waiting)
         self._write_queues(snapshot, plan.queues, wrong)
         self._tell_wrong(wrong)
+        if len(self._written) > _REMEMBERED:
+            since = time.monotonic() - 10 * _REWORD_S
+            self._written = {place: at for place, at in self._written.items() if at > since}
 
     async def settle(self) -> None:
         while self.under_way:
@@ -168,18 +173,32 @@ class Statuses:
     # -- pods
 
     def _write_pods(self, snapshot: Snapshot, waiting: Mapping[Key, Why]) -> None:
-        left = _MOST_PODS - len([place for place in self._busy if place[0] is PODS])
+        left = _MOST_PODS - sum(1 for resource, _ in self._busy if resource is PODS)
+        known, self._spoken = self._spoken, {}
         for job in snapshot.waiting:
             why = waiting.get(_key(job.name))
             if why is None:
                 continue
-            for group in job.groups:
-                for pod in group.pods:
-                    if left <= 0:
-                        return
-                    left -= self._write_pod(_key(pod), why)
+            said = (why, tuple(group.pods for group in job.groups))
+            if known.get(job.name) == said:
+                self._spoken[job.name] = said
+                continue
+            is_said = True
+            for pod in (pod for group in job.groups for pod in group.pods):
+                if left <= 0:
+                    is_said = False
+                    break
+                is_written = self._write_pod(_key(pod), why)
+                left -= is_written
+                is_said &= not is_written and self._is_said(_key(pod), why)
+            if is_said:
+                self._spoken[job.name] = said
         if len(self._said) > 2 * sum(job.waiting_pods for job in snapshot.waiting) + 1000:
             self._said.clear()  # of pods that have gone; what is said again changes nothing on the server
+
+    def _is_said(self, key: Key, why: Why) -> bool:
+        found = self._mirror.find(core.Pod, key)
+        return found is None or self._said.get(found[1].uid, (None, 0.0))[0] == why
 
     def _write_pod(self, key: Key, why: Why) -> bool:
         found = self._mirror.find(core.Pod, key)
@@ -193,16 +212,20 @@ class Statuses:
         if said is not None and said.reason == why.reason and now - since < 3 * _REWORD_S:
             return False
         self._said[seen.uid] = (why, now)
-        created = found[1].item.metadata.creation_timestamp
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",  # the word that cluster autoscalers look for; ours begins the message
             "message": f"{why.reason}: {why.message}",
-            "lastTransitionTime": created,  # it has not been otherwise since
+            "lastTransitionTime": found[1].item.metadata.creation_timestamp,  # it has not been otherwise since
         }
-        body = {"status": {"conditions": [condition]}}
-        self._begin(place, self._patches.write(*place, body, "status", STRATEGIC_PATCH))
+        self._begin(place, self._say(place, seen.uid, {"status": {"conditions": [condition]}}))
+        return True
+
+    async def _say(self, place: Place, uid: str, body: dict[str, Any]) -> bool:
+        if not await self._patches.write(*place, body, "status", STRATEGIC_PATCH):
+            self._said.pop(uid, None)
+            self._spoken.clear()
         return True
 
     # -- queues

@@ -84,6 +84,7 @@ class Watcher:
         self.synced = asyncio.Event()
         self.listed_at = 0.0  # when the last full list was asked for, on the monotonic clock
         self.is_served = True
+        self.is_forbidden = False
         self._client = client
         self.mirror = mirror
         self._changed = changed
@@ -122,7 +123,8 @@ class Watcher:
                 if refusal.status == 410:
                     self.version = 0
                     self._count("too old")
-                elif refusal.status == 404 and not self.resource.is_required:
+                elif self.resource.may_lack(refusal.status):
+                    self.is_forbidden = refusal.status == 403
                     await self._wait_until_served()
                     backoff.reset()
                     continue
@@ -153,7 +155,7 @@ class Watcher:
         if not self.version:
             asked = time.monotonic()
             lives, self.version = await list_all(self._client, self.resource)
-            self.mirror.replace(self.resource, lives, self.version)
+            await self.mirror.replace(self.resource, lives, self.version)
             self.listed_at = asked
             self.is_served = True
             self.synced.set()
@@ -199,6 +201,11 @@ class Watcher:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:  # not even a name: nothing to report it on
             self._count("unreadable")
             log.error("unreadable event", extra={"resource": str(self.resource), "error": str(error)})
+        except ApiError:
+            raise
+        except Exception:  # a mistake of ours about one object must not stop the others
+            self._count("unreadable")
+            log.exception("event", extra={"resource": str(self.resource)})
 
     def _count(self, why: str) -> None:
         self._metrics.watch_failures.labels(self.resource.plural, why).inc()
@@ -239,4 +246,6 @@ class Feed:
             served = {version.api_version for group in groups.groups for version in group.versions}
             for watcher in missing:
                 if watcher.resource.api_version in served:
+                    if watcher.is_forbidden:
+                        log.warning("may not be read", extra={"resource": str(watcher.resource)})
                     watcher.found()

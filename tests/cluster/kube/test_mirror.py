@@ -1,5 +1,6 @@
 """What we know of the objects: the newest counts, one of several of a name counts, and what is wrong is told."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ from maniple.cluster.cache import Cache
 from maniple.cluster.kube.gangs import Gangs
 from maniple.cluster.kube.mirror import Mirror
 from maniple.cluster.kube.resources import PODS, RESOURCES, Resource
+from maniple.cluster.kube.shared import SharedCache
 from maniple.model.build import Ours
 
 NODES = next(one for one in RESOURCES if one.struct is core.Node)
@@ -27,7 +29,7 @@ def pod(name: str, version: int, uid: str = "u1", node: str = "", **meta: Any) -
 
 
 def mirror() -> Mirror:
-    return Mirror(Cache(Ours()))
+    return Mirror(SharedCache(Cache(Ours())))
 
 
 def test_an_older_version_changes_nothing() -> None:
@@ -63,7 +65,7 @@ def test_a_list_keeps_what_was_written_after_it() -> None:
     known = mirror()
     known.put(PODS, pod("old", 3))
     known.put(PODS, pod("new", 12))
-    known.replace(PODS, [pod("listed", 9)], 10)
+    asyncio.run(known.replace(PODS, [pod("listed", 9)], 10))
     assert {key[1] for key in known.seen(PODS)} == {"listed", "new"}
 
 
@@ -104,5 +106,5 @@ def test_gangs_know_their_pods() -> None:
     known.put(PODS, pod("b", 3))
     known.remove(PODS, ("ns", "a"), 4)
     assert gangs.members(("ns", "g")) == []
-    known.replace(PODS, [pod("c", 5, labels=label)], 6)
+    asyncio.run(known.replace(PODS, [pod("c", 5, labels=label)], 6))
     assert {one.metadata.name for one in gangs.members(("ns", "g"))} == {"c"}

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from maniple.cluster.kube.client import ApiError, Backoff
 from maniple.cluster.kube.metrics import Metrics
 from maniple.cluster.kube.mirror import Mirror
 from maniple.cluster.kube.resources import RESOURCES
+from maniple.cluster.kube.shared import SharedCache
 from maniple.cluster.kube.watch import Watcher
 from maniple.model.build import Ours
 
@@ -26,7 +29,7 @@ def event(kind: str, version: int, spec: dict[str, Any] | None = None, name: str
 @pytest.fixture
 def watcher() -> Watcher:
     async def made() -> Watcher:
-        return Watcher(None, QUEUES, Mirror(Cache(Ours())), lambda: None, Metrics())  # type: ignore[arg-type]
+        return Watcher(None, QUEUES, Mirror(SharedCache(Cache(Ours()))), lambda: None, Metrics())  # type: ignore[arg-type]
 
     return asyncio.run(made())
 
@@ -75,3 +78,10 @@ def test_required_kinds_are_kubernetes_own() -> None:
     required = {one.struct for one in RESOURCES if one.is_required}
     assert core.Pod in required
     assert types.PodGroup not in required
+
+
+def test_every_metric_is_on_its_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+    documented = set(re.findall(r"^\| `(maniple_\w+)` \|", page, re.MULTILINE))
+    families = list(Metrics().registry.collect())
+    assert documented == {one.name + ("_total" if one.type == "counter" else "") for one in families}

@@ -1,0 +1,388 @@
+"""The Cache in the cases that a cluster has every day, and in those that it should never have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from policy.clusters import Object, group, member, node, pod, queue
+
+from maniple.api import core, types
+from maniple.api.decode import KINDS
+from maniple.cluster.cache import Cache
+from maniple.model.objects import Objects
+from maniple.scheduler import schedule
+from maniple.scheduler.plan import Bind
+
+NOW = 1_767_300_000.0
+
+
+def typed(raw: Object, **meta: Any) -> Any:
+    """As the API server's answer is read: typed, but looked at by nobody."""
+    raw = {**raw, "metadata": {**raw["metadata"], **meta}}
+    if raw["kind"] not in ("Node", "Queue", "Topology"):
+        raw["metadata"].setdefault("namespace", "default")
+    return msgspec.convert(raw, KINDS[raw["apiVersion"], raw["kind"]])
+
+
+def cache_of(*objects: Object) -> Cache:
+    cache = Cache()
+    for raw in objects:
+        cache.put(typed(raw))
+    return cache
+
+
+def binds(cache: Cache) -> dict[str, str]:
+    return {bind.pod.removeprefix("default/"): bind.node for bind in schedule(cache.snapshot(NOW)).binds}
+
+
+def free_cpu(cache: Cache, at: int = 0) -> float:
+    return float(cache.snapshot(NOW).free[0, at]) / 1000
+
+
+def placed(cache: Cache) -> dict[str, int]:
+    return {pod.pod: pod.node for job in cache.snapshot(NOW).jobs for pod in job.placed}
+
+
+def said(cache: Cache) -> dict[str, str]:
+    return {f"{kind.__name__} {name}": " ".join(texts) for (kind, _, name), texts in cache.problems().items()}
+
+
+# What matters, and what does not.
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"name": "n0", "labels": {}, "annotations": {"example.com/seen": "now"}}},
+        {"status": {"allocatable": {"cpu": "4", "memory": "4Gi"}, "conditions": [{"type": "Odd", "status": "True"}]}},
+        {"status": {"allocatable": {"cpu": "4", "memory": "4Gi"}, "capacity": {"cpu": "5"}}},
+    ],
+    ids=["annotation", "condition", "capacity"],
+)
+def test_a_heartbeat_is_no_change(change: Object) -> None:
+    cache = cache_of(node("n0"), pod("p"))
+    before = cache.snapshot(NOW)
+    cache.put(typed({**node("n0"), **change}))
+    assert not cache.changed()
+    assert cache.snapshot(NOW + 1).nodes is before.nodes
+
+
+def test_a_cordoned_node_takes_nobody_and_leaves_all_else_as_it_was() -> None:
+    cache = cache_of(node("n0"), node("n1"), group("g", 1), pod("p", labels=member("g")))
+    before = cache.snapshot(NOW)
+    cache.put(typed(node("n0", spec={"unschedulable": True})))
+    assert cache.changed()
+    after = cache.snapshot(NOW)
+    assert after.axis is before.axis
+    assert after.jobs[0] is before.jobs[0]
+    assert binds(cache) == {"p": "n1"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pod("x", schedulerName="default-scheduler"),
+        {**pod("x", nodeName="n0"), "status": {"phase": "Succeeded"}},
+        {**pod("x", nodeName="n0", schedulerName="default-scheduler"), "status": {"phase": "Failed"}},
+        pod("x", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+    ],
+    ids=["waits for another scheduler", "has succeeded", "has failed", "leaves before it came"],
+)
+def test_a_pod_that_makes_no_difference_is_not_held(raw: Object) -> None:
+    cache = cache_of(node("n0"))
+    cache.snapshot(NOW)
+    cache.put(typed(raw))
+    assert not cache.changed()
+    assert cache.pod("default/x") is None
+
+
+def test_a_pod_that_ends_frees_its_node() -> None:
+    cache = cache_of(node("n0"), pod("p", nodeName="n0"))
+    assert free_cpu(cache) == 3
+    cache.put(typed({**pod("p", nodeName="n0"), "status": {"phase": "Succeeded"}}))
+    assert free_cpu(cache) == 4
+
+
+def test_other_gangs_stay_the_same_objects() -> None:
+    gangs = [item for name in "ab" for item in (group(name, 1), pod(f"{name}-0", labels=member(name)))]
+    cache = cache_of(node("n0"), *gangs)
+    before = cache.snapshot(NOW)
+    cache.put(typed(pod("a-1", labels=member("a"))))
+    after = cache.snapshot(NOW)
+    assert [one is other for one, other in zip(before.jobs, after.jobs, strict=True)] == [False, True]
+
+
+# Assumptions.
+
+
+def test_a_bind_counts_at_once_and_a_late_report_does_not_undo_it() -> None:
+    cache = cache_of(node("n0"), pod("p"))
+    cache.assume_bind("default/p", Bind("default/p", "n0"))
+    cache.put(typed(pod("p", labels={"seen": "late"})))
+    cache.replace(core.Pod, [typed(pod("p", labels={"seen": "listed"}))])
+    assert free_cpu(cache) == 3
+    assert binds(cache) == {}
+    assert list(cache.assumed()) == ["default/p"]
+
+
+def test_a_bind_is_confirmed_by_the_report_of_it() -> None:
+    cache = cache_of(node("n0"), pod("p"))
+    cache.assume_bind("default/p", Bind("default/p", "n0"))
+    cache.put(typed(pod("p", nodeName="n0")))
+    assert not cache.assumed()
+    assert placed(cache) == {"default/p": 0}
+
+
+def test_a_pod_that_went_elsewhere_is_where_it_is() -> None:
+    cache = cache_of(node("n0"), node("n1"), pod("p"))
+    cache.assume_bind("default/p", Bind("default/p", "n0"))
+    cache.put(typed(pod("p", nodeName="n1")))
+    assert not cache.assumed()
+    assert (free_cpu(cache, 0), free_cpu(cache, 1)) == (4, 3)
+
+
+def test_a_bind_that_failed_is_forgotten() -> None:
+    cache = cache_of(node("n0"), pod("p"))
+    cache.assume_bind("default/p", Bind("default/p", "n0"))
+    cache.snapshot(NOW)
+    cache.forget("default/p")
+    assert free_cpu(cache) == 4
+    assert binds(cache) == {"p": "n0"}
+
+
+@pytest.mark.parametrize("how", ["removed", "listed", "made anew"])
+def test_a_pod_that_is_gone_takes_its_assumption_with_it(how: str) -> None:
+    cache = cache_of(node("n0"))
+    cache.put(typed(pod("p"), uid="first"))
+    cache.assume_bind("default/p", Bind("default/p", "n0"))
+    if how == "removed":
+        cache.remove(core.Pod, "default", "p")
+    elif how == "listed":
+        cache.replace(core.Pod, [])
+    else:
+        cache.put(typed(pod("p"), uid="second"))
+    assert not cache.assumed()
+    assert free_cpu(cache) == 4
+
+
+def test_nothing_is_assumed_of_a_pod_that_is_not_there() -> None:
+    cache = cache_of(node("n0"))
+    cache.assume_bind("default/p", Bind("default/p", "n0"))
+    cache.assume_eviction("default/p")
+    assert not cache.assumed()
+
+
+def test_an_evicted_pod_counts_as_leaving() -> None:
+    cache = cache_of(node("n0"), pod("p", nodeName="n0"))
+    cache.assume_eviction("default/p")
+    snapshot = cache.snapshot(NOW)
+    assert (snapshot.free[0, 0], snapshot.releasing[0, 0]) == (3000, 1000)
+    cache.forget("default/p")
+    assert cache.snapshot(NOW).releasing[0, 0] == 0
+
+
+def test_the_gpus_and_the_backfill_of_a_bind_are_known() -> None:
+    gpus = {"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "2"}
+    wants = [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    cache = cache_of(node("n0", allocatable=gpus), pod("p", containers=wants))
+    cache.assume_bind("default/p", Bind("default/p", "n0", ("1",), backfill="default/big"))
+    snapshot = cache.snapshot(NOW)
+    row = snapshot.axis.gpu_rows[0]
+    assert snapshot.gpus_free[row].tolist() == [[1000, 0]]
+    assert snapshot.jobs[0].placed[0].makes_way_for == "default/big"
+
+
+def elastic(size: int | None = None) -> Object:
+    role = {"name": "worker", "min": 1, "max": 4, "template": {"spec": {"containers": [{"name": "main"}]}}}
+    status = {} if size is None else {"target": [{"role": "worker", "replicas": size}]}
+    return {
+        "apiVersion": "maniple.dev/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": "j"},
+        "spec": {"roles": [role]},
+        "status": status,
+    }
+
+
+def size_of(cache: Cache) -> int:
+    job = cache.snapshot(NOW).jobs[0]
+    assert job.elastic is not None
+    return job.elastic.size
+
+
+def test_a_decided_size_counts_until_the_job_says_it_itself() -> None:
+    cache = cache_of(node("n0"), elastic())
+    cache.assume_size("default/j", {"worker": 3}, NOW)
+    assert size_of(cache) == 3
+    cache.put(typed(elastic(1)))
+    assert size_of(cache) == 3
+    cache.put(typed(elastic(3)))
+    cache.put(typed(elastic(2)))
+    assert size_of(cache) == 2
+    cache.assume_size("default/j", {"worker": 4}, NOW)
+    cache.forget_size("default/j")
+    assert size_of(cache) == 2
+
+
+def test_who_has_a_reservation_is_known_before_it_is_reported() -> None:
+    cache = cache_of(node("n0"), group("g", 1), pod("g-0", labels=member("g")), pod("p"))
+    for holders in (["default/g"], ["default/p"], []):
+        cache.mark_reserved(holders)
+        found = [job.name for job in cache.snapshot(NOW).jobs if job.holds_reservation]
+        assert found == holders
+
+
+def test_who_was_promised_a_node_is_known_before_it_is_reported() -> None:
+    waiting = {**pod("q"), "status": {"phase": "Pending", "nominatedNodeName": "n0"}}
+    cache = cache_of(node("n0"), pod("p"), waiting)
+
+    def promised() -> list[str]:
+        return [job.name for job in cache.snapshot(NOW).jobs if job.nominated]
+
+    assert promised() == ["default/q"]
+    cache.promise({"default/p": "n0"})
+    assert promised() == ["default/p"]
+    cache.promise(None)
+    assert promised() == ["default/q"]
+
+
+# Who belongs to whom.
+
+
+def test_pods_of_another_scheduler_count_for_a_group_as_soon_as_it_is_written() -> None:
+    stranger = pod("g-0", labels=member("g"), schedulerName="default-scheduler", nodeName="n0")
+    cache = cache_of(node("n0"), stranger)
+    assert cache.snapshot(NOW).jobs == []
+    cache.put(typed(group("g", 1)))
+    assert [len(job.placed) for job in cache.snapshot(NOW).jobs] == [1]
+    cache.remove(types.PodGroup, "default", "g")
+    assert cache.snapshot(NOW).jobs == []
+
+
+def test_pods_of_another_scheduler_count_for_a_group_that_nobody_wrote_if_one_of_ours_does() -> None:
+    stranger = pod("g-0", labels=member("g"), schedulerName="default-scheduler", nodeName="n0")
+    cache = cache_of(node("n0"), stranger)
+    cache.snapshot(NOW)
+    cache.put(typed(pod("g-1", labels=member("g"))))
+    [job] = cache.snapshot(NOW).jobs
+    assert (job.exists, len(job.placed), job.waiting_pods) == (False, 1, 1)
+    cache.remove(core.Pod, "default", "g-1")
+    assert cache.snapshot(NOW).jobs == []
+
+
+def test_pods_that_came_before_their_elastic_job_are_its_own() -> None:
+    labels = {"maniple.dev/job": "j", "maniple.dev/role": "worker", "maniple.dev/index": "0"}
+    cache = cache_of(node("n0"), pod("j-worker-0", labels=labels))
+    assert [job.key for job in cache.snapshot(NOW).jobs] == [("default/j", "PodGroup")]
+    cache.put(typed(elastic()))
+    assert [(job.key, job.waiting_pods) for job in cache.snapshot(NOW).jobs] == [(("default/j", "ElasticJob"), 1)]
+    job = cache.job_of("default/j-worker-0")
+    assert job is not None
+    assert job.key == ("default/j", "ElasticJob")
+    assert [one.metadata.name for one in cache.pods_of("default/j")] == ["j-worker-0"]
+
+
+# What is wrong.
+
+
+def test_a_group_in_an_unknown_queue_is_set_aside_until_the_queue_is_there() -> None:
+    cache = cache_of(node("n0"), group("g", 1, queue="prd"), pod("g-0", labels=member("g")), pod("p"))
+    assert said(cache) == {"PodGroup g": "spec.queue: unknown queue 'prd'; known: default"}
+    assert binds(cache) == {"p": "n0"}
+    cache.put(typed(queue("prd")))
+    assert said(cache) == {}
+    assert binds(cache) == {"g-0": "n0", "p": "n0"}
+
+
+def test_queues_in_a_loop_are_set_aside_with_all_below_them() -> None:
+    queues = queue("a", parent="b"), queue("b", parent="a"), queue("c", parent="a"), queue("d")
+    groups = group("in-c", 1, queue="c"), group("in-d", 1, queue="d")
+    pods = pod("in-c-0", labels=member("in-c")), pod("in-d-0", labels=member("in-d"))
+    cache = cache_of(node("n0"), *queues, *groups, *pods)
+    found = said(cache)
+    assert sorted(found) == ["PodGroup in-c", "Queue a", "Queue b", "Queue c"]
+    assert "loop: a -> b -> a" in found["Queue a"]
+    assert "queue 'a' is left out" in found["Queue c"]
+    assert binds(cache) == {"in-d-0": "n0"}
+    cache.put(typed(queue("a")))
+    assert said(cache) == {}
+    assert binds(cache) == {"in-c-0": "n0", "in-d-0": "n0"}
+
+
+def huge(name: str, **spec: Any) -> Object:
+    wants = {"resources": {"requests": {"cpu": "1", "memory": "1e400"}}}
+    return pod(name, containers=[{"name": "main", **wants}], **spec)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (huge("x"), "1e400"),
+        (pod("x", metadata={"annotations": {"maniple.dev/gpu-fraction": "half"}}), "gpu-fraction"),
+        (pod("x", priorityClassName="nobody"), "unknown PriorityClass 'nobody'"),
+    ],
+    ids=["quantity", "annotation", "class"],
+)
+def test_a_waiting_pod_that_is_wrong_is_set_aside(wrong: Object, what: str) -> None:
+    cache = cache_of(node("n0"), pod("p"), wrong)
+    assert what in said(cache)["Pod x"]
+    assert binds(cache) == {"p": "n0"}
+    cache.remove(core.Pod, "default", "x")
+    assert said(cache) == {}
+
+
+def test_a_pod_on_a_node_counts_whatever_is_wrong_with_it() -> None:
+    cache = cache_of(node("n0"), huge("x", nodeName="n0"))
+    assert "1e400" in said(cache)["Pod x"]
+    assert free_cpu(cache) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        node("n1", allocatable={"cpu": "4", "nvidia.com/gpu": "5000"}),
+        node("n1", allocatable={"cpu": "many"}),
+    ],
+    ids=["GPUs", "quantity"],
+)
+def test_a_node_that_is_wrong_takes_nobody(wrong: Object) -> None:
+    cache = cache_of(node("n0"), wrong, pod("p"))
+    assert list(said(cache)) == ["Node n1"]
+    assert cache.snapshot(NOW).nodes.names == ("n0",)
+    cache.put(typed(node("n1")))
+    assert said(cache) == {}
+    assert cache.snapshot(NOW).nodes.names == ("n0", "n1")
+
+
+# In the long run.
+
+
+def test_drift_is_told_and_repaired() -> None:
+    cache = cache_of(node("n0"), node("n1"), pod("p", nodeName="n0"), pod("q"))
+    fresh = Objects(
+        nodes=[typed(node("n0"))],
+        pods=[typed(pod("q", nodeName="n0")), typed(pod("r")), typed(pod("x", schedulerName="other"))],
+    )
+    assert cache.drift(fresh) == [
+        "Node n1: was held, but is gone",
+        "Pod default/p: was held, but is gone",
+        "Pod default/q: was held as it used to be",
+        "Pod default/r: is there, but was not held",
+    ]
+    assert cache.drift(fresh) == []
+    assert placed(cache) == {"default/q": 0}
+
+
+def test_what_is_numbered_does_not_grow_for_ever() -> None:
+    cache = cache_of(node("n0"))
+    most = 0
+    for turn in range(60):
+        for index in range(100):
+            cache.put(typed(pod("p", cpu=f"{turn * 100 + index + 1}m", nodeSelector={"turn": f"{turn}-{index}"})))
+            cache.snapshot(NOW)
+        frame = cache._ledger._frame
+        assert frame is not None
+        most = max(most, len(frame.requests.requests), len(frame.shapes))
+    assert most < 1200
