@@ -28,6 +28,7 @@ NOT_RUN = {
     ".venv/bin/python -m benchmarks loading": "it takes minutes",
     "make lock": "it asks the package index",
     "make crds": "tests/api compares what it would write",
+    "make manifests": "tests/deploy compares what it would write",
     ".venv/bin/python tests/docs/pages.py": "it rewrites these pages",
     ".venv/bin/pytest tests/docs": "it runs this test",
     "kubectl apply --server-side -f deploy/crds": "it needs a cluster",
@@ -98,6 +99,15 @@ def commands(block: Block) -> Iterator[Command]:
         while shown and not shown[-1]:
             shown.pop()
         yield Command(block.where, line, tuple(shown))
+
+
+@cache
+def run_on_a_cluster() -> frozenset[str]:
+    """The commands of the page about installing: tests/e2e/test_install.py runs those that need no registry."""
+    page = ROOT / "docs" / "install.md"
+    return frozenset(
+        command.line for block in blocks(page) if block.language == "console" for command in commands(block)
+    )
 
 
 def arguments(line: str) -> tuple[list[str], bool]:

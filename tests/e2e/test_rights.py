@@ -26,6 +26,7 @@ from .running import NewCluster
 
 GPU = "nvidia.com/gpu"
 FOREIGN = [resource for resource in RESOURCES if resource.is_foreign]
+KUBERNETES_OWN = "scheduling.k8s.io/v1beta1"
 
 # Bindings of pods whose names begin so are refused, as any admission policy of a cluster may do.
 REFUSED = "refused-"
@@ -57,12 +58,12 @@ class Noted:
         self._has_lost_an_answer = False
         ask = Client._request
 
-        async def asked(client: Client, method: str, path: str, *rest: Any) -> aiohttp.ClientResponse:
-            answer = await ask(client, method, path, *rest)
-            query = rest[-1] or {}
-            self.used.add(needed_for(method, path, "watch" in query))
+        async def asked(*arguments: Any) -> aiohttp.ClientResponse:
+            answer = await ask(*arguments)
+            path = answer.url.path
+            self.used.add(needed_for(answer.method, path, "watch" in answer.url.query))
             if answer.status == 403:
-                self.refused.append(f"{method} {path}")
+                self.refused.append(f"{answer.method} {path}")
             if path.endswith("/binding") and answer.status < 300 and not self._has_lost_an_answer:
                 self._has_lost_an_answer = True
                 answer.close()
@@ -96,6 +97,8 @@ def foreign_crds() -> list[dict[str, Any]]:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     made = []
     for resource in FOREIGN:
+        if resource.api_version == KUBERNETES_OWN:
+            continue
         group, _, version = resource.api_version.partition("/")
         served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
         made.append(
@@ -126,11 +129,14 @@ def pod(name: str, labels: dict[str, str] | None = None, gpus: int = 1, priority
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}}, "spec": spec}
 
 
-def gang(api_version: str, name: str, gpus: int = 1, priority: str = "", label: str = "") -> list[dict[str, Any]]:
-    spec = {"minMember": 1} | ({"priorityClassName": priority} if priority else {})
-    label = label or "maniple.dev/pod-group"
-    group = {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
-    return [group, pod(f"{name}-0", {label: name}, gpus, priority)]
+def gang(api_version: str, name: str, gpus: int = 1, priority: str = "") -> list[dict[str, Any]]:
+    spec: dict[str, Any] = {"minMember": 1} | ({"priorityClassName": priority} if priority else {})
+    member = pod(f"{name}-0", {"maniple.dev/pod-group": name}, gpus, priority)
+    if api_version == KUBERNETES_OWN:
+        spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+        member = pod(f"{name}-0")
+        member["spec"]["schedulingGroup"] = {"podGroupName": name}
+    return [{"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}, member]
 
 
 def elastic_job(name: str) -> list[dict[str, Any]]:
@@ -146,7 +152,8 @@ def apply(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
 
 
 def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = new_cluster(nodes=1, gpus=16)
+    gates = {"feature_gates": "GenericWorkload=true", "runtime_config": f"{KUBERNETES_OWN}=true"}
+    cluster = new_cluster(nodes=1, gpus=16, **gates)
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
     cluster.kubectl("apply", "--server-side", "-f", "-", text=REFUSING)
     apply(cluster, foreign_crds())
@@ -166,8 +173,7 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
         apply(cluster, [*gang("maniple.dev/v1alpha1", f"{REFUSED}ours"), *elastic_job(f"{REFUSED}job")])
         apply(cluster, [pod(f"{REFUSED}alone"), pod("too-large", gpus=99)])
         for number, resource in enumerate(one for one in FOREIGN if one.kind == "PodGroup"):
-            name = f"{REFUSED}{number}"
-            apply(cluster, gang(resource.api_version, name))
+            apply(cluster, gang(resource.api_version, f"{REFUSED}{number}"))
         # The same gang bound to the same node once more is a repeated event, which is patched.
         client.delete(f"{pods}/high-0")
         wait_until("high to be gone", lambda: not client.exists(f"{pods}/high-0"))
