@@ -217,6 +217,11 @@ class _Builder:
             )
         for job in self.objects.elastic_jobs:
             self._check_levels(job, levels)
+            for at, role in enumerate(job.spec.roles):
+                name = role.template.spec.priority_class_name
+                if self.priorities.value(name) is None:
+                    field = f"spec.roles[{at}].template.spec.priorityClassName"
+                    self.wrong.append(f"{self.objects.place_of(job)}: {field}: {self.priorities.unknown(name)}")
             self._declare(
                 job,
                 Job(
@@ -295,10 +300,14 @@ class _Builder:
 
     def pod_priority(self, pod: core.Pod) -> int:
         value = self.priorities.of_pod(pod)
-        if value is None:
+        if value is None and not self._is_made_up(pod):
             problem = self.priorities.unknown(pod.spec.priority_class_name)
             self.wrong.append(f"{self.objects.place_of(pod)}: spec.priorityClassName: {problem}")
         return value or 0
+
+    def _is_made_up(self, pod: core.Pod) -> bool:
+        """Whether nobody wrote the pod: its ElasticJob is to blame, and has been."""
+        return any(pod is other for other in (*self.objects.implied, *(replica for _, _, replica in self.growing)))
 
     def job_of(self, pod: core.Pod) -> Job | None:
         """The gang a pod belongs to; one of its own if it names none; None if it is no business of ours."""
