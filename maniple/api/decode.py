@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 import msgspec
 
@@ -19,6 +19,7 @@ from maniple.api import types as ours
 from maniple.api.errors import InputError, Problem, nearest
 from maniple.api.known import OTHER_FIELDS
 from maniple.api.meta import Struct
+from maniple.api.mistakes import Mistake, every_mistake
 from maniple.api.validate import problems
 
 Object = (
@@ -131,7 +132,7 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
             header = _decoder(_Header).decode(raw)
         except msgspec.ValidationError as error:
             # A list, a number, or metadata that is no map: say which, as for any other field.
-            errors.append(f"{where}: {_explain(error, _Header)}")
+            errors.append(f"{where}: {_explain(error, _Header).problem}")
             return
         except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
             errors.append(f"{where}: not valid JSON: {error}")
@@ -148,7 +149,7 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
     try:
         found = typed(raw, struct)
     except FieldError as error:
-        errors.append(f"{where}: {of[1]} {_name(raw)}: {error.problem}")
+        errors.extend(f"{where}: {of[1]} {_name(raw)}: {problem}" for problem in error.problems)
         return
     if isinstance(found, foreign.ForeignObject):
         what = f"{where}: {of[1]} {_name(raw)}"
@@ -179,37 +180,56 @@ def _peek(raw: bytes | msgspec.Raw) -> tuple[str, str] | None:
 
 def _name(raw: bytes | msgspec.Raw) -> str:
     """Namespace and name of an object that may have much else wrong with it."""
-    try:
-        identity = _decoder(_Header).decode(raw).metadata
-    except (ValueError, RecursionError):
-        return "(no name)"
+    identity = _identity(raw)
     return f"{identity.namespace}/{identity.name}" if identity.namespace else identity.name or "(no name)"
 
 
-class FieldError(Exception):
-    """An object that is not of its type."""
+def _identity(raw: bytes | msgspec.Raw) -> _Identity:
+    try:
+        return _decoder(_Header).decode(raw).metadata
+    except (ValueError, RecursionError):
+        return _Identity()
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+
+class FieldError(Exception):
+    """An object that is not of its type: all that is wrong with it."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
 
 
 def typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool = True, may_strip: bool = True) -> Struct:
     """One object; FieldError if it is none of this type, or strictly, if it has a field that the type has not."""
     try:
-        found = _decoder(struct).decode(raw)
-        # Only pods and nodes are many; where there are few, a second look at all of them costs nothing.
-        if strictly and (struct not in (core.Pod, core.Node) or not typing.cast(Object, found).metadata.uid):
-            _decoder(_strict(struct)).decode(raw)
+        return _read(raw, struct, strictly=strictly)
     except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
         text = bytes(raw)
         if may_strip and b"null" in text and isinstance(error, msgspec.ValidationError):
             try:
                 text = documents.without_nulls(text)
             except (ValueError, RecursionError) as worse:
-                raise FieldError(_explain(worse, struct)) from None
+                raise FieldError([_explain(worse, struct).problem]) from None
             return typed(text, struct, strictly=strictly, may_strip=False)
-        raise FieldError(_explain(error, struct)) from None
-    return typing.cast(Struct, found)
+        may_be_strict = strictly and (struct not in (core.Pod, core.Node) or not _identity(text).uid)
+        decoders = (_decoder(struct), *([_decoder(_strict(struct))] if may_be_strict else []))
+        readers = [partial(_first_mistake, struct, decoder) for decoder in decoders]
+        raise FieldError(every_mistake(text, _explain(error, struct), *readers)) from None
+
+
+def _first_mistake(struct: type[Struct], decoder: msgspec.json.Decoder[Struct], text: bytes) -> Mistake | None:
+    try:
+        decoder.decode(text)
+    except (ValueError, RecursionError) as error:
+        return _explain(error, struct)
+    return None
+
+
+def _read(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool) -> Struct:
+    found = typing.cast(Struct, _decoder(struct).decode(raw))
+    # Only pods and nodes are many; where there are few, a second look at all of them costs nothing.
+    if strictly and (struct not in (core.Pod, core.Node) or not typing.cast(Object, found).metadata.uid):
+        _decoder(_strict(struct)).decode(raw)
+    return found
 
 
 def _unknown_kind(api_version: str, kind: str) -> str | None:
@@ -308,29 +328,35 @@ _WORDS = {
 _TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 
 
-def _explain(error: Exception, struct: type[msgspec.Struct]) -> Problem:
+def _explain(error: Exception, struct: type[msgspec.Struct]) -> Mistake:
     """msgspec's message in our words, with the path as the user would write it."""
     if isinstance(error, RecursionError):
-        return Problem("", "nested too deeply")
+        return _mistake("", "nested too deeply")
     if isinstance(error, UnicodeDecodeError):
-        return Problem("", "not valid UTF-8")
+        return _mistake("", "not valid UTF-8")
     match = _AT.match(str(error))
     said, path = (match["said"], match["path"] or "") if match else (str(error), "")
     place = path.removeprefix("$").removeprefix(".")
     if missing := _MISSING.match(said):
-        return Problem(_join(place, missing[1]), "is required")
+        field = _join(place, missing[1])
+        return Mistake(Problem(field, "is required"), field, is_missing=True)
     if unknown := _UNKNOWN.match(said):
         shown = unknown[1] if len(unknown[1]) <= 80 else unknown[1][:77] + "…"
         known = _names_at(struct, place)
-        return Problem(place, f"unknown field {shown!r}{nearest(unknown[1][:80], known)}")
+        problem = Problem(place, f"unknown field {shown!r}{nearest(unknown[1][:80], known)}")
+        return Mistake(problem, _join(place, unknown[1]), is_missing=False)
     if wrong := _NOT_AMONG.match(said):
         allowed = _literals(_type_at(struct, place))
         if allowed:
-            return Problem(place, f"expected {', '.join(allowed[:-1])} or {allowed[-1]}, found {wrong[1]}")
+            return _mistake(place, f"expected {', '.join(allowed[:-1])} or {allowed[-1]}, found {wrong[1]}")
     said = _SAYINGS.get(said, said)
     said = _TYPES.sub(_in_words, said)
     said = said.replace("Expected ", "expected ").replace(" matching regex ", " matching ")
-    return Problem(place, said)
+    return _mistake(place, said)
+
+
+def _mistake(place: str, message: str) -> Mistake:
+    return Mistake(Problem(place, message), place, is_missing=False)
 
 
 def _in_words(types_: re.Match[str]) -> str:

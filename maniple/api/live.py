@@ -43,7 +43,7 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
     try:
         found = typed(raw, struct, strictly=False)
     except FieldError as error:
-        return Live(head, None, None, (str(error.problem),))
+        return Live(head, None, None, tuple(map(str, error.problems)))
     source: Struct | None = None
     notes: tuple[str, ...] = ()
     if isinstance(found, foreign.ForeignObject):

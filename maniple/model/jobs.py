@@ -88,6 +88,11 @@ class JobMaker:
     def of_elastic(self, item: types.ElasticJob, sizes: dict[str, int]) -> Job:
         spec, resized = item.spec, item.status.last_resize_time
         self._check_levels(item)
+        for at, role in enumerate(spec.roles):
+            name = role.template.spec.priority_class_name
+            if self.frame.priorities.value(name) is None:
+                field = f"spec.roles[{at}].template.spec.priorityClassName"
+                self._report(item, f"{field}: {self.frame.priorities.unknown(name)}")
         job = Job(
             key=job_key(item.metadata, "ElasticJob"),
             queue=self._queue(item, spec.queue),

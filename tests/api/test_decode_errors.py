@@ -100,12 +100,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (pod_with(nodeSelector=["a"]), "Pod p1: spec.nodeSelector: expected a map, got a list"),
     (pod_with(hostNetwork="yes"), "Pod p1: spec.hostNetwork: expected true or false, got a string"),
     (pod_with(priority="high"), "Pod p1: spec.priority: expected a whole number, got a string"),
-    (pod_with(priority=2**31), "Pod p1: spec.priority: expected a whole number <= 2147483647"),
+    (pod_with(priority=2**31), "Pod p1: spec.priority: expected a whole number <= 2147483647, found 2147483648"),
     ({**POD, "spec": []}, "Pod p1: spec: expected a map, got a list"),
     ({**POD, "metadata": {"name": 7}}, "Pod (no name): metadata.name: expected a string, got a whole number"),
     (
         {**NODE, "metadata": {"name": "n1", "creationTimestamp": "yesterday"}},
-        "Node n1: metadata.creationTimestamp: expected a time such as 2026-01-31T12:00:00Z",
+        "Node n1: metadata.creationTimestamp: expected a time such as 2026-01-31T12:00:00Z, found 'yesterday'",
     ),
     (
         {**NODE, "metadata": {"name": "n1", "creationTimestamp": "9999-12-31T23:59:59-12:00"}},
@@ -117,7 +117,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {**QUEUE, "spec": {"weight": 0}},
-        "Queue q1: spec.weight: expected a whole number >= 1",
+        "Queue q1: spec.weight: expected a whole number >= 1, found 0",
     ),
     (
         {**QUEUE, "spec": {"limit": {"cpu": [1]}}},
@@ -139,6 +139,29 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("written", "message"), WRONG, ids=[message.split(": ", 1)[1][:60] for _, message in WRONG])
 def test_the_error_says_where_what_and_what_to_write(written: dict[str, Any], message: str) -> None:
     assert errors(written) == [f"a.yaml: {message}"]
+
+
+def test_all_that_is_wrong_with_one_object_is_said() -> None:
+    """Also behind fields that are needed: then whatever needs them is left out, and reading goes on."""
+    elastic = {
+        "speedup": [{"replicas": 1, "speedup": -1}],
+        "cooldownSeconds": -2,
+        "restartSeconds": "soon",
+        "horizon": 5,
+    }
+    roles = [{**ROLE, "min": "two", "mx": 3}]
+    written = {**ELASTIC, "spec": {"minRuntimeSeconds": -1, "elastic": elastic, "roles": roles, "sspend": True}}
+    found = [message.removeprefix("a.yaml: ElasticJob ml/j: ") for message in errors(written)]
+    assert sorted(found) == [
+        "spec.elastic.cooldownSeconds: expected a whole number >= 0, found -2",
+        "spec.elastic.restartSeconds: expected a whole number, got a string",
+        "spec.elastic.speedup[0].speedup: expected a number > 0.0, found -1",
+        "spec.elastic: unknown field 'horizon'; known: cooldownSeconds, graceSeconds, restartSeconds, speedup",
+        "spec.minRuntimeSeconds: expected a whole number >= 0, found -1",
+        "spec.roles[0].min: expected a whole number, got a string",
+        "spec.roles[0]: unknown field 'mx'; did you mean 'max'?",
+        "spec: unknown field 'sspend'; did you mean 'suspend'?",
+    ]
 
 
 def test_documents_are_counted_as_people_count_them() -> None:

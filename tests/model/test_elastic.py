@@ -159,3 +159,16 @@ def test_binds_that_failed_are_told_of_the_gang_and_not_of_its_pods(labels: dict
     pod["metadata"] |= {"name": "p", "labels": labels, "annotations": failed}
     with pytest.raises(InputError, match=f"expected it on {gang}, whose pod this is"):
         read(pod)
+
+
+def test_a_class_that_is_unknown_is_said_of_the_job_and_not_of_pods_that_nobody_wrote() -> None:
+    wrong = job()
+    wrong["spec"]["priorityClassName"] = "nope"
+    wrong["spec"]["roles"][0]["template"]["spec"]["priorityClassName"] = "none"
+    with pytest.raises(InputError) as caught:
+        plan_objects([wrong])
+    found = [message.partition(": unknown")[0] for message in caught.value.messages]
+    assert found == [
+        "objects, items[0]: ElasticJob default/j: spec.roles[0].template.spec.priorityClassName",
+        "objects, items[0]: ElasticJob default/j: spec.priorityClassName",
+    ]
