@@ -15,7 +15,7 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.hooks import Victim
 from maniple.scheduler.session import Session
-from maniple.scheduler.shares import spared
+from maniple.scheduler.shares import spared, yielding
 from maniple.scheduler.statement import Cleared
 
 _LEAST_S = 60.0  # who does not say when it ends is taken to run for so long at least
@@ -133,9 +133,10 @@ def departures(session: Session, job: Job, running: Running) -> Departures:
     estimated = np.minimum(now + np.maximum(now - running.started, _LEAST_S), _LAST - 1)
     expected = np.where(says_so, declared, estimated)
     soonest = np.where(says_so, declared, now)
-    makes_way = np.fromiter((pod.makes_way_for == job.name for pod in running.pods), dtype=bool, count=len(expected))
+    makes_way, free_from = _guests(session, job, running)
     certain = declared.copy()
-    expected[makes_way] = soonest[makes_way] = certain[makes_way] = now
+    for moments in (expected, soonest, certain):
+        moments[makes_way] = np.minimum(moments, np.maximum(free_from, now))[makes_way]
     for at, moment in _taken(session, job, running):
         expected[at] = min(expected[at], max(moment, now))
         soonest[at] = min(soonest[at], expected[at])
@@ -147,6 +148,22 @@ def departures(session: Session, job: Job, running: Running) -> Departures:
     is_sure = (running.started <= first) | makes_way
     is_overdue = ~says_so & (now >= 2 * first - running.started)
     return Departures(expected, at_last, soonest, declared, certain, is_sure, is_overdue)
+
+
+def _guests(session: Session, host: Job, running: Running) -> tuple[BoolArray, FloatArray]:
+    """[pods] who makes way for the gang, as far as their queues can be left without them, and from when on."""
+    makes_way = np.zeros(len(running.pods), dtype=bool)
+    free_from = np.zeros(len(running.pods))
+    guests = {
+        Victim(job, running.pods[at]): at
+        for job, start, stop in running.jobs
+        for at in range(start, stop)
+        if running.pods[at].makes_way_for == host.name
+    }
+    for victim in yielding(session, host, list(guests)) if guests else ():
+        makes_way[guests[victim]] = True
+        free_from[guests[victim]] = victim.pod.started + victim.job.min_runtime_s
+    return makes_way, free_from
 
 
 def _taken(session: Session, claimant: Job, running: Running) -> Iterator[tuple[int, float]]:
@@ -187,6 +204,7 @@ def _surplus(session: Session, job: Job, here: set[str]) -> Iterator[tuple[Place
         role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0)
         for role, count in job.placed_by_role.items()
     }
+    above: dict[str, float] = {}  # replicas of an elastic job go from the upper end, none before those above it
     for pod in sorted(job.placed, key=lambda pod: pod.order, reverse=True):
         if spare <= 0:
             return
@@ -194,8 +212,11 @@ def _surplus(session: Session, job: Job, here: set[str]) -> Iterator[tuple[Place
         if by_role[pod.role] > 0 and not is_meeting and not session.is_protected(pod):
             spare -= 1
             by_role[pod.role] -= 1
+            moment = max(pod.started + job.min_runtime_s, _cool_from(job))
+            if job.elastic is not None:
+                moment = above[pod.role] = max(moment, above.get(pod.role, moment))
             if pod.pod in here:
-                yield pod, max(pod.started + job.min_runtime_s, _cool_from(job))
+                yield pod, moment
 
 
 def _cool_from(job: Job) -> float:

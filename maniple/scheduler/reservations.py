@@ -23,6 +23,7 @@ from maniple.scheduler.departures import Departures, Running, departures
 from maniple.scheduler.placement import place_gang
 from maniple.scheduler.reserved import Reservation, devices_left
 from maniple.scheduler.session import Session
+from maniple.scheduler.shares import yielding
 from maniple.scheduler.statement import Placed, Statement
 from maniple.scheduler.units import Unit
 from maniple.scheduler.victims import make_room
@@ -278,7 +279,8 @@ def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> 
     units = [unit for other, pods in guests for unit in _units(session, other, pods)]
     units.sort(key=lambda unit: unit.cost)
     with session.reserved.lifted([], most):
-        return bool(make_room(session, queue, job, units, [], "Displaced"))
+        rules = [lambda claimant, found: yielding(session, claimant, found)]
+        return bool(make_room(session, queue, job, units, rules, "Displaced"))
 
 
 def has_guests(session: Session, job: Job) -> bool:

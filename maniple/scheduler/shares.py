@@ -71,6 +71,32 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
     return kept
 
 
+def yielding(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+    """Candidates that run in room reserved for `claimant` and may be displaced, counting the ones before.
+
+    They have come on the condition that they leave. Yet no queue is brought below its due by one that is then above its
+    own: what the claimant would hold beyond its due it has only of what others do not deserve.
+    """
+    due = session.due
+    if due is None:
+        return list(candidates)
+    within_due = entitled(session, claimant, due)
+    mine = set(session.queue_paths[claimant.queue])
+    left = due.measure.queue_held.copy()
+    kept = []
+    for victim in candidates:
+        amount = due.measure.of_pod(victim.pod)
+        path = session.queue_paths[victim.job.queue]
+        below = [at for at in path if at not in mine]
+        meeting = next((at for at in path if at in mine), -1)
+        touched = due.scarce[below] & (amount > 0)
+        is_short = touched & (left[below] - amount < due.deserved[below] - EPSILON)
+        if not below or meeting in within_due or not is_short.any():
+            left[path] -= amount
+            kept.append(victim)
+    return kept
+
+
 def entitled(session: Session, claimant: Job, due: Due) -> set[int]:
     """The queues (-1: the cluster) below which the claimant's side stays within its dues with what it needs."""
     need = due.measure.asked(session.needed_resources(claimant))
