@@ -186,7 +186,7 @@ def _name(raw: bytes | msgspec.Raw) -> str:
 
 def _identity(raw: bytes | msgspec.Raw) -> _Identity:
     try:
-        return _decoder(_Header).decode(raw).metadata
+        return typing.cast(_Header, _decoder(_Header).decode(raw)).metadata
     except (ValueError, RecursionError):
         return _Identity()
 
