@@ -182,7 +182,8 @@ def _name(raw: bytes | msgspec.Raw) -> str:
 
 def _identity(raw: bytes | msgspec.Raw) -> _Identity:
     try:
-        return _decoder(_Header).decode(raw).metadata
+        header: _Header = _decoder(_Header).decode(raw)
+        return header.metadata
     except (ValueError, RecursionError):
         return _Identity()
 
