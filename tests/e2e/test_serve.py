@@ -32,7 +32,7 @@ def test_a_gang_is_bound_whole_or_not_at_all(bench: Bench) -> None:
     assert bench.condition_of(bench.get_group("train"), WHOLE)["status"] == "True"
     assert server.metric("maniple_binds_total", outcome="bound") == 3
     assert server.metric("maniple_gpus", state="idle") >= 0
-    assert bench.events("Scheduled")
+    bench.wait("an event", lambda: bool(bench.events("Scheduled")))
     assert server.stop() == 0
 
 

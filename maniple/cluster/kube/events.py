@@ -22,8 +22,8 @@ from maniple.cluster.kube.resources import Resource
 
 log = logging.getLogger("maniple.events")
 
-_PER_SECOND = 20.0
-_MOST_WAITING = 1000
+_PER_SECOND = 10.0
+_MOST_WAITING = 500
 _REMEMBERED = 4096
 _SERIES_S = 30.0  # a series is written no more often than this
 _LONGEST_NOTE = 1000
