@@ -51,14 +51,9 @@ def measure() -> None:
     gc.freeze()
     objects_mb = _resident_mb() - before
     held = Cache()
-
-    def load() -> None:
-        for item in items:
-            held.put(item)
-        held.snapshot(0.0)
-
-    load_s = _processor_s(load)
+    load_s = _processor_s(lambda: _load(held, items))
     held_mb = _resident_mb() - before - objects_mb
+    load_s = min(load_s, *(_processor_s(lambda: _load(Cache(), items)) for _ in range(2)))
     waiting = [f"train/{pod.metadata.name}" for pod in items if isinstance(pod, core.Pod) and not pod.spec.node_name]
     nodes = [node for node in items if isinstance(node, core.Node)]
 
@@ -90,6 +85,12 @@ def measure() -> None:
         "objects_mb": objects_mb,
     }
     print(json.dumps(figures))
+
+
+def _load(into: Cache, items: list[Object]) -> None:
+    for item in items:
+        into.put(item)
+    into.snapshot(0.0)
 
 
 def _objects() -> list[Object]:

@@ -3,9 +3,10 @@
 Assumptions are laid over what the API server says. An object that says so itself needs them no longer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -14,6 +15,7 @@ from maniple.scheduler.plan import Bind
 
 _LEAVES = datetime.fromtimestamp(0, UTC)  # when does not matter, only that it does
 _OVER = ("Succeeded", "Failed")
+Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, core.Pod)
 
 replace = msgspec.structs.replace
 
@@ -78,3 +80,15 @@ def with_size(job: types.ElasticJob, assumed: AssumedSize | None) -> types.Elast
         last_resize_time=assumed.moment,
     )
     return replace(job, status=status)
+
+
+def marked(item: Marked, holders: Container[str]) -> Marked:
+    """The item saying of itself whether nodes are kept for it: whether its ns/name is among the holders."""
+    meta = item.metadata
+    is_holder = f"{meta.namespace}/{meta.name}" in holders
+    if is_holder == (meta.annotations.get(types.RESERVED_ANNOTATION) == "true"):
+        return item
+    annotations = {key: value for key, value in meta.annotations.items() if key != types.RESERVED_ANNOTATION}
+    if is_holder:
+        annotations[types.RESERVED_ANNOTATION] = "true"
+    return replace(item, metadata=replace(meta, annotations=annotations))

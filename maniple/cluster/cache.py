@@ -8,14 +8,14 @@ why.
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from maniple.api import core, types
 from maniple.api.decode import Object
 from maniple.api.validate import problems
-from maniple.cluster.assumed import Assumed, AssumedSize, applied, with_size
+from maniple.cluster.assumed import Assumed, AssumedSize, Marked, applied, marked, with_size
 from maniple.cluster.trim import countable, trimmed
 from maniple.model.build import Ours
 from maniple.model.frame import matters
@@ -27,7 +27,6 @@ from maniple.scheduler.plan import Bind
 
 __all__ = ["Cache", "Key"]
 
-Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, core.Pod)
 replace = msgspec.structs.replace
 
 
@@ -88,14 +87,14 @@ class Cache:
         item = self._held.get(key[0], {}).get(key[1:])
         if item is None:
             return
+        if isinstance(item, core.Pod):
+            item = self._with_assumptions(f"{key[1]}/{key[2]}", item)
         if key in self._wrong:
             if not isinstance(item, core.Pod) or not item.spec.node_name:
                 self._ledger.remove(key)
                 return
             item = countable(item)
-        if isinstance(item, core.Pod):
-            item = self._with_assumptions(f"{key[1]}/{key[2]}", item)
-        elif isinstance(item, types.ElasticJob):
+        if isinstance(item, types.ElasticJob):
             name = f"{key[1]}/{key[2]}"
             if name in self._sizes and self._sizes[name].is_seen(item):
                 del self._sizes[name]
@@ -191,16 +190,7 @@ class Cache:
         return applied(self._marked(pod), assumed)
 
     def _marked(self, item: Marked) -> Marked:
-        if self._holders is None:
-            return item
-        meta = item.metadata
-        is_holder = f"{meta.namespace}/{meta.name}" in self._holders
-        if is_holder == (meta.annotations.get(types.RESERVED_ANNOTATION) == "true"):
-            return item
-        annotations = {key: value for key, value in meta.annotations.items() if key != types.RESERVED_ANNOTATION}
-        if is_holder:
-            annotations[types.RESERVED_ANNOTATION] = "true"
-        return replace(item, metadata=replace(meta, annotations=annotations))
+        return item if self._holders is None else marked(item, self._holders)
 
     def _annotated_reserved(self) -> frozenset[str]:
         kinds = (types.PodGroup, types.ElasticJob, core.Pod)

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from maniple.api import core, types
 from maniple.api.decode import decode
+from maniple.cluster.assumed import marked, with_bind
 from maniple.cluster.calendar import Calendar
 from maniple.model.build import Ours, build_snapshot
 from maniple.model.objects import Objects, beyond_their_size, implied_pods, sort_objects
@@ -25,7 +25,6 @@ from maniple.scheduler.plan import Bind, Resize
 
 ROUND_S = 1.0
 OVER = ("Succeeded", "Failed")
-Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, core.Pod)
 
 
 class MemoryCluster:
@@ -78,9 +77,9 @@ class MemoryCluster:
         """Gangs say of themselves whether nodes are kept for them."""
         objects, holders = self._objects, {entry.group for entry in plan.reservations}
         if holders or self._holders:
-            objects.pod_groups = [_marked(item, holders) for item in objects.pod_groups]
-            objects.elastic_jobs = [_marked(item, holders) for item in objects.elastic_jobs]
-            objects.pods = [_marked(item, holders) for item in objects.pods]
+            objects.pod_groups = [marked(item, holders) for item in objects.pod_groups]
+            objects.elastic_jobs = [marked(item, holders) for item in objects.elastic_jobs]
+            objects.pods = [marked(item, holders) for item in objects.pods]
         self._holders = holders
 
     def _imply(self, kept: list[core.Pod]) -> None:
@@ -115,33 +114,13 @@ def _resized(jobs: list[types.ElasticJob], resizes: Sequence[Resize], now: datet
     return [after(job) for job in jobs]
 
 
-def _marked(item: Marked, holders: set[str]) -> Marked:
-    meta = item.metadata
-    is_holder = f"{meta.namespace}/{meta.name}" in holders
-    if is_holder == (meta.annotations.get(types.RESERVED_ANNOTATION) == "true"):
-        return item
-    annotations = {key: value for key, value in meta.annotations.items() if key != types.RESERVED_ANNOTATION}
-    if is_holder:
-        annotations[types.RESERVED_ANNOTATION] = "true"
-    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(meta, annotations=annotations))
-
-
 def _name(pod: core.Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _bound(pod: core.Pod, bind: Bind, now: datetime) -> core.Pod:
-    metadata = pod.metadata
-    made = {types.GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
-    if bind.backfill is not msgspec.UNSET:
-        made[types.BACKFILL_ANNOTATION] = bind.backfill
-    if made:
-        metadata = msgspec.structs.replace(metadata, annotations={**metadata.annotations, **made})
-    return core.Pod(
-        metadata=metadata,
-        spec=msgspec.structs.replace(pod.spec, node_name=bind.node),
-        status=core.PodStatus(phase="Running", start_time=now),
-    )
+    bound = with_bind(pod, bind)
+    return core.Pod(bound.metadata, bound.spec, core.PodStatus(phase="Running", start_time=now))
 
 
 def _nominated(pod: core.Pod, node: str) -> core.Pod:

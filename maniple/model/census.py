@@ -45,7 +45,8 @@ class Census:
         self.touched.add(name)
 
     def _count_names(self, name: str, pod: core.Pod, sign: int) -> None:
-        for gang in gangs_named(pod):
+        gangs = gangs_named(pod)
+        for gang in gangs:
             self.touched_gangs.add(gang)
             if sign > 0:
                 self._naming.setdefault(gang, set()).add(name)
@@ -53,7 +54,7 @@ class Census:
                 self._naming[gang].discard(name)
                 if not self._naming[gang]:
                     del self._naming[gang]
-        key = called_by(pod) if self._ours.claims(pod) else None
+        key = called_by(pod) if gangs and self._ours.claims(pod) else None
         if key is not None:
             self.called[key] += sign
             if not self.called[key]:
@@ -82,12 +83,32 @@ class Census:
 
     def number(self, name: str, pod: core.Pod | None) -> None:
         """Counts what a pod asks for; a pod that might be, under a name that no other has, counts too."""
-        old = self.numbers.pop(name, None)
+        old = self.numbers.get(name)
         if old is not None:
-            self.live[old] -= 1
-            if not self.live[old]:
-                del self.live[old]
-                self.has_new_requests = True
+            self._uncount(name, old)
+        if pod is None:
+            return
+        number = self.numbers[name] = self.requests.number(pod)
+        count = self.live.get(number, 0)
+        self.live[number] = count + 1
+        self.has_new_requests |= not count
+        spec = pod.spec
+        if spec.affinity is not None or spec.topology_spread_constraints:
+            keys = term_keys(pod)
+            if keys is not None:
+                self.minding[name] = keys
+                self.keys.update(keys)
+        if spec.volumes:
+            claims = self._claims[name] = claims_of(pod)
+            for claim in claims:
+                self.users.setdefault(claim, set()).add(name)
+
+    def _uncount(self, name: str, number: int) -> None:
+        del self.numbers[name]
+        self.live[number] -= 1
+        if not self.live[number]:
+            del self.live[number]
+            self.has_new_requests = True
         for key in self.minding.pop(name, ()):
             self.keys[key] -= 1
             if not self.keys[key]:
@@ -96,20 +117,6 @@ class Census:
             self.users[claim].discard(name)
             if not self.users[claim]:
                 del self.users[claim]
-        if pod is None:
-            return
-        number = self.numbers[name] = self.requests.number(pod)
-        self.has_new_requests |= not self.live[number]
-        self.live[number] += 1
-        keys = term_keys(pod)
-        if keys is not None:
-            self.minding[name] = keys
-            self.keys.update(keys)
-        claims = claims_of(pod)
-        if claims:
-            self._claims[name] = claims
-            for claim in claims:
-                self.users.setdefault(claim, set()).add(name)
 
     def resource_names(self) -> set[str]:
         requests = self.requests.requests
@@ -121,6 +128,10 @@ class Census:
         return {name for name, pod in self.pods.items() if not wanted.isdisjoint(pod.metadata.labels)}
 
 
-def gangs_named(pod: core.Pod) -> set[str]:
+def gangs_named(pod: core.Pod) -> tuple[str, ...]:
+    """ns/name of the gangs that the pod says it belongs to, one way or another."""
     meta = pod.metadata
-    return {f"{meta.namespace}/{name}" for name in (meta.labels.get(types.JOB_LABEL), group_name(meta)) if name}
+    group, job = group_name(meta), meta.labels.get(types.JOB_LABEL)
+    if not job or job == group:
+        return (f"{meta.namespace}/{group}",) if group else ()
+    return (f"{meta.namespace}/{job}", f"{meta.namespace}/{group}") if group else (f"{meta.namespace}/{job}",)

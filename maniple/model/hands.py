@@ -42,7 +42,7 @@ class Devices:
             return None, request
         meta = pod.metadata
         written = meta.annotations.get(types.GPUS_ANNOTATION, "")
-        named = tuple(self._named(node, ask, written) for ask in asks) if written else ((),) * len(asks)
+        named = tuple([self._named(node, ask, written) for ask in asks]) if written else ((),) * len(asks)
         hand = Hand((meta.namespace, meta.name), node, asks, named, meta.deletion_timestamp is not None)
         if asks[0].memory:
             request = self._frame.requests.held(request, self._by_memory(node, asks[0], hand))

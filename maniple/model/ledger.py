@@ -16,7 +16,7 @@ from maniple.api import core, types
 from maniple.api.decode import Object
 from maniple.api.meta import LabelSelector
 from maniple.model.budgets import Budget, find_budgets
-from maniple.model.census import Census
+from maniple.model.census import Census, gangs_named
 from maniple.model.declared import Declared
 from maniple.model.devices import gpu_problems
 from maniple.model.domains import Domains
@@ -27,7 +27,6 @@ from maniple.model.job import Job
 from maniple.model.jobs import JobKey, JobMaker, job_key, key_of
 from maniple.model.nodes import same_resources
 from maniple.model.peers import PeerReader
-from maniple.model.podinfo import group_name
 from maniple.model.queues import sound_queues
 from maniple.model.resources import RequestTable
 from maniple.model.seats import Seats
@@ -153,12 +152,17 @@ class Ledger:
         if not self._has_touched:
             return
         self._is_updated = True
-        if self._is_stale or not self._fits_frame():
-            self._start_over()
-        self._refresh_budgets()
-        self._seat()
-        self._seats.settle()
-        self._make_jobs()
+        is_done = False
+        try:
+            if self._is_stale or not self._fits_frame():
+                self._start_over()
+            self._refresh_budgets()
+            self._seat()
+            self._seats.settle()
+            self._make_jobs()
+            is_done = True
+        finally:
+            self._is_stale = not is_done  # whatever was left half done is made anew next time
 
     def _fits_frame(self) -> bool:
         """Counts what has changed; False if the tables cannot hold it, or hold mostly what is dead."""
@@ -167,7 +171,7 @@ class Ledger:
         self._declared.touch_named(census.touched_gangs)
         census.touched_gangs.clear()
         self._seats.dirty_jobs |= self._look()
-        for name in census.touched:
+        for name in sorted(census.touched):
             census.number(name, census.pods.get(name))
         if census.has_new_requests:
             census.has_new_requests = False
@@ -281,34 +285,30 @@ class Ledger:
 
     def _seat(self) -> None:
         assert self._frame is not None
-        census = self.census
-        for name in census.touched:
-            self._seats.leave(name)
+        census, seats, priorities = self.census, self._seats, self._frame.priorities
+        for name in sorted(census.touched):  # neighbours in memory are neighbours by name
+            seats.leave(name)
+            if self.wrong:
+                namespace, own = name.split("/", 1)
+                self.wrong.pop((core.Pod, namespace, own), None)
             pod = census.pods.get(name)
-            namespace, own = name.split("/", 1)
-            self.wrong.pop((core.Pod, namespace, own), None)
-            if pod is None:
-                continue
-            is_placed, is_over = bool(pod.spec.node_name), pod.status.phase in OVER
-            if is_over and (pod.status.phase == "Failed" or not is_placed or not _names_a_gang(pod)):
-                continue
-            if not is_placed and not may_wait(pod):
+            if pod is None or not _counts(pod):
                 continue
             job = key_of(pod, self._ours, self._declared.right, census.called)
-            if job is None and (is_over or not is_placed):
+            is_held = pod.spec.node_name and pod.status.phase not in OVER
+            if job is None and not is_held:
                 continue
-            if not is_over and self._frame.priorities.of_pod(pod) is None:
-                unknown = self._frame.priorities.unknown(pod.spec.priority_class_name)
-                self._note(pod, f"spec.priorityClassName: {unknown}")
-                if not is_placed:
+            if priorities.of_pod(pod) is None and pod.status.phase not in OVER:
+                self._note(pod, f"spec.priorityClassName: {priorities.unknown(pod.spec.priority_class_name)}")
+                if not is_held:
                     continue
-            self._seats.take(name, pod, job, census.numbers[name])
+            seats.take(name, pod, job, census.numbers[name])
         census.touched.clear()
 
     def _make_jobs(self) -> None:
         dirty = self._seats.dirty_jobs
         changes: dict[JobKey, Job | None] = {}
-        for key in dirty:
+        for key in sorted(dirty):
             made = self._make(key)
             self._tallies.put(key, made[1] if made else None)
             changes[key] = made[0] if made else None
@@ -372,8 +372,12 @@ def _ordered(things: Mapping[tuple[str, str], Any]) -> list[Any]:
     return [things[key] for key in sorted(things)]
 
 
-def _names_a_gang(pod: core.Pod) -> bool:
-    return bool(group_name(pod.metadata)) or types.JOB_LABEL in pod.metadata.labels
+def _counts(pod: core.Pod) -> bool:
+    """Whether the pod is on a node, waits for one, or has done its part in a gang."""
+    if not pod.spec.node_name:
+        return may_wait(pod)
+    phase = pod.status.phase
+    return phase not in OVER or (phase == "Succeeded" and bool(gangs_named(pod)))
 
 
 def _covers(budgets: Sequence[Budget], namespace: str) -> list[LabelSelector | None]:

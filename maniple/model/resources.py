@@ -7,6 +7,7 @@ int64.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,12 @@ def is_binary(name: str) -> bool:
 
 def amounts(resources: ResourceList) -> dict[str, int]:
     """`resources` in our units."""
-    return {name: to_units(parse_quantity(str(value)), per_unit=per_unit(name)) for name, value in resources.items()}
+    return {name: _units(str(value), per_unit(name)) for name, value in resources.items()}
+
+
+@lru_cache(maxsize=65536)
+def _units(text: str, per_unit: int) -> int:
+    return to_units(parse_quantity(text), per_unit=per_unit)
 
 
 class Axis:

@@ -30,12 +30,12 @@ class Seat:
     job: JobKey | None
     request: int
     held: int  # the request that is what it holds
+    is_leaving: bool
     node: int = -1
     hand: Hand | None = None
     peers: Peers | None = None
     exclusives: tuple[Exclusive, ...] = ()
     owner: str = ""
-    is_leaving: bool = False
 
 
 class Seats:
@@ -61,19 +61,20 @@ class Seats:
 
     def take(self, name: str, pod: core.Pod, job: JobKey | None, request: int) -> None:
         frame = self._frame
-        seat = Seat(pod, name, job, request, request)
-        seat.is_leaving = pod.metadata.deletion_timestamp is not None
+        is_leaving = pod.metadata.deletion_timestamp is not None
+        seat = Seat(pod, name, job, request, request, is_leaving)
         self._by_name[name] = seat
         if job is not None:
             self.members.setdefault(job, {})[name] = seat
             self.dirty_jobs.add(job)
-        node = frame.nodes.index.get(pod.spec.node_name, -1)
+        node = frame.nodes.index.get(pod.spec.node_name, -1) if pod.spec.node_name else -1
         if node < 0 or pod.status.phase in OVER:
             return
         seat.node = node
         seat.hand, seat.held = self._devices.hand(pod, node, request)
         seat.exclusives = exclusives_of(pod.spec)
-        seat.owner = pod_owner(pod.metadata)
+        if pod.metadata.owner_references:
+            seat.owner = pod_owner(pod.metadata)
         if frame.reader.anyone:
             seat.peers = frame.reader.read(pod)
             self.peers[seat.peers, node] = self.peers.get((seat.peers, node), 0) + 1

@@ -339,6 +339,14 @@ def test_a_pod_on_a_node_counts_whatever_is_wrong_with_it() -> None:
     assert free_cpu(cache) == 3
 
 
+def test_a_pod_that_is_being_bound_counts_even_if_it_turns_wrong_meanwhile() -> None:
+    cache = cache_of(node("n0"), pod("p"))
+    cache.assume_bind("default/p", Bind("default/p", "n0"))
+    cache.put(typed(pod("p", metadata={"annotations": {"maniple.dev/gpu-fraction": "half"}})))
+    assert list(said(cache)) == ["Pod p"]
+    assert free_cpu(cache) == 3
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.cluster import ApiError, Cluster, ClusterError, Spec, wait_until
+from tools.cluster.kwok import node
 from tools.cluster.layout import Layout
 
 from . import running
@@ -73,7 +74,7 @@ def test_two_clusters_side_by_side_know_nothing_of_each_other_and_leave_nothing(
 
         # Without --detach a cluster ends with the command, even one that has no chance to end it.
         owner.kill()
-        wait_until("the cluster to end", lambda: left_of(second) == [], timeout_s=20)
+        wait_until("the cluster to end", lambda: left_of(second) == [], timeout_s=60)
     assert all(first.status().values())
     first.down()
     assert left_of(first) == []
@@ -98,10 +99,12 @@ def test_what_was_written_survives_the_loss_of_any_component_and_nothing_the_los
         assert cluster.status()[component] not in {None, before}
         with cluster.client() as client:
             assert client.get(f"{CONFIG_MAP}/before-{component}")
+    cluster.create_nodes([node("late")])
+    assert all(cluster.status().values())
 
     # Components die with the runner; the folder is removed by the next command, whichever it is.
     os.kill(runner_pid(cluster), signal.SIGKILL)
-    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [], timeout_s=10)
+    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [], timeout_s=30)
     assert f"removed what was left of cluster {cluster.name}" in command("status")
     assert left_of(cluster) == []
 
@@ -119,7 +122,7 @@ def test_a_real_node_leaves_nothing_when_it_ends_and_after_it_was_killed(new_clu
 
     cluster = new_cluster(real_node=True)
     os.kill(runner_pid(cluster), signal.SIGKILL)
-    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [], timeout_s=10)
+    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [], timeout_s=30)
     command("down", "--name", "some-other")
     assert left_of(cluster) == []
 

