@@ -71,8 +71,10 @@ def main() -> None:
     try:
         ensure(say)
     except CannotBuildError as error:
+        if os.environ.get(build.REQUIRE_VARIABLE) == "1":
+            say(f"required, and not to be had here: {error}")
+            sys.exit(1)
         say(f"not to be had here, tests that need it are skipped: {error}")
-        sys.exit(1 if os.environ.get(build.REQUIRE_VARIABLE) == "1" else 0)
 
 
 if __name__ == "__main__":

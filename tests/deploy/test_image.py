@@ -38,8 +38,7 @@ def test_everything_that_is_copied_is_in_the_build_context() -> None:
     sources = [
         word for name, rest in instructions() if name == "COPY" and "--from" not in rest for word in rest.split()[:-1]
     ]
-    ignored = (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
-    assert ignored == (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()  # podman reads it too
     for source in sources:
         assert (ROOT / source).exists(), source
         assert f"!{source}" in ignored, source
