@@ -263,7 +263,7 @@ def test_json_has_exactly_the_documented_form() -> None:
     assert list(made) == ["rounds", "queues", "timings"]
     assert list(made["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "reservations", "waiting"]
     assert [list(entry) for entry in made["rounds"][0]["waiting"]] == [
-        ["group", "queue", "reason", "message", "needs", "nodes", "wouldStartIf", "position", "tried", "nearest"]
+        ["group", "kind", "queue", "reason", "message", "needs", "nodes", "wouldStartIf", "position", "tried", "nearest"]
     ] * 2
     for entry in made["rounds"][0]["waiting"]:
         assert entry.pop("message")
