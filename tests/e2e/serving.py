@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -284,10 +285,15 @@ class Bench:
             process.end()
         self.cluster.delete_nodes(self._nodes)
         for pod in self.all_pods():
-            self.client.delete(self._pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
+            self._remove(self._pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
         for kind in ("clusterrolebindings", "clusterroles"):
-            self.client.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{self.scheduler}")
+            self._remove(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{self.scheduler}")
         self.client.close()
+
+    def _remove(self, path: str, body: Json | None = None) -> None:
+        """Deletes what may be gone already."""
+        with suppress(ApiError):
+            self.client.delete(path, body)
 
 
 def free_port() -> int:
