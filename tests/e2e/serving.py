@@ -239,7 +239,8 @@ class Bench:
         return found
 
     def condition_of(self, item: Json, kind: str) -> Json:
-        return next(one for one in item["status"]["conditions"] if one["type"] == kind)
+        found: dict[str, Json] = {one["type"]: one for one in item["status"]["conditions"]}
+        return found[kind]
 
     def events(self, reason: str) -> list[Json]:
         items = self.get("/apis/events.k8s.io/v1/namespaces/{}/events")["items"]
