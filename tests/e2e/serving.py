@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +239,8 @@ class Bench:
         return found
 
     def condition_of(self, item: Json, kind: str) -> Json:
-        return next(one for one in item["status"]["conditions"] if one["type"] == kind)
+        found: dict[str, Json] = {one["type"]: one for one in item["status"]["conditions"]}
+        return found[kind]
 
     def events(self, reason: str) -> list[Json]:
         items = self.get("/apis/events.k8s.io/v1/namespaces/{}/events")["items"]
@@ -284,10 +286,15 @@ class Bench:
             process.end()
         self.cluster.delete_nodes(self._nodes)
         for pod in self.all_pods():
-            self.client.delete(self._pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
+            self._remove(self._pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
         for kind in ("clusterrolebindings", "clusterroles"):
-            self.client.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{self.scheduler}")
+            self._remove(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{self.scheduler}")
         self.client.close()
+
+    def _remove(self, path: str, body: Json | None = None) -> None:
+        """Deletes what may be gone already."""
+        with suppress(ApiError):
+            self.client.delete(path, body)
 
 
 def free_port() -> int:

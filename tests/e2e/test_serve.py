@@ -20,7 +20,8 @@ def test_a_gang_is_bound_whole_or_not_at_all(bench: Bench) -> None:
     bench.wait("a reason", lambda: bench.condition_of(bench.get_group("train"), WHOLE)["status"] == "False")
     condition = bench.condition_of(bench.get_group("train"), WHOLE)
     assert condition["reason"] == "InsufficientResources"
-    waiting = bench.condition_of(bench.get_pod(pods[0]), "PodScheduled")
+    bench.wait("its pods to say so", lambda: bool(bench.condition_of(bench.get_pod(pods[2]), "PodScheduled")))
+    waiting = bench.condition_of(bench.get_pod(pods[2]), "PodScheduled")
     assert waiting["reason"] == "Unschedulable"
     assert waiting["message"].startswith("InsufficientResources: ")
     assert bench.bound() == {}

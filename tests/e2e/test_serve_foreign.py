@@ -27,11 +27,13 @@ def alone() -> Iterator[Bench]:
     with cluster.client() as client:
         client.post("/api/v1/namespaces", {"metadata": {"name": "test"}})
     made = Bench(cluster, "test")
-    made.nodes(2)
-    made.serve()
-    yield made
-    made.close()
-    cluster.down()
+    try:
+        made.nodes(2)
+        made.serve()
+        yield made
+        made.close()
+    finally:
+        cluster.down()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
