@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types imports programs unit demo bench cluster cluster-down crds manifests lock clean
+.PHONY: help install test lint types imports programs unit demo bench bench-cluster chaos cluster cluster-down crds manifests lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'

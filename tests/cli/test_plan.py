@@ -263,7 +263,19 @@ def test_json_has_exactly_the_documented_form() -> None:
     assert list(made) == ["rounds", "queues", "timings"]
     assert list(made["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "reservations", "waiting"]
     assert [list(entry) for entry in made["rounds"][0]["waiting"]] == [
-        ["group", "kind", "queue", "reason", "message", "needs", "nodes", "wouldStartIf", "position", "tried", "nearest"]
+        [
+            "group",
+            "kind",
+            "queue",
+            "reason",
+            "message",
+            "needs",
+            "nodes",
+            "wouldStartIf",
+            "position",
+            "tried",
+            "nearest",
+        ]
     ] * 2
     for entry in made["rounds"][0]["waiting"]:
         assert entry.pop("message")
@@ -288,6 +300,7 @@ def test_json_has_exactly_the_documented_form() -> None:
             "waiting": [
                 {
                     "group": "default/p1",
+                    "kind": "Pod",
                     "queue": "default",
                     "reason": "Promised",
                     "needs": made["rounds"][0]["waiting"][0]["needs"],
@@ -298,6 +311,7 @@ def test_json_has_exactly_the_documented_form() -> None:
                 },
                 {
                     "group": "default/waits",
+                    "kind": "Pod",
                     "queue": "default",
                     "reason": "NoNodeFits",
                     "needs": {"pods": "1", "cpu": "9"},
