@@ -275,7 +275,8 @@ def test_pods_of_another_scheduler_count_for_a_group_that_nobody_wrote_if_one_of
 def test_pods_that_came_before_their_elastic_job_are_its_own() -> None:
     labels = {"maniple.dev/job": "j", "maniple.dev/role": "worker", "maniple.dev/index": "0"}
     cache = cache_of(node("n0"), pod("j-worker-0", labels=labels))
-    assert [job.key for job in cache.snapshot(NOW).jobs] == [("default/j", "PodGroup")]
+    assert [job.key for job in cache.snapshot(NOW).jobs] == [("default/j", "ElasticJob")]
+    assert not cache.snapshot(NOW).jobs[0].exists
     cache.put(typed(elastic()))
     assert [(job.key, job.waiting_pods) for job in cache.snapshot(NOW).jobs] == [(("default/j", "ElasticJob"), 1)]
     job = cache.job_of("default/j-worker-0")

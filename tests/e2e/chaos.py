@@ -261,7 +261,7 @@ class Story:
         def is_settled() -> bool:
             self._mend()
             try:
-                pods = self.watcher.look()
+                pods = self.watcher.pods = self.watcher.look()
             except DOWN:
                 return False
             self._note_started()

@@ -87,7 +87,13 @@ def elastic_job(name: str, least: int, size: int, step: int = 1) -> list[Object]
     job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
     labels = {"maniple.dev/job": name, "maniple.dev/role": "worker"}
     pods = [
-        pod(f"{name}-worker-{at}", labels=labels, containers=replica["containers"], nodeName="n1") for at in range(size)
+        pod(
+            f"{name}-worker-{at}",
+            labels={**labels, "maniple.dev/index": str(at)},
+            containers=replica["containers"],
+            nodeName="n1",
+        )
+        for at in range(size)
     ]
     return [{**job, "spec": {"roles": [role]}}, *pods]
 
