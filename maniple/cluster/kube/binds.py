@@ -110,12 +110,19 @@ class Binder:
         backoff = Backoff(0.1, 2.0)
         until = time.monotonic() + _PATIENCE_S
         error: Exception
+        may_be_done = False  # an earlier try, of which nothing was heard
         while True:
             try:
                 await self._client.write(self._client.binds, "POST", path, body, timeout_s=_ANSWER_S)
                 return "bound"
+            except NotLeadingError as refusal:
+                if not may_be_done:
+                    raise
+                error = refusal
+                break
             except ApiError as refusal:
                 error = refusal
+                may_be_done |= refusal.status >= 500  # such as a store that did not answer the server
                 if refusal.status == 404:
                     return "gone"
                 if refusal.status == 409:
@@ -125,6 +132,7 @@ class Binder:
                     return "failed"
             except UnansweredError as silence:
                 error = silence
+                may_be_done = True
             if time.monotonic() > until:
                 break
             await backoff.wait(error)
