@@ -84,7 +84,7 @@ def test_commands_print_what_is_shown(block: Block) -> None:
 
 
 def test_commands_in_the_text_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):.*## ", read("Makefile"), re.M))
+    targets = set(re.findall(r"^([a-z-]+):.*## ", read("Makefile"), re.M))
     for page in pages():
         for code in words(prose(page)):
             program, *rest = code.split() or [""]
