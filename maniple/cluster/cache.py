@@ -217,21 +217,8 @@ class Cache:
 
     def drift(self, fresh: Objects) -> list[str]:
         """What was held otherwise than a fresh list of everything has it; it is held as the list has it now."""
-        lists: dict[type, list[Any]] = {
-            core.Node: fresh.nodes,
-            core.Pod: fresh.pods,
-            core.PriorityClass: fresh.priority_classes,
-            core.PodDisruptionBudget: fresh.budgets,
-            core.PersistentVolume: fresh.volumes,
-            core.PersistentVolumeClaim: fresh.claims,
-            core.Namespace: fresh.namespaces,
-            types.Queue: fresh.queues,
-            types.PodGroup: fresh.pod_groups,
-            types.ElasticJob: fresh.elastic_jobs,
-            types.Topology: fresh.topologies,
-        }
         found = []
-        for kind, items in lists.items():
+        for kind, items in fresh.by_kind().items():
             before = dict(self._held.get(kind, {}))
             self.replace(kind, items)
             after = self._held.get(kind, {})

@@ -31,6 +31,22 @@ class Objects:
     implied: list[core.Pod] = field(default_factory=list)  # pods that jobs will create; pending, whatever they say
     decoded: Decoded = field(default_factory=Decoded)
 
+    def by_kind(self) -> dict[type, list[Any]]:
+        """The lists, by the type of what is in them."""
+        return {
+            core.Node: self.nodes,
+            core.Pod: self.pods,
+            core.PriorityClass: self.priority_classes,
+            core.PodDisruptionBudget: self.budgets,
+            core.PersistentVolume: self.volumes,
+            core.PersistentVolumeClaim: self.claims,
+            core.Namespace: self.namespaces,
+            types.Queue: self.queues,
+            types.PodGroup: self.pod_groups,
+            types.ElasticJob: self.elastic_jobs,
+            types.Topology: self.topologies,
+        }
+
     def place_of(self, item: Object) -> str:
         """File, document and name of an object, for error messages."""
         for found, where in zip(self.decoded.objects, self.decoded.where, strict=True):
@@ -47,19 +63,7 @@ def describe(item: Object) -> str:
 def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     """The objects by kind, with the pods that ElasticJobs without pods imply. InputError where one is given twice."""
     objects = Objects(decoded=decoded)
-    rooms: dict[type, list[Any]] = {
-        core.Node: objects.nodes,
-        core.Pod: objects.pods,
-        core.PriorityClass: objects.priority_classes,
-        core.PodDisruptionBudget: objects.budgets,
-        core.PersistentVolume: objects.volumes,
-        core.PersistentVolumeClaim: objects.claims,
-        core.Namespace: objects.namespaces,
-        types.Queue: objects.queues,
-        types.PodGroup: objects.pod_groups,
-        types.ElasticJob: objects.elastic_jobs,
-        types.Topology: objects.topologies,
-    }
+    rooms = objects.by_kind()
     seen: set[tuple[type, str, str]] = set()
     twice: list[str] = []
     for at, item in enumerate(decoded.objects):

@@ -390,9 +390,8 @@ def test_a_reservation_that_is_not_kept_is_noticed() -> None:
         planned = greedy(objects)
         return {"rounds": [{**_only(planned), "reservations": _only(greedy(objects, is_patient=True))["reservations"]}]}
 
-    assert "all who ran on the reserved nodes have ended, and the gang has not started" in Stream(SMALL, forgetful).run(
-        60
-    )
+    (sentence,) = Stream(SMALL, forgetful).run(60)
+    assert sentence == "all who ran on the reserved nodes have ended, and the gang has not started"
 
 
 def test_gpus_that_idle_for_nothing_are_noticed() -> None:

@@ -6,9 +6,9 @@ Every change goes from here into the Cache. Several systems may have a PodGroup 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from maniple.api import core, types
+from maniple.api import core
 from maniple.api.decode import Object
 from maniple.api.live import Live
 from maniple.api.meta import Struct
@@ -125,7 +125,7 @@ class Mirror:
     def objects(self) -> Objects:
         """All that counts, sorted by kind."""
         objects = Objects()
-        rooms = by_kind(objects)
+        rooms = objects.by_kind()
         for kind, rivals in self._rivals.items():
             found: dict[Key, Object] = {}
             for resource in reversed(rivals):
@@ -151,22 +151,6 @@ class Mirror:
             self._wrong.pop((resource, key), None)
         for listener in self._listeners:
             listener(resource, key, None if seen is None else seen.item)
-
-
-def by_kind(objects: Objects) -> dict[type, list[Any]]:
-    return {
-        core.Node: objects.nodes,
-        core.Pod: objects.pods,
-        core.PriorityClass: objects.priority_classes,
-        core.PodDisruptionBudget: objects.budgets,
-        core.PersistentVolume: objects.volumes,
-        core.PersistentVolumeClaim: objects.claims,
-        core.Namespace: objects.namespaces,
-        types.Queue: objects.queues,
-        types.PodGroup: objects.pod_groups,
-        types.ElasticJob: objects.elastic_jobs,
-        types.Topology: objects.topologies,
-    }
 
 
 def _entry(live: Live) -> tuple[Key, Seen]:

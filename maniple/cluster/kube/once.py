@@ -5,7 +5,6 @@ import time
 from maniple.api.errors import printable
 from maniple.cluster.kube.client import Client
 from maniple.cluster.kube.login import log_in
-from maniple.cluster.kube.mirror import by_kind
 from maniple.cluster.kube.serve import Server, Settings
 from maniple.cluster.memory import Outcome, Round
 from maniple.model.build import Ours
@@ -43,6 +42,6 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) 
     ]
     aside = {f"{place[0].kind} {'/'.join(filter(None, place[1]))}" for place in wrong}
     objects = server.mirror.objects()
-    for items in by_kind(objects).values():
+    for items in objects.by_kind().values():
         items[:] = [item for item in items if describe(item) not in aside]
     return objects, notes
