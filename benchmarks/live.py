@@ -7,93 +7,25 @@ objects only: nobody runs what is bound.
 
 import argparse
 import asyncio
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import aiohttp
-
+from benchmarks.bare import NAMESPACE, PODS, Bare, Object, bare_name, node_name
 from benchmarks.measuring import Result
-from maniple.cluster.kube.login import log_in
 from tools.cluster import Cluster, Spec, build
 from tools.cluster.cluster import programs_for
 from tools.cluster.kwok import node
 
-Object = dict[str, Any]
-
-NAMESPACE = "bench"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 GROUPS = f"/apis/maniple.dev/v1alpha1/namespaces/{NAMESPACE}/podgroups"
-CONNECTIONS = 64
-TIMEOUT_S = 900.0
-
-
-class Bare:
-    """A client that does nothing but send requests, as many at a time as pay."""
-
-    def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
-        self._session, self._server = session, server
-
-    @staticmethod
-    @asynccontextmanager
-    async def connect(kubeconfig: Path) -> AsyncIterator["Bare"]:
-        login = await log_in(str(kubeconfig))
-        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=login.ssl or True)
-        async with aiohttp.ClientSession(connector=connector) as session:
-            yield Bare(session, login.server)
-
-    async def post(self, path: str, body: Object) -> None:
-        headers = {"Content-Type": "application/json"}
-        async with self._session.post(self._server + path, data=json.dumps(body), headers=headers) as answer:
-            if answer.status not in (200, 201, 409):
-                raise RuntimeError(f"POST {path}: {answer.status} {(await answer.text())[:300]}")
-            await answer.read()
-
-    async def post_all(self, requests: Iterable[tuple[str, Object]]) -> float:
-        """Seconds that all of them took together."""
-        waiting = iter(requests)
-        start = time.perf_counter()
-
-        async def work() -> None:
-            for path, body in waiting:
-                await self.post(path, body)
-
-        await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
-        return time.perf_counter() - start
-
-    async def delete_all(self, path: str) -> None:
-        async with self._session.delete(f"{self._server}{path}?gracePeriodSeconds=0") as answer:
-            await answer.read()
-
-    async def watch_bound(self, count: int, prefix: str) -> tuple[float, float]:
-        """The moments at which the first and the last of `count` pods of that name were seen bound."""
-        first, seen = 0.0, set[str]()
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        url = f"{self._server}{PODS}?watch=1&timeoutSeconds=800"
-        async with self._session.get(url, timeout=timeout) as answer:
-            rest = b""
-            async for block in answer.content.iter_any():
-                *lines, rest = (rest + block).split(b"\n")
-                for line in lines:
-                    pod = json.loads(line)["object"]
-                    name = pod["metadata"]["name"]
-                    if pod["spec"].get("nodeName") and name.startswith(prefix) and name not in seen:
-                        seen.add(name)
-                        first = first or time.perf_counter()
-                        if len(seen) == count:
-                            return first, time.perf_counter()
-        raise RuntimeError(f"only {len(seen)} of {count} pods were bound")
 
 
 def plain_node(number: int) -> Object:
-    made = node(f"node-{number:05d}")
+    made = node(node_name(number))
     made["metadata"].pop("annotations")
     made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     return made
@@ -116,23 +48,18 @@ def pod(name: str, scheduler: str, group: str = "", on: str = "") -> Object:
     }
 
 
-def binding(name: str, on: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name, "annotations": {"maniple.dev/gpus": "0"}},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": on},
-    }
+class Process:
+    """Of whoever binds."""
 
-
-class Scheduler:
-    """`maniple serve` as a process."""
-
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
-        command = [sys.executable, "-m", "maniple", "serve", "--kubeconfig", str(kubeconfig)]
-        with log.open("ab") as out:
-            self._process = subprocess.Popen([*command, "--no-leader-elect"], stdout=out, stderr=out)
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as out:
+            self._process = subprocess.Popen([sys.executable, "-m", *command], stdout=out, stderr=out)
         self._facts = Path("/proc") / str(self._process.pid)
+
+    def check(self) -> None:
+        if self._process.poll():
+            raise RuntimeError(f"it ended with {self._process.returncode}:\n{self._log.read_text()[-2000:]}")
 
     def resident_mb(self) -> float:
         pages = int((self._facts / "statm").read_text().split()[1])
@@ -146,6 +73,20 @@ class Scheduler:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(timeout=60)
+
+
+class Peer:
+    """kube-scheduler."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        cluster.start("kube-scheduler")
+
+    def check(self) -> None:
+        """The cluster's tool would tell."""
+
+    def stop(self) -> None:
+        self._cluster.kill("kube-scheduler")
 
 
 class Bench:
@@ -163,6 +104,12 @@ class Bench:
         self._cluster.kill("kube-controller-manager")
         await self.add_nodes(0, nodes)
 
+    def _process(self, command: list[str]) -> Process:
+        return Process(command, self._folder / "process.log")
+
+    def _serve(self) -> Process:
+        return self._process(["maniple", "serve", "--kubeconfig", str(self._kubeconfig), "--no-leader-elect"])
+
     async def _account(self) -> None:
         with self._cluster.client() as client:
             while not client.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"):
@@ -172,11 +119,9 @@ class Bench:
         await self._bare.post_all(("/api/v1/nodes", plain_node(number)) for number in range(start, end))
 
     async def bare_rate(self, count: int, nodes: int) -> float:
-        await self._bare.post_all((PODS, pod(f"bare-{number:05d}", "nobody")) for number in range(count))
-        names = [(f"bare-{number:05d}", f"node-{number % nodes:05d}") for number in range(count)]
-        took = await self._bare.post_all((f"{PODS}/{name}/binding", binding(name, on)) for name, on in names)
-        await self._bare.delete_all(PODS)
-        return count / took
+        await self._bare.post_all((PODS, pod(bare_name(number), "nobody")) for number in range(count))
+        command = ["benchmarks.bare", str(self._kubeconfig), str(count), str(nodes)]
+        return await self._rate(count, "bare", lambda: self._process(command))
 
     async def our_rate(self, count: int, gang: int) -> float:
         prefix = f"gang{gang}"
@@ -189,39 +134,37 @@ class Bench:
                 made.append((GROUPS, {**kind, "metadata": {"name": group}, "spec": spec}))
             made.append((PODS, pod(f"{prefix}-{number:05d}", "maniple", group)))
         await self._bare.post_all(made)
-        rate = await self._rate(count, prefix, lambda: Scheduler(self._kubeconfig, self._folder / "serve.log").stop)
+        rate = await self._rate(count, prefix, self._serve)
         await self._bare.delete_all(GROUPS)
         return rate
 
     async def peer_rate(self, count: int) -> float:
         made = ((PODS, pod(f"peer-{number:05d}", "default-scheduler")) for number in range(count))
         await self._bare.post_all(made)
+        return await self._rate(count, "peer", lambda: Peer(self._cluster))
 
-        def start() -> Any:
-            self._cluster.start("kube-scheduler")
-            return lambda: self._cluster.kill("kube-scheduler")
-
-        return await self._rate(count, "peer", start)
-
-    async def _rate(self, count: int, prefix: str, start: Any) -> float:
+    async def _rate(self, count: int, prefix: str, start: Callable[[], Process | Peer]) -> float:
         """From the first bind that was seen to the last: how fast the scheduler starts is another matter."""
         watching = asyncio.create_task(self._bare.watch_bound(count, prefix))
         await asyncio.sleep(0)
-        stop = start()
+        binder = start()
         try:
-            first, last = await asyncio.wait_for(watching, TIMEOUT_S)
+            while not watching.done():
+                await asyncio.wait([watching], timeout=1)
+                binder.check()
+            first, last = watching.result()
         finally:
-            stop()
+            binder.stop()
         await self._bare.delete_all(PODS)
         return count / (last - first)
 
     async def restart(self, nodes: int, pods: int, rest_s: float) -> list[Result]:
-        placed = ((PODS, pod(f"run-{n:05d}", "maniple", on=f"node-{n % nodes:05d}")) for n in range(pods))
+        placed = ((PODS, pod(f"run-{n:05d}", "maniple", on=node_name(n % nodes))) for n in range(pods))
         await self._bare.post_all(placed)
         await self._bare.post_all([(PODS, pod("new-0", "maniple"))])
         watching = asyncio.create_task(self._bare.watch_bound(1, "new"))
         start = time.perf_counter()
-        scheduler = Scheduler(self._kubeconfig, self._folder / "serve.log")
+        scheduler = self._serve()
         try:
             _, bound = await watching
             took = bound - start

@@ -7,16 +7,15 @@ answer to the first binding is lost on the way, after the server has given it.
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-import aiohttp
 import pytest
 import yaml
 from deploy.rights import ROOT, Right, granted, needed_for
 
-from maniple.cluster.kube.client import Client
+from maniple.cluster.kube.http import Answer, Pool
 from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.resources import RESOURCES
 from maniple.cluster.kube.serve import Settings, serve
@@ -56,21 +55,30 @@ class Noted:
         self.used: set[Right] = set()
         self.refused: list[str] = []
         self._has_lost_an_answer = False
-        ask = Client._request
+        ask, listen = Pool.request, Pool.stream
 
-        async def asked(*arguments: Any) -> aiohttp.ClientResponse:
-            answer = await ask(*arguments)
-            path = answer.url.path
-            self.used.add(needed_for(answer.method, path, "watch" in answer.url.query))
-            if answer.status == 403:
-                self.refused.append(f"{answer.method} {path}")
+        async def asked(pool: Pool, method: str, path: str, *rest: Any) -> Answer:
+            answer = await ask(pool, method, path, *rest)
+            self._note(method, path, answer.status)
             if path.endswith("/binding") and answer.status < 300 and not self._has_lost_an_answer:
                 self._has_lost_an_answer = True
-                answer.close()
-                raise aiohttp.ClientConnectionError("lost")
+                raise ConnectionError("lost")
             return answer
 
-        monkeypatch.setattr(Client, "_request", asked)
+        @asynccontextmanager
+        async def listened(pool: Pool, path: str, *rest: Any) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
+            async with listen(pool, path, *rest) as (head, blocks):
+                self._note("GET", path, head.status)
+                yield head, blocks
+
+        monkeypatch.setattr(Pool, "request", asked)
+        monkeypatch.setattr(Pool, "stream", listened)
+
+    def _note(self, method: str, path: str, status: int) -> None:
+        plain, _, query = path.partition("?")
+        self.used.add(needed_for(method, plain, "watch=" in query))
+        if status == 403:
+            self.refused.append(f"{method} {plain}")
 
 
 @contextmanager

@@ -8,11 +8,12 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
+from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
 from maniple.api.errors import InputError
+from maniple.cluster.kube.http import TRANSIENT, Answer, Place, Pool
 from maniple.cluster.kube.login import ConfigException, Login
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -25,7 +26,6 @@ _HEADERS = {
     "Accept-Encoding": "identity",
     "User-Agent": "maniple",
 }  # compressing costs more than it saves
-_TRANSIENT = (aiohttp.ClientError, TimeoutError, ConnectionError)
 
 
 class ApiError(Exception):
@@ -98,11 +98,7 @@ class Client:
 
     def __init__(self, login: Login) -> None:
         self._login = login
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75.0),
-            headers=_HEADERS,
-            auto_decompress=True,
-        )
+        self._pool = Pool(lambda: Place(login.server, login.ssl, login.server_name, login.proxy))
         self._renewing = asyncio.Lock()
         self.seconds_left: Callable[[], float] | None = None
         self.reads = Lane(8)
@@ -117,7 +113,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._session.close()
+        self._pool.close()
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> bytes:
         async with self.reads.places:
@@ -146,53 +142,34 @@ class Client:
         timeout_s: float,
         query: Mapping[str, str] | None = None,
     ) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        async with self._open(method, path, body, content_type, timeout, query) as response:
-            try:
-                return await response.read()
-            except _TRANSIENT as error:
-                raise UnansweredError(f"{method} {path}: {_said(error)}") from None
+        whole = f"{path}?{urlencode(query)}" if query else path
+        said = await self._authorization()
+        try:
+            answer = await self._pool.request(method, whole, _headers(said, body, content_type), body, timeout_s)
+            if answer.status == 401:  # a token that has been replaced meanwhile
+                said = await self._renewed(said)
+                answer = await self._pool.request(method, whole, _headers(said, body, content_type), body, timeout_s)
+        except TRANSIENT as error:
+            raise UnansweredError(f"{method} {path}: {_said(error)}") from None
+        if answer.status >= 400:
+            raise _refusal(answer)
+        return answer.body
 
     @asynccontextmanager
     async def stream(
         self, path: str, query: Mapping[str, str], silence_s: float
-    ) -> AsyncIterator[aiohttp.StreamReader]:
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """A watch: an answer that does not end. UnansweredError after `silence_s` without a byte."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence_s)
-        async with self._open("GET", path, None, JSON, timeout, query) as response:
-            try:
-                yield response.content
-            except _TRANSIENT as error:
-                raise UnansweredError(f"watch {path}: {_said(error)}") from None
-
-    @asynccontextmanager
-    async def _open(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,
-        query: Mapping[str, str] | None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        said = await self._authorization()
         try:
-            said = await self._authorization()
-            response = await self._request(method, path, body, content_type, timeout, query, said)
-            if response.status == 401:  # a token that has been replaced meanwhile
-                response.release()
-                said = await self._renewed(said)
-                response = await self._request(method, path, body, content_type, timeout, query, said)
-            if response.status >= 400:
-                raise _refusal(response, await response.read())
-        except _TRANSIENT as error:
-            raise UnansweredError(f"{method} {path}: {_said(error)}") from None
-        try:
-            yield response
-        finally:
-            if response.content.at_eof():
-                response.release()
-            else:
-                response.close()  # a watch: nobody will read the rest
+            async with self._pool.stream(f"{path}?{urlencode(query)}", _headers(said), silence_s) as (head, blocks):
+                if head.status >= 400:
+                    if head.status == 401:  # the next try says something else
+                        await self._renewed(said)
+                    raise _refusal(head._replace(body=b"".join([block async for block in blocks])))
+                yield blocks
+        except TRANSIENT as error:
+            raise UnansweredError(f"watch {path}: {_said(error)}") from None
 
     async def _authorization(self) -> str | None:
         try:
@@ -212,43 +189,26 @@ class Client:
                 raise UnansweredError(f"logging in again: {error}") from None
         return await self._authorization()
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,
-        query: Mapping[str, str] | None,
-        authorization: str | None,
-    ) -> aiohttp.ClientResponse:
-        headers = {} if body is None else {"Content-Type": content_type}
-        if authorization:
-            headers["Authorization"] = authorization
-        return await self._session.request(
-            method,
-            self._login.server + path,
-            params=query,
-            data=body,
-            headers=headers,
-            timeout=timeout,
-            ssl=self._login.ssl or True,
-            server_hostname=self._login.server_name,
-            proxy=self._login.proxy,
-            allow_redirects=False,
-        )
+
+def _headers(authorization: str | None, body: bytes | None = None, content_type: str = JSON) -> dict[str, str]:
+    headers = dict(_HEADERS)
+    if body is not None:
+        headers["Content-Type"] = content_type
+    if authorization:
+        headers["Authorization"] = authorization
+    return headers
 
 
-def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+def _refusal(answer: Answer) -> ApiError:
     try:
-        status = msgspec.json.decode(body, type=Status)
+        status = msgspec.json.decode(answer.body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        status = Status(message=body[:500].decode(errors="replace"))
-    after = response.headers.get("Retry-After", "")
+        status = Status(message=answer.body[:500].decode(errors="replace"))
+    after = answer.headers.get("retry-after", "")
     retry_after_s = float(after) if after.isdigit() else None
     if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
         retry_after_s = status.details.retry_after_seconds
-    return ApiError(response.status, status.reason, status.message, retry_after_s)
+    return ApiError(answer.status, status.reason, status.message, retry_after_s)
 
 
 def _said(error: BaseException) -> str:

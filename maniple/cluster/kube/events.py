@@ -73,6 +73,9 @@ class Events:
                 body = {"series": {"count": series.count, "lastObservedTime": _now()}}
                 self._send("PATCH", series.path, msgspec.json.encode(body))
             return
+        if self._waiting.full():  # before anything is made of it: thousands may be bound at once
+            self._metrics.events.labels("dropped").inc()
+            return
         namespace = regarding.namespace or "default"
         name = f"{regarding.name[:200]}.{uuid.uuid4().hex[:16]}"
         folder = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"

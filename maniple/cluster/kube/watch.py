@@ -170,9 +170,9 @@ class Watcher:
             "resourceVersion": str(self.version),
             "timeoutSeconds": str(random.randint(*_WATCH_S)),
         }
-        async with self._client.stream(self.resource.list_path, query, SILENCE_S) as content:
+        async with self._client.stream(self.resource.list_path, query, SILENCE_S) as chunks:
             rest = b""
-            async for chunk in content.iter_any():
+            async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
                 for line in lines:
                     if line:

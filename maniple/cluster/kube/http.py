@@ -1,0 +1,299 @@
+"""HTTP/1.1 to one server: kept-alive connections, many small requests, and a few answers that do not end.
+
+By hand, over httptools' parser: what binding a pod costs a scheduler is mostly what a request costs, and a general
+client's takes more than twice the processor time of this one (docs/decisions/013-client.md has the figures).
+"""
+
+import asyncio
+import base64
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import NamedTuple, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import httptools
+
+_CONNECT_S = 10.0
+_KEEP_S = 75.0  # less than servers and the gear between keep a connection on which nothing is said
+_MUCH = 4 * 1024 * 1024  # bytes of a stream that nobody has read yet
+
+TRANSIENT = (OSError, TimeoutError, httptools.HttpParserError)
+"""What a request may fail of without an answer."""
+
+
+class Place(NamedTuple):
+    """Where the server is, and how it is reached."""
+
+    server: str
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None  # in its certificate, where that is not the name of the address
+    proxy: str | None = None
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]  # names in small letters
+    body: bytes
+
+
+class _StaleError(ConnectionError):
+    """A kept connection that turned out to be closed: the server has not read the request."""
+
+
+class _Connection(asyncio.Protocol):
+    """One request at a time. What comes is handed to the parser, which calls the methods `on_…`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._headers: dict[str, str] = {}
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._answer: asyncio.Future[Answer] | None = None
+        self._more: asyncio.Event | None = None  # of a stream
+        self._is_complete = True
+        self._may_be_kept = False
+        self._is_silent = True  # no byte of the answer has come
+        self._lost: Exception | None = None
+        self.is_used = False
+        self.kept_at = 0.0
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None or self._is_complete:  # nobody has asked anything
+            self.close()
+            return
+        self._is_silent = False
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(error)
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        lost = _StaleError if self.is_used and self._is_silent else ConnectionError
+        self._fail(lost(str(error) if error else "the connection was closed"))
+
+    def _fail(self, error: Exception) -> None:
+        self._lost = self._lost or error
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+        if self._more is not None:
+            self._more.set()
+
+    # -- the parser's side
+
+    def on_message_begin(self) -> None:
+        if self._is_complete:  # a second answer to one request
+            self.close()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        if self._more is not None:
+            self._told(b"")
+
+    def on_body(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        if self._more is not None:
+            self._more.set()
+            self._size += len(chunk)
+            if self._size > _MUCH and self._transport is not None:
+                self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        assert self._parser is not None
+        self._is_complete = True
+        self._may_be_kept = self._parser.should_keep_alive()  # it knows only now
+        if self._more is not None:
+            self._more.set()
+        else:
+            self._told(b"".join(self._chunks))
+
+    def _told(self, body: bytes) -> None:
+        assert self._parser is not None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(Answer(self._parser.get_status_code(), self._headers, body))
+
+    # -- our side
+
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def may_be_kept(self) -> bool:
+        return self.is_open and self._is_complete and self._may_be_kept
+
+    def send(self, request: bytes, is_stream: bool = False) -> asyncio.Future[Answer]:
+        """The whole answer; of a stream its head."""
+        if self._transport is None or self._lost is not None:
+            raise _StaleError("the connection was closed")
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers, self._chunks, self._size = {}, [], 0
+        self._is_complete, self._may_be_kept, self._is_silent = False, False, True
+        self._more = asyncio.Event() if is_stream else None
+        self._answer = self._loop.create_future()
+        self._transport.write(request)
+        return self._answer
+
+    async def chunks(self, silence_s: float) -> AsyncIterator[bytes]:
+        """Of a stream; TimeoutError after `silence_s` without a byte."""
+        assert self._more is not None
+        while True:
+            if not self._chunks:
+                if self._is_complete:
+                    return
+                if self._lost is not None:
+                    raise self._lost
+                self._more.clear()
+                async with asyncio.timeout(silence_s):
+                    await self._more.wait()
+                continue
+            block = b"".join(self._chunks)
+            self._chunks = []
+            if self._size > _MUCH and self._transport is not None:
+                self._transport.resume_reading()
+            self._size = 0
+            yield block
+
+    async def secure(self, context: ssl.SSLContext, name: str) -> None:
+        """Goes on in TLS, through a proxy."""
+        assert self._transport is not None
+        secured = await self._loop.start_tls(self._transport, self, context, server_hostname=name)
+        self._transport = cast(asyncio.Transport, secured)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Pool:
+    """`place` is asked at every new connection: a login may be renewed."""
+
+    def __init__(self, place: Callable[[], Place]) -> None:
+        self._place = place
+        self._kept: list[_Connection] = []
+
+    def close(self) -> None:
+        while self._kept:
+            self._kept.pop().close()
+
+    async def request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> Answer:
+        """The answer, whatever its status is. One of TRANSIENT if there is none."""
+        request = self._encoded(method, path, headers, body)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(request, may_repeat=method == "GET")
+        except TimeoutError:
+            self.close()  # what is dead for one is likely to be dead for those that are kept beside it
+            raise
+
+    async def _exchange(self, request: bytes, may_repeat: bool) -> Answer:
+        while True:
+            connection = self._pick() or await self._connect()
+            try:
+                answer = await connection.send(request)
+            except _StaleError:
+                # Only what may be done twice is sent twice: the server may have read it after all.
+                if not may_repeat:
+                    raise
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            self._keep(connection)
+            return answer
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, headers: Mapping[str, str], silence_s: float
+    ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
+        """Head and blocks of an answer that may never end, on a connection of its own."""
+        async with asyncio.timeout(_CONNECT_S):
+            connection = await self._connect()
+        try:
+            async with asyncio.timeout(silence_s):
+                head = await connection.send(self._encoded("GET", path, headers, None), is_stream=True)
+            yield head, connection.chunks(silence_s)
+        finally:
+            connection.close()
+
+    def _pick(self) -> _Connection | None:
+        oldest = time.monotonic() - _KEEP_S
+        while self._kept:
+            connection = self._kept.pop()
+            if connection.is_open and connection.kept_at > oldest:
+                return connection
+            connection.close()
+        return None
+
+    def _keep(self, connection: _Connection) -> None:
+        if connection.may_be_kept:
+            connection.is_used, connection.kept_at = True, time.monotonic()
+            self._kept.append(connection)
+        else:
+            connection.close()
+
+    async def _connect(self) -> _Connection:
+        place = self._place()
+        server = urlsplit(place.server)
+        host = server.hostname or ""
+        name = place.server_name or host
+        loop = asyncio.get_running_loop()
+        connection = _Connection(loop)
+        if place.proxy is None:
+            shown = name if place.tls is not None else None
+            await loop.create_connection(lambda: connection, host, _port(server), ssl=place.tls, server_hostname=shown)
+            return connection
+        proxy = urlsplit(place.proxy)
+        await loop.create_connection(lambda: connection, proxy.hostname or "", _port(proxy))
+        try:
+            answer = await connection.send(_tunnel(server, proxy), is_stream=True)
+            if answer.status != 200:
+                raise ConnectionError(f"the proxy {proxy.hostname}:{_port(proxy)} answered {answer.status}")
+            if place.tls is not None:
+                await connection.secure(place.tls, name)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _encoded(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {_host(self._place().server)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError(f"{method} {path}: a line break in a header")
+        return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + (body or b"")
+
+
+@lru_cache(maxsize=4)
+def _host(server: str) -> str:
+    return urlsplit(server).netloc
+
+
+def _port(place: SplitResult) -> int:
+    return place.port or (443 if place.scheme == "https" else 80)
+
+
+def _tunnel(server: SplitResult, proxy: SplitResult) -> bytes:
+    name = server.hostname or ""
+    where = f"[{name}]:{_port(server)}" if ":" in name else f"{name}:{_port(server)}"
+    lines = [f"CONNECT {where} HTTP/1.1", f"Host: {where}"]
+    if proxy.username:
+        secret = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(secret).decode()}")
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
