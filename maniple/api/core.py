@@ -174,6 +174,12 @@ class SchedulingGate(Struct, frozen=True):
     name: str
 
 
+class PodSchedulingGroup(Struct, frozen=True):
+    """The gang of a pod, as Kubernetes itself has it since 1.37."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -191,6 +197,7 @@ class PodSpec(Struct, frozen=True):
     host_network: bool = False
     volumes: tuple[Volume, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     active_deadline_seconds: Int64 | None = None
 
 

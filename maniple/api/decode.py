@@ -14,7 +14,7 @@ from functools import cache
 
 import msgspec
 
-from maniple.api import core, documents, foreign
+from maniple.api import core, documents, foreign, upstream
 from maniple.api import types as ours
 from maniple.api.errors import InputError, Problem, nearest
 from maniple.api.known import OTHER_FIELDS
@@ -54,7 +54,10 @@ KINDS: dict[tuple[str, str], type[Struct]] = {
     ("scheduling.volcano.sh/v1beta1", "PodGroup"): foreign.VolcanoPodGroup,
     ("scheduling.volcano.sh/v1beta1", "Queue"): foreign.VolcanoQueue,
     ("scheduling.x-k8s.io/v1alpha1", "PodGroup"): foreign.CoschedulingPodGroup,
+    (upstream.API_VERSION, "PodGroup"): upstream.UpstreamPodGroup,
 }
+# Kinds that are read for their typing errors alone.
+_CHECKED: dict[tuple[str, str], type[Struct]] = {(upstream.API_VERSION, "Workload"): upstream.Workload}
 CLUSTER_SCOPED = (
     core.Node,
     core.Namespace,
@@ -135,7 +138,7 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
             errors.append(f"{where}: not valid JSON: {error}")
             return
         of = (header.api_version, header.kind)
-    struct = KINDS.get(of)
+    struct = KINDS.get(of) or _CHECKED.get(of)
     if struct is None:
         problem = _unknown_kind(*of)
         if problem:
@@ -147,6 +150,9 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
         found = typed(raw, struct)
     except FieldError as error:
         errors.append(f"{where}: {of[1]} {_name(raw)}: {error.problem}")
+        return
+    if of in _CHECKED:
+        skipped[of[1]] = skipped.get(of[1], 0) + 1
         return
     if isinstance(found, foreign.ForeignObject):
         what = f"{where}: {of[1]} {_name(raw)}"
@@ -249,7 +255,7 @@ def _strict(struct: type[Struct]) -> type[Struct]:
         fields.append((info.name, _twin(info.type), msgspec.UNSET))
         renamed[info.name] = info.encode_name
     others = set(OTHER_FIELDS.get(struct.__name__, ()))
-    if struct in KINDS.values():
+    if struct in KINDS.values() or struct in _CHECKED.values():
         others |= {"apiVersion", "kind"}
     for number, name in enumerate(sorted(others - set(renamed.values()))):
         fields.append((f"other_{number}", msgspec.Raw, msgspec.UNSET))

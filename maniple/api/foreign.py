@@ -1,4 +1,4 @@
-"""The PodGroups and Queues of kube-batch, Volcano and scheduler-plugins, read as ours.
+"""The PodGroups and Queues of kube-batch, Volcano and scheduler-plugins, read as ours. Upstream's are in upstream.py.
 
 Who comes from those systems changes one schedulerName and nothing else. A field of theirs that has no counterpart here
 is never dropped in silence: `unread` names those that were set, and the reader passes that on as a note.
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from maniple.api.meta import Int32, ObjectMeta, ResourceList, Struct
 from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
+from maniple.api.upstream import UpstreamPodGroup
 
 Unknown = Mapping[str, object]
 
@@ -157,4 +158,6 @@ class CoschedulingPodGroup(Struct, frozen=True):
         return ["spec.minResources"] if self.spec.min_resources else []
 
 
-ForeignObject = KubeBatchPodGroup | KubeBatchQueue | VolcanoPodGroup | VolcanoQueue | CoschedulingPodGroup
+ForeignObject = (
+    KubeBatchPodGroup | KubeBatchQueue | VolcanoPodGroup | VolcanoQueue | CoschedulingPodGroup | UpstreamPodGroup
+)

@@ -64,12 +64,13 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
         "conditions currentHealthy desiredHealthy disruptedPods expectedPods observedGeneration"
     ),
     "PodGroup": _fields("apiVersion kind"),
+    "PodSchedulingGroup": _fields(""),
     "PodSpec": _fields(
         "automountServiceAccountToken deprecatedServiceAccount dnsConfig dnsPolicy enableServiceLinks "
         "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostUsers hostname "
         "hostnameOverride imagePullSecrets os readinessGates resourceClaims restartPolicy runtimeClassName "
-        "schedulingGroup securityContext serviceAccount serviceAccountName setHostnameAsFQDN "
-        "shareProcessNamespace subdomain terminationGracePeriodSeconds workloadRef"
+        "securityContext serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace "
+        "subdomain terminationGracePeriodSeconds workloadRef"
     ),
     "PodStatus": _fields(
         "allocatedResources conditions containerStatuses ephemeralContainerStatuses "

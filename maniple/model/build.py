@@ -18,7 +18,7 @@ from maniple.model.elastic import current_sizes
 from maniple.model.frame import DEFAULT_SCHEDULER, OVER, Frame, Ours, matters
 from maniple.model.groups import Groups, is_waiting
 from maniple.model.job import Job
-from maniple.model.jobs import JobKey, JobMaker, called_by, job_key, key_of
+from maniple.model.jobs import JobKey, JobMaker, called_by, is_loose, job_key, key_of
 from maniple.model.objects import Objects, next_replicas, pods_by_job
 from maniple.model.occupancy import Occupancy, count_succeeded
 from maniple.model.peers import PeerReader, term_keys
@@ -69,6 +69,7 @@ class _Builder:
         self.frame.budgets = find_budgets(objects.budgets, objects.pods)
         self.maker = JobMaker(self.frame, self._report)
         self.jobs: dict[JobKey, Job] = {}
+        self.loose: set[str] = set()
 
     def _elastic_jobs(
         self,
@@ -161,13 +162,16 @@ class _Builder:
             self.wrong += [f"Node {node.metadata.name}: {problem}" for problem in gpu_problems(node)]
         for group in self.objects.pod_groups:
             job = self.maker.of_group(group)
-            self.jobs[job.key] = job
+            if is_loose(group):
+                self.loose.add(job.name)
+            else:
+                self.jobs[job.key] = job
         for item in self.objects.elastic_jobs:
             job = self.maker.of_elastic(item, self.sizes[job_key(item.metadata, "ElasticJob")])
             self.jobs[job.key] = job
 
     def _job_of(self, pod: core.Pod) -> Job | None:
-        key = key_of(pod, self.ours, self.jobs, self)
+        key = key_of(pod, self.ours, self.jobs, self, self.loose)
         if key is None:
             return None
         job = self.jobs.get(key)
@@ -186,7 +190,7 @@ class _Builder:
         return {called_by(pod) for pod in chain(self.waiting, self.placed) if self.ours.claims(pod)}
 
     def _count_finished(self, pod: core.Pod) -> None:
-        if pod.status.phase == "Succeeded" and (group_name(pod.metadata) or types.JOB_LABEL in pod.metadata.labels):
+        if pod.status.phase == "Succeeded" and (group_name(pod) or types.JOB_LABEL in pod.metadata.labels):
             job = self._job_of(pod)
             if job is not None:
                 count_succeeded(job, pod)

@@ -111,4 +111,4 @@ class Census:
 
 def gangs_named(pod: core.Pod) -> set[str]:
     meta = pod.metadata
-    return {f"{meta.namespace}/{name}" for name in (meta.labels.get(types.JOB_LABEL), group_name(meta)) if name}
+    return {f"{meta.namespace}/{name}" for name in (meta.labels.get(types.JOB_LABEL), group_name(pod)) if name}

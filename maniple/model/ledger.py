@@ -23,7 +23,7 @@ from maniple.model.elastic import current_sizes
 from maniple.model.frame import OVER, Frame, Ours, fixed_names
 from maniple.model.groups import Groups, is_waiting
 from maniple.model.job import Job
-from maniple.model.jobs import JobKey, JobMaker, key_of
+from maniple.model.jobs import JobKey, JobMaker, is_loose, key_of
 from maniple.model.nodes import same_resources
 from maniple.model.objects import next_replicas
 from maniple.model.occupancy import count_succeeded, join, placed_pod
@@ -62,6 +62,7 @@ class Ledger:
         self._things: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in _KINDS}
         self.wrong: dict[Key, list[str]] = {}
         self._declared: set[JobKey] = set()
+        self._loose: set[str] = set()  # ns/name of groups whose pods are each on their own
         self._sizes: dict[JobKey, dict[str, int]] = {}
         self._growing: dict[JobKey, list[tuple[types.ElasticRole, core.Pod]]] = {}
         self._touched_jobs: set[JobKey] = set()
@@ -241,6 +242,7 @@ class Ledger:
         # Whether a job is right does not depend on nodes or pods, but which resources there are depends on jobs.
         self._checker = JobMaker(Frame(self._ours, RequestTable(), nodes=[], **rest), self._note)
         self._declared.clear()
+        self._loose.clear()
         self._sizes.clear()
         self._growing.clear()
         kinds = (types.PodGroup, types.ElasticJob)
@@ -277,6 +279,8 @@ class Ledger:
             elif item is not None:
                 self._checker.of_elastic(item, current_sizes(item, []))
             is_right = item is not None and (kind, namespace, own) not in self.wrong
+            if kind is types.PodGroup:
+                is_right = self._declare_loose(name, item if is_right else None)
             if is_right != (key in self._declared):
                 self.census.touch_members(name)
                 (self._declared.add if is_right else self._declared.discard)(key)
@@ -285,6 +289,14 @@ class Ledger:
             if self._frame is not None:
                 self._seats.dirty_jobs.add(key)
         self._touched_jobs.clear()
+
+    def _declare_loose(self, name: str, group: types.PodGroup | None) -> bool:
+        """Notes whether a group's pods are each on their own; whether it is a gang."""
+        is_now = group is not None and is_loose(group)
+        if is_now != (name in self._loose):
+            self.census.touch_members(name)
+            (self._loose.add if is_now else self._loose.discard)(name)
+        return group is not None and not is_now
 
     def _measure(self, key: JobKey, job: types.ElasticJob | None) -> None:
         """How large an elastic job is, and what the next replica of each of its roles would be."""
@@ -333,7 +345,7 @@ class Ledger:
                 continue
             if not is_placed and not is_waiting(pod):
                 continue
-            job = key_of(pod, self._ours, self._declared, census.called)
+            job = key_of(pod, self._ours, self._declared, census.called, self._loose)
             if job is None and (is_over or not is_placed):
                 continue
             if not is_over and self._frame.priorities.of_pod(pod) is None:
@@ -442,7 +454,7 @@ class Ledger:
     def job(self, pod: str) -> Job | None:
         """The job of a pod, as of the last update."""
         held = self.census.pods.get(pod)
-        key = None if held is None else key_of(held, self._ours, self._declared, self.census.called)
+        key = None if held is None else key_of(held, self._ours, self._declared, self.census.called, self._loose)
         return None if key is None or self._frame is None else self._line.get(key)
 
 
@@ -460,7 +472,7 @@ def _claims(pod: core.Pod) -> set[tuple[str, str]]:
 
 
 def _names_a_gang(pod: core.Pod) -> bool:
-    return bool(group_name(pod.metadata)) or types.JOB_LABEL in pod.metadata.labels
+    return bool(group_name(pod)) or types.JOB_LABEL in pod.metadata.labels
 
 
 def _covers(budgets: Sequence[Budget], namespace: str) -> list[LabelSelector | None]:

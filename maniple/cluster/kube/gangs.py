@@ -95,7 +95,7 @@ class Gangs:
 
 def gang_of(pod: core.Pod) -> Key | None:
     meta = pod.metadata
-    name = meta.labels.get(types.JOB_LABEL) or group_name(meta)
+    name = meta.labels.get(types.JOB_LABEL) or group_name(pod)
     return (meta.namespace, name) if name else None
 
 
