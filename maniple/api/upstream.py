@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from maniple.api.meta import Int32, ObjectMeta, Struct
-from maniple.api.types import PodGroup, PodGroupSpec, TopologyRequest
+from maniple.api.types import PodGroup, PodGroupSpec, StatusCondition, TopologyRequest
 
 API_VERSION = "scheduling.k8s.io/v1beta1"
 Unknown = Mapping[str, object]
@@ -71,10 +71,15 @@ class UpstreamPodGroupSpec(Struct, frozen=True):
     preemption_policy: PreemptionPolicy = "PreemptLowerPriority"
 
 
+class UpstreamPodGroupStatus(Struct, frozen=True):
+    conditions: tuple[StatusCondition, ...] = ()
+    resource_claim_statuses: tuple[Unknown, ...] = ()
+
+
 class UpstreamPodGroup(Struct, frozen=True):
     metadata: ObjectMeta
     spec: UpstreamPodGroupSpec
-    status: dict[str, object] = {}
+    status: UpstreamPodGroupStatus = UpstreamPodGroupStatus()
 
     def ours(self) -> PodGroup:
         """With a minimum of nobody, which ours cannot have, where it is no gang: each of its pods is on its own."""
@@ -85,6 +90,10 @@ class UpstreamPodGroup(Struct, frozen=True):
             topology=TopologyRequest(required=topology[0].key if topology and gang is not None else ""),
         )
         return PodGroup(metadata=self.metadata, spec=spec)
+
+    def has(self, condition: str) -> bool:
+        """Whether it says so of itself."""
+        return any(one.type == condition and one.status == "True" for one in self.status.conditions)
 
     def unread(self) -> list[str]:
         """The API server fills in what it takes for granted, which is no wish of anybody's."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from maniple.api import core, types
 from maniple.api.decode import Object
+from maniple.api.upstream import UpstreamPodGroup
 from maniple.cluster.kube.mirror import Key, Mirror, Seen
 from maniple.cluster.kube.resources import PODS, Resource
 from maniple.model.build import Ours
@@ -14,6 +15,7 @@ from maniple.model.job import Job
 from maniple.model.podinfo import group_name
 
 SCHEDULED = "Scheduled"  # the condition of a gang
+SCHEDULED_NOW = "maniple.dev/Scheduled"  # the same, of a PodGroup of upstream's
 _STARTED = ("Running", "Scheduled", "Unknown", "Finished", "Completed")  # phases of other systems' PodGroups
 
 
@@ -79,6 +81,8 @@ class Gangs:
         if found is None:
             return True
         _, seen = found
+        if isinstance(seen.source, UpstreamPodGroup):
+            return seen.source.has(SCHEDULED_NOW)
         if seen.source is not None:
             status: dict[str, object] = getattr(seen.source, "status", {})
             return status.get("phase") in _STARTED

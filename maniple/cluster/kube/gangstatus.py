@@ -92,16 +92,16 @@ def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: 
 
 
 def gang_conditions(
-    before: tuple[types.StatusCondition, ...], is_scheduled: bool, why: Why | None, now: str
+    before: tuple[types.StatusCondition, ...], is_scheduled: bool, why: Why | None, now: str, kind: str = SCHEDULED
 ) -> tuple[types.StatusCondition, ...]:
     if is_scheduled:
-        return condition_of(before, SCHEDULED, True, Why(SCHEDULED, "all of its minimum has been bound"), now)
+        return condition_of(before, kind, True, Why(SCHEDULED, "all of its minimum has been bound"), now)
     if why is None:
-        old = next((one for one in before if one.type == SCHEDULED and one.status == "False"), None)
+        old = next((one for one in before if one.type == kind and one.status == "False"), None)
         if old is not None and old.reason != INVALID:
             return before
         why = Why("Waiting", "its pods are not all there yet")
-    return condition_of(before, SCHEDULED, False, why, now)
+    return condition_of(before, kind, False, why, now)
 
 
 def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, now: str) -> dict[str, Any] | None:
