@@ -1,4 +1,4 @@
-"""Kubernetes' own gangs (1.37, feature gate GenericWorkload) on an API server that has them, and on one that has not."""
+"""Kubernetes' own gangs (1.37, gate GenericWorkload) on an API server that has them, and on one that has not."""
 
 import uuid
 from collections.abc import Iterator
@@ -78,13 +78,14 @@ def test_a_gang_is_bound_whole_or_not_at_all_and_its_conditions_say_so(corner: B
     corner.wait("its success", lambda: condition(corner, "train", INITIALLY) == ("True", "Scheduled"))
     assert condition(corner, "train", NOW) == ("True", "Scheduled")
 
-    # A second life, with less room: upstream's condition is for ever, ours says how it is.
+    # A second life, without room: upstream's condition is for ever, ours says how it is.
     corner.delete_pods(pods)
     corner.wait("them to be gone", lambda: corner.all_pods() == [])
-    members(corner, "train", 3, gpus=8)
+    corner.wait_bound(corner.pods("other", 1, gpus=4))
+    members(corner, "train", 3, gpus=4)
     corner.wait("a new reason", lambda: condition(corner, "train", NOW) == ("False", "InsufficientResources"))
     assert condition(corner, "train", INITIALLY) == ("True", "Scheduled")
-    assert corner.bound() == {}
+    assert corner.bound(pods) == {}
 
 
 def test_of_a_basic_group_each_pod_is_on_its_own(corner: Bench) -> None:
