@@ -174,7 +174,8 @@ def change(model: Model, pool: list[Object], data: st.DataObject) -> None:
     """Something that happens in a cluster."""
     pods = [item for key, item in sorted(model.there.items(), key=str) if key[0] is core.Pod]
     nodes = [key[2] for key in sorted(model.there, key=str) if key[0] is core.Node]
-    waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending"]
+    # Nobody binds another scheduler's pods, and the Cache does not even know those that wait.
+    waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending" and OURS.claims(pod)]
     what = data.draw(st.sampled_from(["put", "put", "remove", "replace", "bind", "evict", "forget", "finish", "lose"]))
     if what == "put":
         model.put(data.draw(st.sampled_from(pool)))
