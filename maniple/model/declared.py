@@ -7,7 +7,7 @@ from maniple.model.census import Census
 from maniple.model.elastic import current_sizes
 from maniple.model.frame import Ours
 from maniple.model.job import Job
-from maniple.model.jobs import JobKey, JobMaker, job_key
+from maniple.model.jobs import JobKey, JobMaker, is_loose, job_key
 from maniple.model.objects import next_replicas
 
 
@@ -21,6 +21,7 @@ class Declared:
         self._elastic: dict[JobKey, types.ElasticJob] = {}
         self._sizes: dict[JobKey, dict[str, int]] = {}
         self.right: set[JobKey] = set()
+        self.loose: set[JobKey] = set()  # groups whose pods are each on their own
         self.growing: dict[JobKey, list[tuple[types.ElasticRole, core.Pod]]] = {}
         self.touched: set[JobKey] = set()
 
@@ -41,6 +42,7 @@ class Declared:
     def touch_all(self) -> None:
         """As if all had just been written."""
         self.right.clear()
+        self.loose.clear()
         self._sizes.clear()
         self.growing.clear()
         self.touched |= self._groups.keys() | self._elastic.keys()
@@ -60,11 +62,16 @@ class Declared:
             elif elastic is not None:
                 checker.of_elastic(elastic, current_sizes(elastic, []))
             is_right = (group is not None or elastic is not None) and key not in wrong
-            if is_right != (key in self.right):
-                self._census.touch_members(key[0])
-                self.right ^= {key}
+            is_gang = is_right and (group is None or not is_loose(group))
+            self._sort_into(self.right, key, is_gang)
+            self._sort_into(self.loose, key, is_right and not is_gang)
             self._measure(key, elastic if is_right else None)
         return looked_at
+
+    def _sort_into(self, some: set[JobKey], key: JobKey, is_among: bool) -> None:
+        if is_among != (key in some):
+            self._census.touch_members(key[0])
+            (some.add if is_among else some.discard)(key)
 
     def _measure(self, key: JobKey, job: types.ElasticJob | None) -> None:
         """How large an elastic job is, and what the next replica of each of its roles would be."""

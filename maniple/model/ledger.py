@@ -294,11 +294,11 @@ class Ledger:
             pod = census.pods.get(name)
             if pod is None or not _counts(pod):
                 continue
-            job = key_of(pod, self._ours, self._declared.right, census.called)
-            is_held = pod.spec.node_name and pod.status.phase not in OVER
-            if job is None and not is_held:
+            job, is_over = self._key_of(pod), pod.status.phase in OVER
+            is_held = pod.spec.node_name and not is_over
+            if (job is None and not is_held) or (is_over and job is not None and job[1] == "Pod"):
                 continue
-            if priorities.of_pod(pod) is None and pod.status.phase not in OVER:
+            if priorities.of_pod(pod) is None and not is_over:
                 self._note(pod, f"spec.priorityClassName: {priorities.unknown(pod.spec.priority_class_name)}")
                 if not is_held:
                     continue
@@ -357,10 +357,14 @@ class Ledger:
             budgets=frame.budgets,
         )
 
+    def _key_of(self, pod: core.Pod) -> JobKey | None:
+        declared = self._declared
+        return key_of(pod, self._ours, declared.right, self.census.called, declared.loose)
+
     def job(self, pod: str) -> Job | None:
         """The job of a pod, as of the last update."""
         held = self.census.pods.get(pod)
-        key = None if held is None else key_of(held, self._ours, self._declared.right, self.census.called)
+        key = None if held is None else self._key_of(held)
         return None if key is None or self._frame is None else self._line.get(key)
 
 

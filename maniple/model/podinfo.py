@@ -1,4 +1,4 @@
-"""What a pod's metadata says about it: its gang, its role, its owner and its place in the count."""
+"""What a pod says about itself: its gang, its role, its owner and its place in the count."""
 
 import re
 from math import inf
@@ -21,11 +21,12 @@ READ_ANNOTATIONS = frozenset(
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 
-def group_name(meta: ObjectMeta) -> str:
+def group_name(pod: Pod) -> str:
     """The gang that the pod names, in any of the ways there are; empty if it names none."""
-    labels, annotations = meta.labels, meta.annotations
+    labels, annotations, group = pod.metadata.labels, pod.metadata.annotations, pod.spec.scheduling_group
     return (
         labels.get(types.POD_GROUP_LABEL)
+        or (group.pod_group_name if group is not None else "")
         or labels.get("scheduling.x-k8s.io/pod-group")
         or annotations.get("scheduling.k8s.io/group-name")
         or annotations.get("scheduling.volcano.sh/group-name")

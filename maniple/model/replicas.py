@@ -39,7 +39,7 @@ def misplaced_notes(pod: core.Pod) -> Iterator[Problem]:
     """Binds fail gang by gang: what a pod of a gang says of them is an order that nobody obeys."""
     if types.BIND_FAILURES_ANNOTATION not in pod.metadata.annotations:
         return
-    job, group = pod.metadata.labels.get(types.JOB_LABEL), group_name(pod.metadata)
+    job, group = pod.metadata.labels.get(types.JOB_LABEL), group_name(pod)
     if job or group:
         gang = f"ElasticJob {job}" if job else f"PodGroup {group}"
         at = f"metadata.annotations[{types.BIND_FAILURES_ANNOTATION}]"
