@@ -9,12 +9,17 @@ from maniple.api.meta import Labels, ObjectMeta
 
 _LONGEST_S = 2**31 - 1  # Kubernetes takes no longer deadline; who writes one means that there is none
 _VOLCANO_ROLE = "volcano.sh/task-spec"
+_COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
+_KUBE_BATCH_GROUP = "scheduling.k8s.io/group-name"
+_VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
+# The labels and annotations in which a pod may name its gang.
+GANG_NAMES = frozenset({types.JOB_LABEL, types.POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
 # The annotations that are read here or elsewhere; others make no difference to a decision.
 READ_ANNOTATIONS = frozenset(
     {
         *types.OWN_ANNOTATIONS,
-        "scheduling.k8s.io/group-name",
-        "scheduling.volcano.sh/group-name",
+        _KUBE_BATCH_GROUP,
+        _VOLCANO_GROUP,
         _VOLCANO_ROLE,
     }
 )
@@ -27,9 +32,9 @@ def group_name(pod: Pod) -> str:
     return (
         labels.get(types.POD_GROUP_LABEL)
         or (group.pod_group_name if group is not None else "")
-        or labels.get("scheduling.x-k8s.io/pod-group")
-        or annotations.get("scheduling.k8s.io/group-name")
-        or annotations.get("scheduling.volcano.sh/group-name")
+        or labels.get(_COSCHEDULING_GROUP)
+        or annotations.get(_KUBE_BATCH_GROUP)
+        or annotations.get(_VOLCANO_GROUP)
         or ""
     )
 
