@@ -14,7 +14,7 @@ from functools import cache, partial
 
 import msgspec
 
-from maniple.api import core, documents, foreign
+from maniple.api import core, documents, foreign, upstream
 from maniple.api import types as ours
 from maniple.api.errors import InputError, Problem, nearest
 from maniple.api.known import OTHER_FIELDS
@@ -55,8 +55,10 @@ KINDS: dict[tuple[str, str], type[Struct]] = {
     ("scheduling.volcano.sh/v1beta1", "PodGroup"): foreign.VolcanoPodGroup,
     ("scheduling.volcano.sh/v1beta1", "Queue"): foreign.VolcanoQueue,
     ("scheduling.x-k8s.io/v1alpha1", "PodGroup"): foreign.CoschedulingPodGroup,
-    ("scheduling.k8s.io/v1beta1", "PodGroup"): foreign.UpstreamPodGroup,
+    (upstream.API_VERSION, "PodGroup"): upstream.UpstreamPodGroup,
 }
+# Kinds that are read for their typing errors alone.
+_CHECKED: dict[tuple[str, str], type[Struct]] = {(upstream.API_VERSION, "Workload"): upstream.Workload}
 CLUSTER_SCOPED = (
     core.Node,
     core.Namespace,
@@ -75,7 +77,6 @@ _SKIPPED = {
         }
     ),
     "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
-    "scheduling.k8s.io/v1beta1": frozenset({"Workload"}),  # a template; what counts is in its PodGroups
 }
 _OUR_GROUPS = {ours.GROUP}
 _MOST_MESSAGES = 50
@@ -138,7 +139,7 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
             errors.append(f"{where}: not valid JSON: {error}")
             return
         of = (header.api_version, header.kind)
-    struct = KINDS.get(of)
+    struct = KINDS.get(of) or _CHECKED.get(of)
     if struct is None:
         problem = _unknown_kind(*of)
         if problem:
@@ -151,12 +152,13 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
     except FieldError as error:
         errors.extend(f"{where}: {of[1]} {_name(raw)}: {problem}" for problem in error.problems)
         return
+    if of in _CHECKED:
+        skipped[of[1]] = skipped.get(of[1], 0) + 1
+        return
     if isinstance(found, foreign.ForeignObject):
         what = f"{where}: {of[1]} {_name(raw)}"
         decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
-    elif isinstance(found, core.Pod):
-        found = foreign.with_gang_label(found)
     item = typing.cast(Object, found)
     wrong = problems(item)
     if wrong:
@@ -273,7 +275,7 @@ def _strict(struct: type[Struct]) -> type[Struct]:
         fields.append((info.name, _twin(info.type), msgspec.UNSET))
         renamed[info.name] = info.encode_name
     others = set(OTHER_FIELDS.get(struct.__name__, ()))
-    if struct in KINDS.values():
+    if struct in KINDS.values() or struct in _CHECKED.values():
         others |= {"apiVersion", "kind"}
     for number, name in enumerate(sorted(others - set(renamed.values()))):
         fields.append((f"other_{number}", msgspec.Raw, msgspec.UNSET))

@@ -1,4 +1,4 @@
-"""The PodGroups and Queues of kube-batch, Volcano, scheduler-plugins and Kubernetes itself, read as ours.
+"""The PodGroups and Queues of kube-batch, Volcano and scheduler-plugins, read as ours. Upstream's are in upstream.py.
 
 Who comes from those systems changes one schedulerName and nothing else. A field of theirs that has no counterpart here
 is never dropped in silence: `unread` names those that were set, and the reader passes that on as a note.
@@ -6,11 +6,9 @@ is never dropped in silence: `unread` names those that were set, and the reader 
 
 from collections.abc import Mapping
 
-import msgspec
-
-from maniple.api.core import Pod
 from maniple.api.meta import Int32, ObjectMeta, ResourceList, Struct
-from maniple.api.types import POD_GROUP_LABEL, PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
+from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
+from maniple.api.upstream import UpstreamPodGroup
 
 Unknown = Mapping[str, object]
 
@@ -160,61 +158,6 @@ class CoschedulingPodGroup(Struct, frozen=True):
         return ["spec.minResources"] if self.spec.min_resources else []
 
 
-class GangSchedulingPolicy(Struct, frozen=True):
-    min_count: Int32 = 1
-
-
-class UpstreamSchedulingPolicy(Struct, frozen=True):
-    gang: GangSchedulingPolicy | None = None
-    basic: Unknown | None = None
-
-
-class UpstreamPodGroupSpec(Struct, frozen=True):
-    scheduling_policy: UpstreamSchedulingPolicy = UpstreamSchedulingPolicy()
-    priority_class_name: str = ""
-    priority: Int32 | None = None  # what the server makes of the class
-    preemption_policy: str = ""
-    workload_ref: Unknown = {}  # from where the server's controllers have copied all this
-    scheduling_constraints: Unknown = {}
-    disruption_mode: Unknown = {}
-    resource_claims: tuple[Unknown, ...] = ()
-    parent_composite_pod_group_name: str = ""
-
-
-class UpstreamPodGroup(Struct, frozen=True):
-    """Kubernetes' own PodGroup, scheduling.k8s.io/v1beta1. Its pods name it in `spec.schedulingGroup`."""
-
-    metadata: ObjectMeta
-    spec: UpstreamPodGroupSpec = UpstreamPodGroupSpec()
-    status: dict[str, object] = {}
-
-    def ours(self) -> PodGroup:
-        gang = self.spec.scheduling_policy.gang
-        spec = PodGroupSpec(
-            min_member=1 if gang is None else max(1, gang.min_count),
-            priority_class_name=self.spec.priority_class_name,
-        )
-        return PodGroup(metadata=self.metadata, spec=spec)
-
-    def unread(self) -> list[str]:
-        given = {
-            "spec.schedulingConstraints": self.spec.scheduling_constraints,
-            "spec.disruptionMode": self.spec.disruption_mode,
-            "spec.resourceClaims": self.spec.resource_claims,
-            "spec.parentCompositePodGroupName": self.spec.parent_composite_pod_group_name,
-        }
-        return [name for name, value in given.items() if value]
-
-
 ForeignObject = (
     KubeBatchPodGroup | KubeBatchQueue | VolcanoPodGroup | VolcanoQueue | CoschedulingPodGroup | UpstreamPodGroup
 )
-
-
-def with_gang_label(pod: Pod) -> Pod:
-    """The pod with its gang in a label, as everybody else names theirs, if `spec.schedulingGroup` has it."""
-    group = pod.spec.scheduling_group
-    if group is None or not group.pod_group_name or POD_GROUP_LABEL in pod.metadata.labels:
-        return pod
-    labels = {**pod.metadata.labels, POD_GROUP_LABEL: group.pod_group_name}
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))

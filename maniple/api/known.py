@@ -69,8 +69,8 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
         "automountServiceAccountToken deprecatedServiceAccount dnsConfig dnsPolicy enableServiceLinks "
         "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostUsers hostname "
         "hostnameOverride imagePullSecrets os readinessGates resourceClaims restartPolicy runtimeClassName "
-        "securityContext serviceAccount serviceAccountName setHostnameAsFQDN "
-        "shareProcessNamespace subdomain terminationGracePeriodSeconds workloadRef"
+        "securityContext serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace "
+        "subdomain terminationGracePeriodSeconds workloadRef"
     ),
     "PodStatus": _fields(
         "allocatedResources conditions containerStatuses ephemeralContainerStatuses "

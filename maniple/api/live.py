@@ -7,7 +7,7 @@ import typing
 
 import msgspec
 
-from maniple.api import core, foreign
+from maniple.api import foreign
 from maniple.api.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
 
@@ -50,6 +50,4 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
         source = found
         notes = tuple(f"{name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
-    elif isinstance(found, core.Pod):
-        found = foreign.with_gang_label(found)
     return Live(head, typing.cast(Object, found), source, (), notes)

@@ -45,12 +45,12 @@ def _mistakes(document: object, mistake: Mistake | None, read: Reader) -> Iterat
         if mistake is None:
             return
         path = _tokens(mistake.path)
-        if path not in gone:
+        if path in gone:
+            path = path[:-1]  # it is needed, and missing only because we took it away: all that needs it goes
+        elif not any(taken[: len(path)] == path for taken in gone):  # else it may be wrong because of what we took
             yield _with_value(mistake, document)
             if mistake.is_missing:
                 return
-        else:
-            path = path[:-1]  # it is needed, and missing only because we took it away: all that needs it goes
         while path and isinstance(path[-1], int):
             path = path[:-1]  # without an item of a list the others would change their place
         if not _remove(document, path):

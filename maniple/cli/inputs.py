@@ -14,7 +14,7 @@ from maniple.cli.files import read_one, read_sources
 from maniple.cli.live import run_live
 from maniple.cluster.memory import MemoryCluster
 from maniple.model.build import DEFAULT_SCHEDULER, Ours
-from maniple.model.objects import implied_pods, sort_objects
+from maniple.model.objects import sort_objects
 from maniple.scheduler import Policy, load_policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,7 +91,6 @@ def read_live(
     moment = _moment(now)
     ours = Ours(scheduler_name, every_pod)
     objects, notes = run_live(lambda: read_objects(kubeconfig, context, ours))
-    objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     for note in notes:
         click.echo(f"note: {note}", err=True)
     return MemoryCluster(objects, ours, time.time() if moment is None else moment, step_s), chosen

@@ -48,7 +48,7 @@ def _arrival(item: core.Node | core.Pod | types.PodGroup | types.ElasticJob, gro
     if not isinstance(item, core.Pod):
         return own
     meta = item.metadata
-    gang = meta.labels.get(types.JOB_LABEL) or group_name(meta)
+    gang = meta.labels.get(types.JOB_LABEL) or group_name(item)
     return max(own, groups.get((meta.namespace, gang), own))
 
 

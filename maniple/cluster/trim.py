@@ -9,7 +9,7 @@ from maniple.api.decode import Object
 from maniple.api.meta import ObjectMeta, ResourceList
 from maniple.api.quantity import parse_quantity
 from maniple.model.nodes import PRESSURES
-from maniple.model.podinfo import READ_ANNOTATIONS
+from maniple.model.podinfo import GANG_NAMES, READ_ANNOTATIONS
 
 _CONDITIONS = frozenset({"Ready", *PRESSURES})
 _OVER = ("Succeeded", "Failed")
@@ -71,6 +71,18 @@ def countable(pod: core.Pod) -> core.Pod:
         overhead=_readable(spec.overhead),
     )
     return replace(pod, spec=counted)
+
+
+def stranger(pod: core.Pod) -> core.Pod:
+    """A pod on a node that is set aside, as nobody's: it holds what it has, and no gang counts it."""
+    meta, spec = pod.metadata, countable(pod).spec
+    labels = {key: value for key, value in meta.labels.items() if key not in GANG_NAMES}
+    annotations = {key: value for key, value in meta.annotations.items() if key not in GANG_NAMES}
+    return replace(
+        pod,
+        metadata=replace(meta, labels=labels, annotations=annotations),
+        spec=replace(spec, scheduler_name="", scheduling_group=None, priority_class_name=""),
+    )
 
 
 def _container(container: core.Container) -> core.Container:

@@ -18,11 +18,10 @@ from maniple.model.elastic import current_sizes
 from maniple.model.frame import DEFAULT_SCHEDULER, OVER, Frame, Ours, matters
 from maniple.model.groups import Groups, may_wait
 from maniple.model.job import Job
-from maniple.model.jobs import JobKey, JobMaker, called_by, job_key, key_of
+from maniple.model.jobs import JobKey, JobMaker, called_by, is_loose, job_key, key_of
 from maniple.model.objects import Objects, next_replicas, pods_by_job
 from maniple.model.occupancy import Occupancy, count_succeeded
 from maniple.model.peers import PeerReader, term_keys
-from maniple.model.podinfo import group_name
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
@@ -69,6 +68,7 @@ class _Builder:
         self.frame.budgets = find_budgets(objects.budgets, objects.pods)
         self.maker = JobMaker(self.frame, self._report)
         self.jobs: dict[JobKey, Job] = {}
+        self.loose: set[JobKey] = set()
 
     def _elastic_jobs(
         self,
@@ -163,13 +163,19 @@ class _Builder:
             self.wrong += [f"Node {node.metadata.name}: {problem}" for problem in gpu_problems(node)]
         for group in self.objects.pod_groups:
             job = self.maker.of_group(group)
-            self.jobs[job.key] = job
+            if is_loose(group):
+                self.loose.add(job.key)
+            else:
+                self.jobs[job.key] = job
         for item in self.objects.elastic_jobs:
             job = self.maker.of_elastic(item, self.sizes[job_key(item.metadata, "ElasticJob")])
             self.jobs[job.key] = job
 
+    def _key_of(self, pod: core.Pod) -> JobKey | None:
+        return key_of(pod, self.ours, self.jobs, self, self.loose)
+
     def _job_of(self, pod: core.Pod) -> Job | None:
-        key = key_of(pod, self.ours, self.jobs, self)
+        key = self._key_of(pod)
         if key is None:
             return None
         job = self.jobs.get(key)
@@ -188,7 +194,8 @@ class _Builder:
         return {called_by(pod) for pod in chain(self.waiting, self.placed) if self.ours.claims(pod)}
 
     def _count_finished(self, pod: core.Pod) -> None:
-        if pod.status.phase == "Succeeded" and (group_name(pod.metadata) or types.JOB_LABEL in pod.metadata.labels):
-            job = self._job_of(pod)
-            if job is not None:
-                count_succeeded(job, pod)
+        """Only a gang remembers who has done its part."""
+        key = self._key_of(pod) if pod.status.phase == "Succeeded" else None
+        job = None if key is None or key[1] == "Pod" else self._job_of(pod)
+        if job is not None:
+            count_succeeded(job, pod)

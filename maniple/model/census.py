@@ -131,7 +131,7 @@ class Census:
 def gangs_named(pod: core.Pod) -> tuple[str, ...]:
     """ns/name of the gangs that the pod says it belongs to, one way or another."""
     meta = pod.metadata
-    group, job = group_name(meta), meta.labels.get(types.JOB_LABEL)
+    group, job = group_name(pod), meta.labels.get(types.JOB_LABEL)
     if not job or job == group:
         return (f"{meta.namespace}/{group}",) if group else ()
     return (f"{meta.namespace}/{job}", f"{meta.namespace}/{group}") if group else (f"{meta.namespace}/{job}",)

@@ -7,8 +7,9 @@ from maniple.model.census import Census
 from maniple.model.elastic import current_sizes
 from maniple.model.frame import Ours
 from maniple.model.job import Job
-from maniple.model.jobs import JobKey, JobMaker, job_key
+from maniple.model.jobs import JobKey, JobMaker, is_loose, job_key, key_of
 from maniple.model.objects import next_replicas
+from maniple.model.replicas import misplaced_note, replica_problems
 
 
 class Declared:
@@ -21,8 +22,10 @@ class Declared:
         self._elastic: dict[JobKey, types.ElasticJob] = {}
         self._sizes: dict[JobKey, dict[str, int]] = {}
         self.right: set[JobKey] = set()
+        self.loose: set[JobKey] = set()  # groups whose pods are each on their own
         self.growing: dict[JobKey, list[tuple[types.ElasticRole, core.Pod]]] = {}
         self.touched: set[JobKey] = set()
+        self._contrary: dict[JobKey, dict[str, str]] = {}  # job -> ns/name of pods that cannot be its replicas -> why
 
     def put(self, item: types.PodGroup | types.ElasticJob) -> None:
         if isinstance(item, types.PodGroup):
@@ -41,7 +44,9 @@ class Declared:
     def touch_all(self) -> None:
         """As if all had just been written."""
         self.right.clear()
+        self.loose.clear()
         self._sizes.clear()
+        self._contrary.clear()
         self.growing.clear()
         self.touched |= self._groups.keys() | self._elastic.keys()
 
@@ -60,11 +65,16 @@ class Declared:
             elif elastic is not None:
                 checker.of_elastic(elastic, current_sizes(elastic, []))
             is_right = (group is not None or elastic is not None) and key not in wrong
-            if is_right != (key in self.right):
-                self._census.touch_members(key[0])
-                self.right ^= {key}
+            is_gang = is_right and (group is None or not is_loose(group))
+            self._sort_into(self.right, key, is_gang)
+            self._sort_into(self.loose, key, is_right and not is_gang)
             self._measure(key, elastic if is_right else None)
         return looked_at
+
+    def _sort_into(self, some: set[JobKey], key: JobKey, is_among: bool) -> None:
+        if is_among != (key in some):
+            self._census.touch_members(key[0])
+            (some.add if is_among else some.discard)(key)
 
     def _measure(self, key: JobKey, job: types.ElasticJob | None) -> None:
         """How large an elastic job is, and what the next replica of each of its roles would be."""
@@ -73,13 +83,41 @@ class Declared:
             census.number(f"{key[0]} {role.name}", None)
         self._sizes.pop(key, None)
         if job is None:
+            self._set_aside(key, {})
             return
         own = job.metadata.name
         pods = [pod for pod in census.members(key[0]) if pod.metadata.labels.get(types.JOB_LABEL) == own]
-        sizes = self._sizes[key] = current_sizes(job, pods)
+        pods = [pod for pod in pods if misplaced_note(pod, key) is None]
+        contrary = {pod.metadata.name: str(problem) for pod, problem in replica_problems(job, pods)}
+        self._set_aside(key, {f"{job.metadata.namespace}/{name}": why for name, why in contrary.items()})
+        sizes = self._sizes[key] = current_sizes(job, [pod for pod in pods if pod.metadata.name not in contrary])
         growing = self.growing[key] = next_replicas(job, sizes, self._ours.scheduler_name)
         for role, replica in growing:
             census.number(f"{key[0]} {role.name}", replica)
+
+    def _set_aside(self, key: JobKey, contrary: dict[str, str]) -> None:
+        before = self._contrary.pop(key, {})
+        self._census.touched.update(name for name, _ in before.items() ^ contrary.items())
+        if contrary:
+            self._contrary[key] = contrary
+
+    def contradiction(self, pod: core.Pod) -> str:
+        """Why the pod cannot be what it says it is; empty if it can."""
+        meta = pod.metadata
+        job = meta.labels.get(types.JOB_LABEL) if self._contrary else None
+        if job:
+            contrary = self._contrary.get((f"{meta.namespace}/{job}", "ElasticJob"), {})
+            if why := contrary.get(f"{meta.namespace}/{meta.name}"):
+                return why
+        note = misplaced_note(pod, self._named(pod)) if types.BIND_FAILURES_ANNOTATION in meta.annotations else None
+        return str(note or "")
+
+    def key_of(self, pod: core.Pod) -> JobKey | None:
+        """The gang of the pod; None if it has none, or contradicts it."""
+        return None if self.contradiction(pod) else self._named(pod)
+
+    def _named(self, pod: core.Pod) -> JobKey | None:
+        return key_of(pod, self._ours, self.right, self._census.called, self.loose)
 
     def begin(self, key: JobKey, maker: JobMaker) -> Job | None:
         """The job without its pods; None if nobody wrote it, or something is wrong with it."""

@@ -45,7 +45,7 @@ def matters(pod: core.Pod, ours: Ours) -> bool:
         return False
     if phase != "Succeeded" and (is_placed or ours.claims(pod)):
         return is_placed or pod.metadata.deletion_timestamp is None
-    return bool(group_name(pod.metadata))
+    return bool(group_name(pod))
 
 
 class Frame:
@@ -72,7 +72,11 @@ class Frame:
         self.nodes = NodeTable(nodes, self.axis)
         self.gpus = self.nodes.gpus
         self.domains = Domains(topologies, self.nodes)
-        self.levels = {level.name for topology in topologies for level in topology.spec.levels}
+        levels: dict[str, str] = {}  # name -> node label; of several of a name the first counts, as in Domains
+        for topology in sorted(topologies, key=lambda topology: topology.metadata.name):
+            levels = {level.name: level.node_label for level in topology.spec.levels} | levels
+        self.levels = set(levels)
+        self.level_of_label = {label: name for name, label in levels.items()}
         self.priorities = Priorities(priority_classes)
         self.queues, self.queue_index = build_queues(queues, self.axis)
         self.shapes = Shapes(self.axis, requests, self.gpus, claims, volumes)

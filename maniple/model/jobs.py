@@ -26,10 +26,13 @@ def job_key(meta: ObjectMeta, kind: str) -> JobKey:
     return f"{meta.namespace}/{meta.name}", kind
 
 
-def key_of(pod: core.Pod, ours: Ours, declared: Container[JobKey], called: Container[JobKey]) -> JobKey | None:
+def key_of(
+    pod: core.Pod, ours: Ours, declared: Container[JobKey], called: Container[JobKey], loose: Container[JobKey]
+) -> JobKey | None:
     """The gang a pod belongs to; itself if it names none; None if it is no business of ours.
 
     `called`: groups that some pod of ours names. It is a group's member that makes a group, where nobody wrote one.
+    `loose`: groups that are no gangs, see `is_loose`.
     """
     meta = pod.metadata
     name = meta.labels.get(types.JOB_LABEL)
@@ -37,11 +40,17 @@ def key_of(pod: core.Pod, ours: Ours, declared: Container[JobKey], called: Conta
         key = (f"{meta.namespace}/{name}", "ElasticJob")
         if key in declared:
             return key
-    group = group_name(meta)
+    group = group_name(pod)
     if group or name:
         key = (f"{meta.namespace}/{group or name}", "PodGroup" if group else "ElasticJob")
-        return key if key in declared or ours.claims(pod) or key in called else None
+        if key not in loose:
+            return key if key in declared or ours.claims(pod) or key in called else None
     return (f"{meta.namespace}/{meta.name}", "Pod") if ours.claims(pod) else None
+
+
+def is_loose(group: types.PodGroup) -> bool:
+    """Whether nobody in the group waits for anybody: each of its pods is on its own. Upstream has such groups."""
+    return group.spec.min_member == 0
 
 
 def called_by(pod: core.Pod) -> JobKey | None:
@@ -49,7 +58,7 @@ def called_by(pod: core.Pod) -> JobKey | None:
     meta = pod.metadata
     if pod.status.phase == "Failed" or (not pod.spec.node_name and not _waits(pod)):
         return None
-    group, job = group_name(meta), meta.labels.get(types.JOB_LABEL)
+    group, job = group_name(pod), meta.labels.get(types.JOB_LABEL)
     if not group and not job:
         return None
     return f"{meta.namespace}/{group or job}", "PodGroup" if group else "ElasticJob"
@@ -77,8 +86,8 @@ class JobMaker:
             role_min={role.name: role.min_member for role in spec.roles},
             preemptable=spec.preemptable,
             min_runtime_s=spec.min_runtime_seconds,
-            required=spec.topology.required,
-            preferred=spec.topology.preferred,
+            required=self._level(spec.topology.required),
+            preferred=self._level(spec.topology.preferred),
             mixed_models=spec.mixed_gpu_models,
             role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
         )
@@ -102,8 +111,8 @@ class JobMaker:
             role_min={role.name: role.min for role in spec.roles},
             preemptable=spec.preemptable,
             min_runtime_s=spec.min_runtime_seconds,
-            required=spec.topology.required,
-            preferred=spec.topology.preferred,
+            required=self._level(spec.topology.required),
+            preferred=self._level(spec.topology.preferred),
             mixed_models=spec.mixed_gpu_models,
             role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
             elastic=read_elastic(item, sizes, None if resized is None else self.time(resized)),
@@ -162,9 +171,16 @@ class JobMaker:
         levels = self.frame.levels
         for name in ("required", "preferred"):
             level = getattr(item.spec.topology, name)
-            if level and level not in levels:
+            if "/" in level and self._level(level) not in levels:
+                self._report(item, f"topology: no Topology object has a level of the node label {level!r}; write one")
+            elif level and self._level(level) not in levels:
                 known = nearest(level, levels) or "; no Topology object defines any level"
                 self._report(item, f"spec.topology.{name}: unknown level {level!r}{known}")
+
+    def _level(self, name: str) -> str:
+        """The level of this name, or of this node label, which is how upstream names levels."""
+        frame = self.frame
+        return name if name in frame.levels else frame.level_of_label.get(name, name)
 
     def _queue(self, item: types.PodGroup | types.ElasticJob, name: str) -> int:
         queues, index = self.frame.queues, self.frame.queue_index.get(name or types.DEFAULT_QUEUE)

@@ -24,7 +24,7 @@ from maniple.model.filling import fill
 from maniple.model.frame import OVER, Frame, Ours, fixed_names
 from maniple.model.groups import may_wait
 from maniple.model.job import Job
-from maniple.model.jobs import JobKey, JobMaker, job_key, key_of
+from maniple.model.jobs import JobKey, JobMaker, job_key
 from maniple.model.nodes import same_resources
 from maniple.model.peers import PeerReader
 from maniple.model.queues import sound_queues
@@ -172,7 +172,7 @@ class Ledger:
         census.touched_gangs.clear()
         self._seats.dirty_jobs |= self._look()
         for name in sorted(census.touched):
-            census.number(name, census.pods.get(name))
+            self._number(name)
         if census.has_new_requests:
             census.has_new_requests = False
             if self._fixed | census.resource_names() != set(frame.axis.names):
@@ -238,8 +238,8 @@ class Ledger:
         self._checker = JobMaker(Frame(self._ours, RequestTable(), nodes=[], **rest), self._note)
         self._declared.touch_all()
         self._look()
-        for name, pod in census.pods.items():
-            census.number(name, pod)
+        for name in census.pods:
+            self._number(name)
         census.has_new_requests = False
         self._fixed = {"cpu", "memory", "pods"} | fixed_names(nodes, queues)
         self._frame = Frame(self._ours, census.requests, nodes=nodes, **rest)
@@ -265,6 +265,13 @@ class Ledger:
         self.wrong.setdefault(key_of_object(item), []).append(text)
         if isinstance(item, types.PodGroup | types.ElasticJob):
             self._wrong_jobs.add(job_key(item.metadata, type(item).__name__))
+
+    def _number(self, name: str) -> None:
+        """Counts what a pod asks for. What is set aside asks for nothing, and holds what it has."""
+        pod = self.census.pods.get(name)
+        if pod is not None and not pod.spec.node_name and self._declared.contradiction(pod):
+            pod = None
+        self.census.number(name, pod)
 
     def _refresh_budgets(self) -> None:
         assert self._frame is not None
@@ -292,13 +299,18 @@ class Ledger:
                 namespace, own = name.split("/", 1)
                 self.wrong.pop((core.Pod, namespace, own), None)
             pod = census.pods.get(name)
-            if pod is None or not _counts(pod):
+            if pod is None:
                 continue
-            job = key_of(pod, self._ours, self._declared.right, census.called)
-            is_held = pod.spec.node_name and pod.status.phase not in OVER
-            if job is None and not is_held:
+            contradiction = self._declared.contradiction(pod)
+            if contradiction:
+                self._note(pod, contradiction)
+            if not _counts(pod):
                 continue
-            if priorities.of_pod(pod) is None and pod.status.phase not in OVER:
+            job, is_over = self._declared.key_of(pod), pod.status.phase in OVER
+            is_held = pod.spec.node_name and not is_over
+            if (job is None and not is_held) or (is_over and job is not None and job[1] == "Pod"):
+                continue
+            if priorities.of_pod(pod) is None and not is_over:
                 self._note(pod, f"spec.priorityClassName: {priorities.unknown(pod.spec.priority_class_name)}")
                 if not is_held:
                     continue
@@ -360,7 +372,7 @@ class Ledger:
     def job(self, pod: str) -> Job | None:
         """The job of a pod, as of the last update."""
         held = self.census.pods.get(pod)
-        key = None if held is None else key_of(held, self._ours, self._declared.right, self.census.called)
+        key = None if held is None else self._declared.key_of(held)
         return None if key is None or self._frame is None else self._line.get(key)
 
 

@@ -11,8 +11,10 @@ from maniple.api.errors import InputError
 from maniple.api.gpuwish import write_models
 from maniple.api.meta import ObjectMeta
 from maniple.model.elastic import current_sizes, replica_index
+from maniple.model.frame import Ours
+from maniple.model.jobs import is_loose, job_key, key_of
 from maniple.model.podinfo import pod_role
-from maniple.model.replicas import misplaced_notes, replica_problems
+from maniple.model.replicas import misplaced_note, replica_problems
 
 
 @dataclass
@@ -72,7 +74,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
             twice.append(f"{decoded.where[at]}: {describe(item)}: given twice; an object may stand in the input once")
         seen.add(key)
         rooms[type(item)].append(item)
-    _check_pods(objects)
+    check_pods(objects)
     objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [
         f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[types.JOB_LABEL]} will create a pod "
@@ -85,14 +87,19 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     return objects
 
 
-def _check_pods(objects: Objects) -> None:
+def check_pods(objects: Objects) -> None:
+    """InputError if pods contradict the gangs that they say they belong to."""
     there = pods_by_job(objects.pods) if objects.elastic_jobs else {}
     wrong = [
         f"{objects.place_of(pod)}: {problem}"
         for job in objects.elastic_jobs
         for pod, problem in replica_problems(job, there.get((job.metadata.namespace, job.metadata.name), ()))
     ]
-    wrong += [f"{objects.place_of(pod)}: {problem}" for pod in objects.pods for problem in misplaced_notes(pod)]
+    declared = {job_key(job.metadata, "ElasticJob") for job in objects.elastic_jobs}
+    loose = {job_key(group.metadata, "PodGroup") for group in objects.pod_groups if is_loose(group)}
+    for pod in objects.pods:
+        note = misplaced_note(pod, key_of(pod, Ours(every_pod=True), declared, (), loose))
+        wrong += [f"{objects.place_of(pod)}: {note}"] if note is not None else []
     if wrong:
         raise InputError(wrong)
 

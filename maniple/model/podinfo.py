@@ -1,4 +1,4 @@
-"""What a pod's metadata says about it: its gang, its role, its owner and its place in the count."""
+"""What a pod says about itself: its gang, its role, its owner and its place in the count."""
 
 import re
 from math import inf
@@ -9,26 +9,32 @@ from maniple.api.meta import Labels, ObjectMeta
 
 _LONGEST_S = 2**31 - 1  # Kubernetes takes no longer deadline; who writes one means that there is none
 _VOLCANO_ROLE = "volcano.sh/task-spec"
+_COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
+_KUBE_BATCH_GROUP = "scheduling.k8s.io/group-name"
+_VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
+# The labels and annotations in which a pod may name its gang.
+GANG_NAMES = frozenset({types.JOB_LABEL, types.POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
 # The annotations that are read here or elsewhere; others make no difference to a decision.
 READ_ANNOTATIONS = frozenset(
     {
         *types.OWN_ANNOTATIONS,
-        "scheduling.k8s.io/group-name",
-        "scheduling.volcano.sh/group-name",
+        _KUBE_BATCH_GROUP,
+        _VOLCANO_GROUP,
         _VOLCANO_ROLE,
     }
 )
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 
-def group_name(meta: ObjectMeta) -> str:
+def group_name(pod: Pod) -> str:
     """The gang that the pod names, in any of the ways there are; empty if it names none."""
-    labels, annotations = meta.labels, meta.annotations
+    labels, annotations, group = pod.metadata.labels, pod.metadata.annotations, pod.spec.scheduling_group
     return (
         labels.get(types.POD_GROUP_LABEL)
-        or labels.get("scheduling.x-k8s.io/pod-group")
-        or annotations.get("scheduling.k8s.io/group-name")
-        or annotations.get("scheduling.volcano.sh/group-name")
+        or (group.pod_group_name if group is not None else "")
+        or labels.get(_COSCHEDULING_GROUP)
+        or annotations.get(_KUBE_BATCH_GROUP)
+        or annotations.get(_VOLCANO_GROUP)
         or ""
     )
 

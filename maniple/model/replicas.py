@@ -1,4 +1,4 @@
-"""Whether pods can be what their labels say: `replica_problems(an ElasticJob, its pods)`, `misplaced_notes(pod)`.
+"""Whether pods can be what they say: `replica_problems(an ElasticJob, its pods)`, `misplaced_note(pod, its gang)`.
 
 A replica is known by its role and index alone. Where these are missing, wrong or given twice, nobody can say how large
 the job is, and whoever guessed would make it larger than its max.
@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 
 from maniple.api import core, types
 from maniple.api.errors import Problem, nearest
-from maniple.model.podinfo import group_name, pod_role
+from maniple.model.groups import may_wait
+from maniple.model.jobs import JobKey
+from maniple.model.podinfo import pod_role
 
 _ROLE = f"metadata.labels[{types.ROLE_LABEL}]"
 _INDEX = f"metadata.labels[{types.INDEX_LABEL}]"
@@ -16,10 +18,13 @@ _LONGEST_INDEX = 9  # digits
 
 
 def replica_problems(job: types.ElasticJob, pods: Iterable[core.Pod]) -> Iterator[tuple[core.Pod, Problem]]:
-    """What is wrong with each of the pods as a replica of the job. One that has ended is no replica any more."""
+    """What is wrong with each of the pods as a replica of the job. One that has ended is no replica any more.
+
+    Of several with one index the one that is on a node has it, then the oldest: a newcomer puts nobody in the wrong.
+    """
     roles = {role.name: role for role in job.spec.roles}
     first: dict[tuple[str, int], str] = {}
-    for pod in pods:
+    for pod in sorted(pods, key=_seniority):
         if pod.status.phase in ("Succeeded", "Failed"):
             continue
         wrong = _problem(job, roles, pod)
@@ -35,15 +40,19 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[core.Pod]) -> Iterato
             yield pod, Problem(_INDEX, f"{message}{before} has too")
 
 
-def misplaced_notes(pod: core.Pod) -> Iterator[Problem]:
-    """Binds fail gang by gang: what a pod of a gang says of them is an order that nobody obeys."""
-    if types.BIND_FAILURES_ANNOTATION not in pod.metadata.annotations:
-        return
-    job, group = pod.metadata.labels.get(types.JOB_LABEL), group_name(pod.metadata)
-    if job or group:
-        gang = f"ElasticJob {job}" if job else f"PodGroup {group}"
-        at = f"metadata.annotations[{types.BIND_FAILURES_ANNOTATION}]"
-        yield Problem(at, f"expected it on {gang}, whose pod this is, found it here")
+def _seniority(pod: core.Pod) -> tuple[bool, float, str]:
+    created = pod.metadata.creation_timestamp
+    return not pod.spec.node_name, 0.0 if created is None else created.timestamp(), pod.metadata.name
+
+
+def misplaced_note(pod: core.Pod, gang: JobKey | None) -> Problem | None:
+    """Binds fail gang by gang: what a pod of a gang that waits says of them is an order that nobody obeys."""
+    if types.BIND_FAILURES_ANNOTATION not in pod.metadata.annotations or pod.spec.node_name or not may_wait(pod):
+        return None
+    if gang is None or gang[1] == "Pod":
+        return None
+    at = f"metadata.annotations[{types.BIND_FAILURES_ANNOTATION}]"
+    return Problem(at, f"expected it on {gang[1]} {gang[0].split('/', 1)[1]}, whose pod this is, found it here")
 
 
 def _problem(job: types.ElasticJob, roles: dict[str, types.ElasticRole], pod: core.Pod) -> Problem | None:

@@ -21,7 +21,6 @@ def foreign(api_version: str, kind: str, **spec: Any) -> dict[str, Any]:
 
 INCUBATOR, SIGS = "scheduling.incubator.k8s.io/v1alpha1", "scheduling.sigs.dev/v1alpha2"
 VOLCANO, PLUGINS = "scheduling.volcano.sh/v1beta1", "scheduling.x-k8s.io/v1alpha1"
-UPSTREAM = "scheduling.k8s.io/v1beta1"
 PodGroup, Queue = types.PodGroupSpec, types.QueueSpec
 
 Case = tuple[dict[str, Any], types.PodGroupSpec | types.QueueSpec, list[str]]
@@ -42,16 +41,6 @@ def kube_batch(version: str) -> list[Case]:
 
 
 READ_AS_OURS: list[Case] = [
-    (
-        foreign(UPSTREAM, "PodGroup", schedulingPolicy={"gang": {"minCount": 4}}, priorityClassName="c", priority=7),
-        PodGroup(min_member=4, priority_class_name="c"),
-        [],
-    ),
-    (
-        foreign(UPSTREAM, "PodGroup", schedulingPolicy={"basic": {}}, disruptionMode={"all": {}}),
-        PodGroup(),
-        ["disruptionMode"],
-    ),
     *kube_batch(INCUBATOR),
     *kube_batch(SIGS),
     (

@@ -23,7 +23,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from maniple.api import core, foreign, meta, types
+from maniple.api import core, foreign, meta, types, upstream
 from maniple.api.decode import decode
 from maniple.api.errors import InputError
 from maniple.cluster.memory import MemoryCluster, plan_objects, run_rounds
@@ -274,7 +274,7 @@ def test_what_is_mutated_uses_every_field_that_is_read() -> None:
     written = {str(key) for container, key in places(list(OWN_WORLDS)) if isinstance(container, dict)}
     read = {
         name
-        for module in (core, foreign, meta, types)
+        for module in (core, foreign, meta, types, upstream)
         for _, struct in inspect.getmembers(module, inspect.isclass)
         if issubclass(struct, meta.Struct)
         for name in struct.__struct_encode_fields__

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -19,8 +19,11 @@ from maniple.api import core, types
 from maniple.api.decode import Object, decode
 from maniple.api.errors import InputError
 from maniple.cluster.cache import Cache, Key
+from maniple.cluster.trim import stranger
+from maniple.model.budgets import find_budgets
 from maniple.model.build import Ours, build_snapshot
-from maniple.model.objects import Objects
+from maniple.model.objects import Objects, check_pods
+from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
 from maniple.scheduler.plan import Bind
 
@@ -111,13 +114,15 @@ class Model:
         self.binds.pop(pod, None)
         self.leaving.discard(pod)
 
-    def objects(self, left_out: Sequence[Key] = ()) -> Objects:
-        """All there are, in order, with what is assumed."""
+    def objects(self, set_aside: Collection[Key] = ()) -> Objects:
+        """All there are, in order, with what is assumed. Of what is set aside only pods on nodes are there."""
         made = Objects()
         for key in sorted(self.there, key=lambda key: (key[1], key[2])):
-            if key not in left_out:
-                item = self.there[key]
-                getattr(made, ROOMS[key[0]]).append(self.assumed(item) if key[0] is core.Pod else item)
+            item = self.assumed(self.there[key]) if key[0] is core.Pod else self.there[key]
+            if key not in set_aside:
+                getattr(made, ROOMS[key[0]]).append(item)
+            elif key[0] is core.Pod and item.spec.node_name:
+                made.pods.append(stranger(item))
         return made
 
     def assumed(self, pod: core.Pod) -> core.Pod:
@@ -134,12 +139,20 @@ class Model:
         wrong = self.cache.problems()
         if wrong:
             with pytest.raises(InputError):
-                build_snapshot(self.objects(), OURS, NOW)
-        expected = build_snapshot(self.objects(list(wrong)), OURS, NOW)
+                from_scratch(self.objects())
+        everything = self.objects()
+        # A budget counts who is there, set aside or not.
+        budgets = find_budgets(everything.budgets, everything.pods)
+        expected = replace(from_scratch(self.objects(wrong)), budgets=budgets)
         found = self.cache.snapshot(NOW)
         assert differences(picture(expected), picture(found)) == []
         assert schedule(found) == schedule(expected)
         assert not self.cache.changed()
+
+
+def from_scratch(objects: Objects) -> Snapshot:
+    check_pods(objects)
+    return build_snapshot(objects, OURS, NOW)
 
 
 ANY_WORLD = st.one_of(worlds(), ruled_worlds(), contended_worlds(), close_worlds(), elastic_worlds(), claimed_worlds())
@@ -150,14 +163,25 @@ tried = settings(max_examples=120, derandomize=True, deadline=None, suppress_hea
 @given(first=ANY_WORLD, second=ANY_WORLD, data=st.data())
 def test_its_snapshot_is_the_one_made_from_scratch(first: list[Raw], second: list[Raw], data: st.DataObject) -> None:
     """Two worlds have objects of the same names: those of the second are what becomes of those of the first."""
+    live_through(first, second, data, HAPPENINGS)
+
+
+@tried
+@given(first=elastic_worlds(), second=elastic_worlds(), data=st.data())
+def test_pods_that_contradict_their_job_are_set_aside(first: list[Raw], second: list[Raw], data: st.DataObject) -> None:
+    live_through(first, second, data, ["put", "bind", "finish", "lose", "evict", *["join"] * 5])
+
+
+def live_through(first: list[Raw], second: list[Raw], data: st.DataObject, happenings: list[str]) -> None:
     pool = [*read(first), *read(second)]
+    pool += [loosened(item) for item in pool if isinstance(item, types.PodGroup)]
     model = Model()
     for item in pool[: data.draw(st.integers(0, len(pool)))]:
         model.put(item)
     seen = []
     for _ in range(data.draw(st.integers(1, 6))):
         for _ in range(data.draw(st.integers(1, 4))):
-            change(model, pool, data)
+            change(model, pool, data, happenings)
         model.check()
         snapshot = model.cache.snapshot(NOW)
         seen.append((snapshot, picture(snapshot)))
@@ -165,12 +189,24 @@ def test_its_snapshot_is_the_one_made_from_scratch(first: list[Raw], second: lis
         assert differences(before, picture(snapshot)) == []
 
 
-def change(model: Model, pool: list[Object], data: st.DataObject) -> None:
+def loosened(group: types.PodGroup) -> types.PodGroup:
+    """The group as upstream has it without a gang policy: each of its pods is on its own."""
+    return msgspec.structs.replace(group, spec=types.PodGroupSpec(min_member=0, queue=group.spec.queue))
+
+
+FAILED = {"maniple.dev/bind-failures": "1", "maniple.dev/last-bind-failure": "2026-01-01T00:00:00Z"}
+HAPPENINGS = ["put", "put", "remove", "replace", "bind", "evict", "forget", "finish", "lose", "fail", "join"]
+
+
+def change(model: Model, pool: list[Object], data: st.DataObject, happenings: list[str]) -> None:
     """Something that happens in a cluster."""
     pods = [item for key, item in sorted(model.there.items(), key=str) if key[0] is core.Pod]
     nodes = [key[2] for key in sorted(model.there, key=str) if key[0] is core.Node]
-    waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending"]
-    what = data.draw(st.sampled_from(["put", "put", "remove", "replace", "bind", "evict", "forget", "finish", "lose"]))
+    # Nobody binds another scheduler's pods, and the Cache does not even know those that wait.
+    waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending" and OURS.claims(pod)]
+    alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+    jobs = [item for key, item in sorted(model.there.items(), key=str) if key[0] is types.ElasticJob]
+    what = data.draw(st.sampled_from(happenings))
     if what == "put":
         model.put(data.draw(st.sampled_from(pool)))
     elif what == "remove" and model.there:
@@ -182,8 +218,8 @@ def change(model: Model, pool: list[Object], data: st.DataObject) -> None:
     elif what == "bind" and waiting and nodes:
         pod, node = data.draw(st.sampled_from(waiting)), data.draw(st.sampled_from([*nodes, "n9"]))
         model.bind(pod, Bind(name_of(pod), node, data.draw(st.sampled_from([(), ("0",), ("1", "0")]))))
-    elif what == "evict" and pods:
-        model.evict(data.draw(st.sampled_from(pods)))
+    elif what == "evict" and alive:
+        model.evict(data.draw(st.sampled_from(alive)))
     elif what == "forget" and (model.binds or model.leaving):
         model.forget(data.draw(st.sampled_from(sorted({*model.binds, *model.leaving}))))
     elif what == "finish" and pods:
@@ -194,3 +230,11 @@ def change(model: Model, pool: list[Object], data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(pods))
         labels = {key: value for key, value in pod.metadata.labels.items() if data.draw(st.booleans())}
         model.put(with_meta(pod, labels=labels))
+    elif what == "fail" and waiting:
+        model.put(with_meta(data.draw(st.sampled_from(waiting)), annotations=FAILED))
+    elif what == "join" and pods and jobs:
+        pod, job = data.draw(st.sampled_from(pods)), data.draw(st.sampled_from(jobs))
+        role = data.draw(st.sampled_from([*(role.name for role in job.spec.roles), "none"]))
+        said = {"job": job.metadata.name, "role": role, "index": data.draw(st.sampled_from(["0", "1", "7", "first"]))}
+        labels = pod.metadata.labels | {f"maniple.dev/{key}": value for key, value in said.items()}
+        model.put(with_meta(pod, namespace=job.metadata.namespace, labels=labels))

@@ -312,6 +312,62 @@ def test_queues_in_a_loop_are_set_aside_with_all_below_them() -> None:
     assert binds(cache) == {"in-c-0": "n0", "in-d-0": "n0"}
 
 
+def replica(name: str, index: str = "0", role: str = "worker", **more: Any) -> Object:
+    labels = {"maniple.dev/job": "j", "maniple.dev/role": role, "maniple.dev/index": index}
+    return pod(name, labels=labels, **more)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (replica("x"), "expected an index of its own among the role's replicas, found '0', which pod w has too"),
+        (replica("odd", "first"), "expected a whole number of 0 or more, such as '0', found 'first'"),
+        (replica("odd", "1", "wroker"), "expected a role of ElasticJob j, found 'wroker'; did you mean 'worker'?"),
+    ],
+)
+def test_a_pod_that_contradicts_its_job_is_set_aside_and_its_job_goes_on(wrong: Object, what: str) -> None:
+    name = wrong["metadata"]["name"]
+    cache = cache_of(node("n0"), elastic(), replica("w"), wrong, pod("p"))
+    assert list(said(cache)) == [f"Pod {name}"]
+    assert what in said(cache)[f"Pod {name}"]
+    assert binds(cache) == {"w": "n0", "p": "n0"}
+    assert cache.job_of(f"default/{name}") is None
+    # Put right, it is one more replica.
+    cache.put(typed(replica(name, "1")))
+    assert said(cache) == {}
+    assert binds(cache) == {"w": "n0", name: "n0", "p": "n0"}
+
+
+def test_who_contradicts_its_job_on_a_node_holds_its_room_and_is_nobodys() -> None:
+    cache = cache_of(node("n0"), elastic(), replica("w", nodeName="n0"), replica("double", nodeName="n0"))
+    assert list(said(cache)) == ["Pod w"]  # of two that are as old the one of the later name
+    assert free_cpu(cache) == 2
+    assert list(placed(cache)) == ["default/double"]
+    assert size_of(cache) == 1
+    cache.remove(core.Pod, "default", "double")
+    assert said(cache) == {}
+    assert list(placed(cache)) == ["default/w"]
+
+
+def test_a_newcomer_does_not_put_a_replica_in_the_wrong() -> None:
+    cache = cache_of(node("n0"), elastic(), replica("w", metadata={"creationTimestamp": "2026-01-01T00:00:10Z"}))
+    cache.snapshot(NOW)
+    cache.put(typed(replica("a", metadata={"creationTimestamp": "2026-01-01T00:00:20Z"})))
+    assert list(said(cache)) == ["Pod a"]
+    cache.assume_bind("default/w", Bind("default/w", "n0"))
+    cache.put(typed(replica("older", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})))
+    assert list(said(cache)) == ["Pod a", "Pod older"]
+    assert list(placed(cache)) == ["default/w"]
+
+
+def test_failed_binds_noted_on_a_pod_of_a_gang_are_an_order_that_nobody_obeys() -> None:
+    failed = {"maniple.dev/bind-failures": "2", "maniple.dev/last-bind-failure": "2026-01-01T00:00:00Z"}
+    noted = pod("g-0", labels=member("g"), metadata={"annotations": failed})
+    cache = cache_of(node("n0"), group("g", 1), noted, pod("g-1", labels=member("g")))
+    assert "expected it on PodGroup g, whose pod this is" in said(cache)["Pod g-0"]
+    assert binds(cache) == {"g-1": "n0"}
+
+
 def huge(name: str, **spec: Any) -> Object:
     wants = {"resources": {"requests": {"cpu": "1", "memory": "1e400"}}}
     return pod(name, containers=[{"name": "main", **wants}], **spec)

@@ -39,7 +39,7 @@ def alone() -> Iterator[Bench]:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_gang_of_another_system(alone: Bench, system: str) -> None:
     group, version, naming, running_phase = SYSTEMS[system]
-    _install(alone, group, version)
+    _install(alone, group, version, "PodGroup")
     folder = f"/apis/{group}/{version}/namespaces/test/podgroups"
     body = {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": system}}
     alone.wait("its CRD", lambda: alone.client.exists(folder))
@@ -72,15 +72,32 @@ def test_a_gang_of_another_system(alone: Bench, system: str) -> None:
     alone.delete_pods(pods)
 
 
-def _install(bench: Bench, group: str, version: str) -> None:
+def test_what_is_not_read_of_a_queue_is_told(alone: Bench) -> None:
+    group, version, *_ = SYSTEMS["volcano"]
+    _install(alone, group, version, "Queue")
+    folder = f"/apis/{group}/{version}/queues"
+    alone.wait("its CRD", lambda: alone.client.exists(folder))
+    body = {"apiVersion": f"{group}/{version}", "kind": "Queue", "metadata": {"name": "research"}}
+    alone.client.post(folder, body | {"spec": {"weight": 2, "deserved": {"cpu": 1}}})
+
+    def notes() -> list[str]:
+        found = alone.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return [event["note"] for event in found if event["reason"] == "NotRead"]
+
+    alone.wait("a word", lambda: notes() == ["spec.deserved has no counterpart here and is not read"], 40)
+
+
+def _install(bench: Bench, group: str, version: str, kind: str) -> None:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     served = {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
-    names = {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"}
+    one = kind.lower()
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": f"{one}s", "singular": one}
+    scope = "Namespaced" if kind == "PodGroup" else "Cluster"
     item = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"podgroups.{group}"},
-        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+        "metadata": {"name": f"{one}s.{group}"},
+        "spec": {"group": group, "scope": scope, "names": names, "versions": [served]},
     }
     if group.endswith("k8s.io"):
         item["metadata"] |= {"annotations": {"api-approved.kubernetes.io": "unapproved, a test"}}  # type: ignore[operator]

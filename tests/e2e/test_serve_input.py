@@ -1,5 +1,6 @@
 """Whatever people write: it is refused by the API server's schema, or told on the object; the scheduler goes on."""
 
+import json
 from typing import Any
 
 import pytest
@@ -51,6 +52,43 @@ def test_what_it_cannot_know_is_told_on_the_object_and_stops_nobody(bench: Bench
     bench.client.patch(f"{OURS}/namespaces/{name}/podgroups/lost", patch)
     bench.wait_bound(lost)
     bench.wait("no complaint", lambda: _condition(bench, "lost")["status"] == "True")
+
+
+def test_a_pod_that_cannot_be_the_replica_it_says_it_is(bench: Bench) -> None:
+    bench.nodes(1)
+    template = {"spec": {"containers": [{"name": "main", "image": "pause"}]}}
+    job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "train"}}
+    role = {"name": "worker", "min": 2, "max": 2, "template": template}
+    bench.client.post(f"{OURS}/namespaces/{bench.namespace}/elasticjobs", job | {"spec": {"roles": [role]}})
+    for name, role_name, index in (("first", "worker", "0"), ("second", "worker", "0"), ("odd", "wroker", "1")):
+        labels = {"maniple.dev/job": "train", "maniple.dev/role": role_name, "maniple.dev/index": index}
+        bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", bench.pod(name, labels=labels))
+    bench.serve()
+
+    bench.wait("the second to say why", lambda: "which pod first has too" in _said_by_pod(bench, "second"))
+    bench.wait("the other to say why", lambda: "did you mean 'worker'?" in _said_by_pod(bench, "odd"))
+    bench.wait("events", lambda: {event["regarding"]["name"] for event in bench.events("Invalid")} == {"second", "odd"})
+    bench.wait_bound(bench.pods("good", 1))
+    assert bench.bound(["first", "second", "odd"]) == {}  # one replica is not two
+    answer = bench.run("plan", "--live", *bench.arguments()[:2])
+    assert f"note: Pod {bench.namespace}/second: set aside: metadata.labels[maniple.dev/index]" in answer.stderr
+    assert answer.returncode == 0, answer.stderr
+
+    # Put right, it counts.
+    patch = {"metadata": {"labels": {"maniple.dev/index": "1"}}}
+    bench.client.patch(f"/api/v1/namespaces/{bench.namespace}/pods/second", patch)
+    bench.wait_bound(["first", "second"])
+    assert bench.bound(["odd"]) == {}
+
+    # Who is on a node already holds its room all the same.
+    patch = {"metadata": {"labels": {"maniple.dev/index": "none"}}}
+    bench.client.patch(f"/api/v1/namespaces/{bench.namespace}/pods/second", patch)
+    bench.wait("an event", lambda: any("found 'none'" in event["note"] for event in bench.events("Invalid")))
+    bench.pods("big", 1, gpus=6)
+    bench.wait("the big one to say why", lambda: "InsufficientResources" in _said_by_pod(bench, "big-0"))
+    answer = bench.run("plan", "--live", *bench.arguments()[:2], "-o", "json")
+    planned = {bind["pod"] for bind in json.loads(answer.stdout)["rounds"][0]["binds"]}
+    assert planned == {f"{bench.namespace}/train-worker-1"}  # the replica that is missing now
 
 
 def test_a_megabyte_of_annotations_is_no_matter(bench: Bench) -> None:

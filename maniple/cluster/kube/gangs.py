@@ -4,12 +4,11 @@ What a gang was, whole or not yet, stands in its own status, so that a restart k
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from maniple.api import core, types
 from maniple.api.decode import Object
-from maniple.api.foreign import UpstreamPodGroup
 from maniple.api.meta import Struct
+from maniple.api.upstream import UpstreamPodGroup
 from maniple.cluster.kube.mirror import Key, Mirror, Seen
 from maniple.cluster.kube.resources import PODS, Resource
 from maniple.model.build import Ours
@@ -17,7 +16,7 @@ from maniple.model.job import Job
 from maniple.model.podinfo import group_name
 
 SCHEDULED = "Scheduled"  # the condition of a gang
-UPSTREAM_SCHEDULED = "PodGroupInitiallyScheduled"
+SCHEDULED_NOW = "maniple.dev/Scheduled"  # the same, of a PodGroup of upstream's
 _STARTED = ("Running", "Scheduled", "Unknown", "Finished", "Completed")  # phases of other systems' PodGroups
 
 
@@ -98,16 +97,15 @@ class Gangs:
 
 def has_started(source: Struct) -> bool:
     """Whether another system's PodGroup says of itself that it was whole."""
-    status: dict[str, Any] = getattr(source, "status", {})
     if isinstance(source, UpstreamPodGroup):
-        conditions: list[dict[str, str]] = status.get("conditions") or []
-        return any(one.get("type") == UPSTREAM_SCHEDULED and one.get("status") == "True" for one in conditions)
+        return source.has(SCHEDULED_NOW)
+    status: dict[str, object] = getattr(source, "status", {})
     return status.get("phase") in _STARTED
 
 
 def gang_of(pod: core.Pod) -> Key | None:
     meta = pod.metadata
-    name = meta.labels.get(types.JOB_LABEL) or group_name(meta)
+    name = meta.labels.get(types.JOB_LABEL) or group_name(pod)
     return (meta.namespace, name) if name else None
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from maniple.api import core, foreign, types
 from maniple.api.meta import Struct
-from maniple.cluster.kube.gangs import SCHEDULED, UPSTREAM_SCHEDULED, has_started
+from maniple.cluster.kube.gangs import SCHEDULED, has_started
 
 INVALID = "Invalid"
 _OVER = ("Succeeded", "Failed")
@@ -92,24 +92,22 @@ def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: 
 
 
 def gang_conditions(
-    before: tuple[types.StatusCondition, ...], is_scheduled: bool, why: Why | None, now: str
+    before: tuple[types.StatusCondition, ...], is_scheduled: bool, why: Why | None, now: str, kind: str = SCHEDULED
 ) -> tuple[types.StatusCondition, ...]:
     if is_scheduled:
-        return condition_of(before, SCHEDULED, True, Why(SCHEDULED, "all of its minimum has been bound"), now)
+        return condition_of(before, kind, True, Why(SCHEDULED, "all of its minimum has been bound"), now)
     if why is None:
-        old = next((one for one in before if one.type == SCHEDULED and one.status == "False"), None)
+        old = next((one for one in before if one.type == kind and one.status == "False"), None)
         if old is not None and old.reason != INVALID:
             return before
         why = Why("Waiting", "its pods are not all there yet")
-    return condition_of(before, SCHEDULED, False, why, now)
+    return condition_of(before, kind, False, why, now)
 
 
 def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, now: str) -> dict[str, Any] | None:
     """The status of another system's PodGroup in that system's words; None if it says so already."""
     before: dict[str, Any] = getattr(source, "status", {})
     was = has_started(source)
-    if isinstance(source, foreign.UpstreamPodGroup):
-        return _upstream_status(before, was or count.is_whole(minimum), why, now)
     phase = count.phase(minimum, was)
     counts = {"running": count.running, "succeeded": count.succeeded, "failed": count.failed}
     if isinstance(source, foreign.CoschedulingPodGroup):
@@ -129,24 +127,6 @@ def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, 
     elif all(before.get(name, 0) == value for name, value in made.items()):
         return None
     return made
-
-
-def _upstream_status(before: dict[str, Any], has_started: bool, why: Why | None, now: str) -> dict[str, Any] | None:
-    """One condition, which stays true once it was."""
-    conditions: list[dict[str, Any]] = before.get("conditions") or []
-    old = next((one for one in conditions if one.get("type") == UPSTREAM_SCHEDULED), {})
-    if not has_started and why is None:
-        return None
-    made = {
-        "type": UPSTREAM_SCHEDULED,
-        "status": "True" if has_started else "False",
-        "reason": SCHEDULED if has_started or why is None else "Unschedulable",
-        "message": "" if has_started or why is None else f"{why.reason}: {why.message}",
-    }
-    if all(old.get(name, "") == value for name, value in made.items()):
-        return None
-    made["lastTransitionTime"] = old["lastTransitionTime"] if old.get("status") == made["status"] else now
-    return {"conditions": [*(one for one in conditions if one.get("type") != UPSTREAM_SCHEDULED), made]}
 
 
 def _foreign_condition(before: object, is_scheduled: bool, why: Why | None, now: str) -> dict[str, str] | None:

@@ -7,8 +7,9 @@ from maniple.cluster.kube.client import Client
 from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.serve import Server, Settings
 from maniple.cluster.memory import Outcome, Round
+from maniple.cluster.trim import stranger
 from maniple.model.build import Ours
-from maniple.model.objects import Objects, describe
+from maniple.model.objects import Objects, describe, implied_pods
 from maniple.scheduler import schedule
 
 
@@ -30,7 +31,10 @@ async def one_cycle(
 
 
 async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) -> tuple[Objects, list[str]]:
-    """The objects of a cluster that contradict nothing, and a note on each that does."""
+    """The objects of a cluster that contradict nothing, and a note on each that does.
+
+    Of what is set aside a pod on a node still holds what it has.
+    """
     async with Client(await log_in(kubeconfig, context)) as client:
         server = Server(client, Settings(ours=ours, lease=None))
         await server.read_once()
@@ -42,6 +46,10 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) 
     ]
     aside = {f"{place[0].kind} {'/'.join(filter(None, place[1]))}" for place in wrong}
     objects = server.mirror.objects()
+    held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in aside]
     for items in objects.by_kind().values():
         items[:] = [item for item in items if describe(item) not in aside]
+    objects.pods += held
+    replicas = implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=ours.scheduler_name)
+    objects.implied = [pod for pod in replicas if describe(pod) not in aside]  # the name is taken
     return objects, notes

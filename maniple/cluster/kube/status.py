@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from maniple.api import core, types
+from maniple.api.upstream import UpstreamPodGroup, UpstreamPodGroupStatus
 from maniple.cluster.kube.client import STRATEGIC_PATCH
 from maniple.cluster.kube.events import Events, Regarding
 from maniple.cluster.kube.gangs import SCHEDULED, Gangs
@@ -29,6 +30,7 @@ from maniple.cluster.kube.gangstatus import (
 from maniple.cluster.kube.mirror import Key, Mirror, Seen, Wrong
 from maniple.cluster.kube.patches import Patches
 from maniple.cluster.kube.resources import PODS, Resource
+from maniple.cluster.kube.upstreamstatus import only_reworded, upstream_conditions
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.plan import Plan, QueueShare, Waiting
 
@@ -57,6 +59,7 @@ class Statuses:
         self._said: dict[str, tuple[Why, float]] = {}  # uid of a pod -> what it says, and since when
         self._spoken: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod says it
         self._told: dict[Place, str] = {}  # what an object was told to be wrong with it
+        self._noted: dict[Place, tuple[str, ...]] = {}  # what a queue was told that is not read of it
         self.under_way: set[asyncio.Task[None]] = set()
 
     def write(self, snapshot: Snapshot, plan: Plan, wrong: Mapping[Place, Wrong]) -> None:
@@ -70,6 +73,7 @@ class Statuses:
                 self._write_gang(key, waiting.get(key), wrong)
         self._write_pods(snapshot, waiting)
         self._write_queues(snapshot, plan.queues, wrong)
+        self._tell_unread_queues()
         self._tell_wrong(wrong)
         if len(self._written) > _REMEMBERED:
             since = time.monotonic() - 10 * _REWORD_S
@@ -122,6 +126,8 @@ class Statuses:
             status = self._of_elastic_job(place, seen.item, count, why, now)
         elif not isinstance(seen.item, types.PodGroup):
             return
+        elif isinstance(seen.source, UpstreamPodGroup):
+            status = self._of_upstream(place, seen.source, count, why, now)
         elif seen.source is not None:
             status = foreign_status(seen.source, seen.item.spec.min_member, count, why, now)
         else:
@@ -129,9 +135,13 @@ class Statuses:
         if status is not None:
             self._begin(place, self._patches.write(*place, _exactly(seen, status), "status"))
             self._tell_waiting(place, seen, why)
+            if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first words about it
+                self._tell_unread(place, seen)
 
     def _is_unclaimed(self, key: Key, seen: Seen) -> bool:
         """Another system's group without pods, whose own scheduler would have said something of it by now."""
+        if isinstance(seen.source, UpstreamPodGroup):
+            return False  # no controller waits for a word of ours
         created = None if seen.item is None else seen.item.metadata.creation_timestamp
         if created is not None and time.time() - created.timestamp() < _UNCLAIMED_S:
             self._gangs.touched.add(key)
@@ -151,6 +161,17 @@ class Statuses:
         made: dict[str, Any] = msgspec.to_builtins(after)
         return made
 
+    def _of_upstream(
+        self, place: Place, group: UpstreamPodGroup, count: Count, why: Why | None, now: str
+    ) -> dict[str, Any] | None:
+        before, after = group.status.conditions, upstream_conditions(group, count, why, now)
+        if set(after) == set(before):
+            return None
+        if only_reworded(before, after) and self._is_recent(place, _REWORD_S):
+            self._gangs.touched.add(place[1])
+            return None
+        return {"conditions": msgspec.to_builtins(after)}
+
     def _of_elastic_job(
         self, place: Place, job: types.ElasticJob, count: Count, why: Why | None, now: str
     ) -> dict[str, Any] | None:
@@ -169,6 +190,11 @@ class Statuses:
     def _tell_waiting(self, place: Place, seen: Seen, why: Why | None) -> None:
         if why is not None:
             self._events.add(Regarding.of(*place, seen.uid), why.reason, why.message, "Schedule", "Warning")
+
+    def _tell_unread(self, place: Place, seen: Seen) -> None:
+        """What another system's object says that has no counterpart here."""
+        if seen.notes:
+            self._events.add(Regarding.of(*place, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
 
     # -- pods
 
@@ -257,6 +283,14 @@ class Statuses:
                     gone = getattr(before, name).keys() - status[name].keys()
                     status[name] |= dict.fromkeys(gone)
                 self._begin(place, self._patches.write(*place, _exactly(seen, status), "status"))
+
+    def _tell_unread_queues(self) -> None:
+        for resource in self._mirror.rivals(types.Queue):
+            for key, seen in self._mirror.seen(resource).items():
+                place = (resource, key)
+                if seen.notes and self._noted.get(place) != seen.notes:
+                    self._noted[place] = seen.notes
+                    self._tell_unread(place, seen)
 
     def _our_queues(self) -> list[tuple[Resource, Key, Seen]]:
         resource = next(one for one in self._mirror.rivals(types.Queue) if not one.is_foreign)
