@@ -1,11 +1,13 @@
 """`maniple serve`: schedules a cluster, until it is told to stop."""
 
 import asyncio
+import math
 import os
+import re
 import signal
 import socket
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +17,22 @@ from maniple.cli.live import live_options, run_live
 from maniple.model.build import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import load_policy
 
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
 if TYPE_CHECKING:
     from maniple.cluster.kube.serve import Settings
+
+
+class _Seconds(click.FloatRange):
+    """A range without what is no number."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return found
 
 
 @click.command(
@@ -25,7 +41,7 @@ Examples:
   maniple serve
   maniple serve --dry-run
   maniple serve --once --policy examples/policies/kube-batch.yaml
-  maniple serve --listen 0.0.0.0:8080 --lease maniple-system/maniple
+  maniple serve --listen 0.0.0.0:8080 --scheduler-name night-shift
 
 Plans the pods whose schedulerName is maniple; what all others use is counted.
 Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another replica leads.
@@ -49,14 +65,18 @@ Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another repli
 @click.option(
     "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Share a lease with other replicas."
 )
-@click.option("--lease", default="kube-system/maniple", show_default=True, metavar="NS/NAME", help="That lease.")
+@click.option(
+    "--lease",
+    metavar="NS/NAME",
+    help="That lease; without it kube-system/ and the scheduler's name, so that all who plan the same pods share it.",
+)
 @click.option(
     "--identity", metavar="NAME", help="Name of this replica in the lease; in a pod the pod's name, else made up."
 )
 @click.option(
     "--gang-timeout",
     "gang_timeout_s",
-    type=click.FloatRange(1),
+    type=_Seconds(1),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
@@ -65,7 +85,7 @@ Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another repli
 @click.option(
     "--drift-check",
     "drift_s",
-    type=click.FloatRange(5),
+    type=_Seconds(5),
     default=600.0,
     show_default=True,
     metavar="SECONDS",
@@ -85,7 +105,7 @@ def command(
     dry_run: bool,
     output: str,
     leader_elect: bool,
-    lease: str,
+    lease: str | None,
     identity: str | None,
     gang_timeout_s: float,
     drift_s: float,
@@ -98,10 +118,12 @@ def command(
     from maniple.cluster.kube.serve import Settings
 
     set_up_logs(log_format, log_level)
+    if not scheduler_name:
+        raise InputError(["--scheduler-name: expected a name, such as maniple, found none"])
     settings = Settings(
         ours=Ours(scheduler_name),
         policy=None if policy is None else load_policy(read_one(policy), policy),
-        lease=_lease(lease) if leader_elect else None,
+        lease=_lease(lease, scheduler_name) if leader_elect else None,
         identity=identity or _identity(),
         gang_timeout_s=gang_timeout_s,
         drift_s=drift_s,
@@ -135,7 +157,13 @@ def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry
     show(outcome, output)
 
 
-def _lease(text: str) -> tuple[str, str]:
+def _lease(text: str | None, scheduler_name: str) -> tuple[str, str]:
+    if text is None:
+        if not _OBJECT_NAME.fullmatch(scheduler_name):
+            raise InputError(
+                [f"--lease: expected one, because {scheduler_name!r} cannot be its name; such as kube-system/maniple"]
+            )
+        return "kube-system", scheduler_name
     namespace, _, name = text.partition("/")
     if not namespace or not name or "/" in name:
         raise InputError([f"--lease: expected a namespace and a name, such as kube-system/maniple, found {text!r}"])

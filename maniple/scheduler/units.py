@@ -44,7 +44,7 @@ class Step(NamedTuple):
 def evictable_jobs(session: Session) -> Iterator[Job]:
     """Those that reclaim and preempt may look at. Whoever gave back surplus in this cycle keeps its minimum in it."""
     shrunk = {done.job.key for done in session.evicted if done.reason == SHRUNK}
-    return (job for job in session.snapshot.jobs if job.preemptable and job.key not in shrunk)
+    return (job for job in session.snapshot.jobs if job.preemptable and job.exists and job.key not in shrunk)
 
 
 def offered_units(session: Session, job: Job) -> Iterator[Unit]:
@@ -70,7 +70,12 @@ def offered_units(session: Session, job: Job) -> Iterator[Unit]:
 
 
 def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
-    """What the job holds above its minimum, in steps that go together: first the one with the highest indices."""
+    """What the job holds above its minimum, in steps that go together: first the one with the highest indices.
+
+    Nobody knows the minimum of a group that nobody wrote: it may have been deleted, or set aside, under a running gang.
+    """
+    if not job.exists:
+        return
     placed, now = placed_by_role(session, job), session.snapshot.now
     spare = sum(placed.values()) + job.succeeded - max(job.min_member, 1)
     if spare <= 0 or (job.elastic is not None and now < job.elastic.cooldown_until):

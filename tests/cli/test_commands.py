@@ -109,3 +109,38 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_and_no_traceback() -> No
     done = run("crds", "--write", "/proc/nosuch/folder")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: [Errno 2] No such file or directory: '/proc/nosuch'\n"
+
+
+@pytest.mark.parametrize("text", ["garbage: [", "", "- 1", "apiVersion: v1\nkind: Config\n"])
+def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    done = run("serve", "--once", f"--kubeconfig={path}")
+    assert done.returncode == 2
+    assert f"{path}: expected a kubeconfig that can be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gang-timeout=nan"], "not a number of seconds"),
+        (["--scheduler-name="], "--scheduler-name: expected a name"),
+        (["--scheduler-name=A_b"], "--lease: expected one, because 'A_b' cannot be its name"),
+    ],
+)
+def test_options_of_serve_that_cannot_be(arguments: list[str], said: str) -> None:
+    done = run("serve", "--once", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_once_without_an_answer_is_not_taken_for_another_leader(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"
+        " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
+    )
+    done = run("serve", "--once", f"--kubeconfig={path}")
+    assert done.returncode == 2
+    assert "the API server did not do what was asked" in done.stderr

@@ -91,8 +91,8 @@ def test_its_arguments_are_options_of_serve() -> None:
 
 def test_the_lease_is_the_one_that_it_has_a_right_to() -> None:
     (rule,) = (rule for rule in one("Role")["rules"] if "resourceNames" in rule)
-    assert f"--lease=maniple-system/{rule['resourceNames'][0]}" in container()["args"]
-    assert one("Role")["metadata"]["namespace"] == "maniple-system"
+    assert f"--lease=kube-system/{rule['resourceNames'][0]}" in container()["args"]
+    assert one("Role")["metadata"]["namespace"] == "kube-system"
 
 
 def test_a_policy_goes_into_a_config_map_and_makes_new_pods() -> None:

@@ -102,7 +102,9 @@ class Bench:
 
     def _make_account(self) -> Path:
         """The shipped rights, for an account in the test's namespace."""
-        text = (ROOT / "deploy" / "rbac.yaml").read_text().replace("maniple-system", self.namespace)
+        text = (ROOT / "deploy" / "rbac.yaml").read_text()
+        for shipped in ("maniple-system", "kube-system"):
+            text = text.replace(shipped, self.namespace)
         for item in yaml.safe_load_all(text):
             if item["kind"] == "Namespace":
                 continue

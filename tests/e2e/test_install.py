@@ -172,11 +172,12 @@ def test_the_page_from_nothing_to_a_gang_running_and_back(new_cluster: NewCluste
         assert "--policy=/etc/maniple/policy.yaml" in arguments
         for line in section("Upgrade"):
             shell.run(line)
-        uninstall, remove_namespace, remove_all = section("Removal")
+        uninstall, remove_namespace, remove_lease, remove_all = section("Removal")
         shell.run(uninstall)
         assert not client.exists("/apis/rbac.authorization.k8s.io/v1/clusterroles/maniple")
         assert client.exists(GROUP), "everybody's gangs stay"
         shell.run(remove_namespace)
+        shell.run(remove_lease)
         shell.run(remove_all)
         assert client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"] == []
 

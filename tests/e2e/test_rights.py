@@ -85,7 +85,7 @@ class Noted:
 def serving(cluster: Cluster) -> Iterator[None]:
     account = str(cluster.service_account_kubeconfig("maniple-system", "maniple"))
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    settings = Settings(lease=("maniple-system", "maniple"), identity="test")
+    settings = Settings(lease=("kube-system", "maniple"), identity="test")
 
     async def run() -> None:
         await serve(await log_in(account), settings, stop)

@@ -103,7 +103,7 @@ class Applier:
         if failed:
             log.warning("gang not bound whole", extra={"gang": job.name, "failed": len(failed), "of": len(binds)})
             if found is not None:
-                self._note_failure(*found, job.bind_failures + 1)
+                self._note_failure(*found, job.bind_failures + 1, failed)
             return
         if found is not None and job.bind_failures:
             self._annotate(*found, dict.fromkeys((types.BIND_FAILURES_ANNOTATION, types.LAST_BIND_FAILURE_ANNOTATION)))
@@ -115,12 +115,14 @@ class Applier:
             note = f"{len(binds)} pods bound to {shown}" if len(binds) > 1 else f"bound to {shown}"
             self._events.add(Regarding.of(found[0], found[1], found[2].uid), "Scheduled", note, "Bind")
 
-    def _note_failure(self, resource: Resource, key: Key, seen: Seen, count: int) -> None:
+    def _note_failure(self, resource: Resource, key: Key, seen: Seen, count: int, said: list[str]) -> None:
         noted: dict[str, str | None] = {
             types.BIND_FAILURES_ANNOTATION: str(count),
             types.LAST_BIND_FAILURE_ANNOTATION: _now(),
         }
-        note = "binding failed, and will be tried again later" + (f" (failure {count})" if count > 1 else "")
+        more = f" and {len(said) - 1} more" if len(said) > 1 else ""
+        nth = f" (failure {count})" if count > 1 else ""
+        note = f"binding failed{nth}, and will be tried again later: {said[0]}{more}"
         self._events.add(Regarding.of(resource, key, seen.uid), "BindFailed", note, "Bind", "Warning")
         self._annotate(resource, key, seen, noted)
 

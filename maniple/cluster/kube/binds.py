@@ -74,36 +74,38 @@ class Binder:
             self._mirror.cache.assume_bind(bind.pod, bind)
         return there
 
-    async def bind_all(self, binds: list[Bind]) -> list[Bind]:
-        """Binds them together; returns those that have failed, and whose pods still wait."""
+    async def bind_all(self, binds: list[Bind]) -> list[str]:
+        """Binds them together; returns what the server said to those that have failed, and whose pods still wait."""
         self.under_way += len(binds)
         try:
             outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
         finally:
             self.under_way -= len(binds)
-        return [bind for bind, outcome in zip(binds, outcomes, strict=True) if outcome == "failed"]
+        return [said for outcome, said in outcomes if outcome == "failed"]
 
-    async def _bind(self, bind: Bind) -> str:
+    async def _bind(self, bind: Bind) -> tuple[str, str]:
+        """What became of it, and what was said to it."""
         started = time.monotonic()
+        said = ""
         try:
-            outcome = await self._outcome(bind)
+            outcome, said = await self._outcome(bind)
         except NotLeadingError:
             outcome = "not leading"
-        except Exception:
+        except Exception as error:
             log.exception("bind", extra={"pod": bind.pod})
-            outcome = "failed"
+            outcome, said = "failed", f"{bind.pod}: {error}"
         self._metrics.binds.labels(outcome).inc()
         if outcome == "bound":
             self._metrics.bind_s.observe(time.monotonic() - started)
         else:
             self._mirror.cache.forget(bind.pod)
-        return outcome
+        return outcome, said
 
-    async def _outcome(self, bind: Bind) -> str:
+    async def _outcome(self, bind: Bind) -> tuple[str, str]:
         key = _key(bind)
         found = self._mirror.find(core.Pod, key)
         if found is None:
-            return "gone"
+            return "gone", ""
         uid = found[1].uid
         body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, annotations_of(bind)), _Target(bind.node)))
         path = PODS.path(*key, "binding")
@@ -114,7 +116,7 @@ class Binder:
         while True:
             try:
                 await self._client.write(self._client.binds, "POST", path, body, timeout_s=_ANSWER_S)
-                return "bound"
+                return "bound", ""
             except NotLeadingError as refusal:
                 if not may_be_done:
                     raise
@@ -124,12 +126,12 @@ class Binder:
                 error = refusal
                 may_be_done |= refusal.status >= 500  # such as a store that did not answer the server
                 if refusal.status == 404:
-                    return "gone"
+                    return "gone", ""
                 if refusal.status == 409:
                     break
                 if not refusal.is_transient:
                     log.warning("bind refused", extra={"pod": bind.pod, "node": bind.node, "error": str(refusal)})
-                    return "failed"
+                    return "failed", refusal.message or str(refusal)
             except UnansweredError as silence:
                 error = silence
                 may_be_done = True
@@ -137,7 +139,7 @@ class Binder:
                 break
             await backoff.wait(error)
         log.info("bind in doubt", extra={"pod": bind.pod, "node": bind.node, "error": str(error)})
-        return await self._settle(bind, uid)
+        return await self._settle(bind, uid), f"{bind.pod}: {error}"
 
     async def _settle(self, bind: Bind, uid: str) -> str:
         """Asks the server until it says what has become of the pod."""

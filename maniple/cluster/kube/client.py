@@ -150,7 +150,7 @@ class Client:
                 said = await self._renewed(said)
                 answer = await self._pool.request(method, whole, _headers(said, body, content_type), body, timeout_s)
         except TRANSIENT as error:
-            raise UnansweredError(f"{method} {path}: {_said(error)}") from None
+            raise UnansweredError(f"{method} {self._login.server}{path}: {_said(error)}") from None
         if answer.status >= 400:
             raise _refusal(answer)
         return answer.body
@@ -169,7 +169,7 @@ class Client:
                     raise _refusal(head._replace(body=b"".join([block async for block in blocks])))
                 yield blocks
         except TRANSIENT as error:
-            raise UnansweredError(f"watch {path}: {_said(error)}") from None
+            raise UnansweredError(f"watch {self._login.server}{path}: {_said(error)}") from None
 
     async def _authorization(self) -> str | None:
         try:

@@ -12,6 +12,7 @@ from maniple.cluster.kube.gangs import SCHEDULED, has_started
 
 INVALID = "Invalid"
 _OVER = ("Succeeded", "Failed")
+_LONGEST = 1000
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: 
     minimum = group.spec.min_member
     return types.PodGroupStatus(
         phase=count.phase(minimum, was),  # type: ignore[arg-type]  # one of the phases
-        conditions=gang_conditions(before.conditions, count.is_scheduled(minimum, was), why, now),
+        conditions=gang_conditions(before.conditions, count, minimum, was, why, now),
         pending=count.pending,
         running=count.running,
         succeeded=count.succeeded,
@@ -92,10 +93,22 @@ def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: 
 
 
 def gang_conditions(
-    before: tuple[types.StatusCondition, ...], is_scheduled: bool, why: Why | None, now: str, kind: str = SCHEDULED
+    before: tuple[types.StatusCondition, ...],
+    count: Count,
+    minimum: int,
+    was: bool,
+    why: Why | None,
+    now: str,
+    kind: str = SCHEDULED,
 ) -> tuple[types.StatusCondition, ...]:
-    if is_scheduled:
-        return condition_of(before, kind, True, Why(SCHEDULED, "all of its minimum has been bound"), now)
+    """`why`: why pods of it wait, or it is set aside. A gang that has started stays so, and says what it lacks."""
+    if count.is_scheduled(minimum, was):
+        if not count.is_whole(minimum):
+            lacks = f"it has started; {count.bound + count.succeeded} of at least {minimum} pods are bound"
+            why = Why("Incomplete", lacks if why is None else f"{lacks}; {why.reason}: {why.message}"[:_LONGEST])
+        elif why is None or why.reason != INVALID:
+            why = Why(SCHEDULED, "all of its minimum has been bound")
+        return condition_of(before, kind, True, why, now)
     if why is None:
         old = next((one for one in before if one.type == kind and one.status == "False"), None)
         if old is not None and old.reason != INVALID:

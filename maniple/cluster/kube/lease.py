@@ -78,12 +78,17 @@ class Lease:
             await self.turn()
             await asyncio.sleep(self._pause_s())
 
-    async def turn(self) -> None:
-        """Renews the lease, takes it if it is free, or sees who has it."""
+    async def turn(self, *, is_patient: bool = True) -> None:
+        """Renews the lease, takes it if it is free, or sees who has it.
+
+        If the server does not answer, whoever is patient tries again later; others hear of it.
+        """
         asked = time.monotonic()
         try:
             is_ours = await self._renew_or_take()
         except (ApiError, UnansweredError) as error:
+            if not is_patient:
+                raise
             log.warning("lease not renewed", extra={"error": str(error), "leading": self.is_leading})
             is_ours = self._is_leader and self._write_until > time.monotonic()
         else:

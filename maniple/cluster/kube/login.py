@@ -69,11 +69,12 @@ class Login:
                 self._loader = await load_kube_config(
                     self._kubeconfig, self._context, client_configuration=self._configuration
                 )
-        except ConfigException as error:
+            self._read_certificates()
+        except Exception as error:  # whatever a library says of a file that is not what it should be
             where = self._kubeconfig or "the pod's service account"
-            raise InputError([f"{where}: {error}"]) from None
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise InputError([f"{where}: expected a kubeconfig that can be used: {said}"]) from None
         self._look_again = time.monotonic() + _LOOK_AGAIN_S
-        self._read_certificates()
 
     def _read_certificates(self) -> None:
         """Into the same context, so that new connections use them and old ones go on."""

@@ -22,7 +22,7 @@ from maniple.cluster.kube.login import Login
 from maniple.cluster.kube.metrics import Metrics
 from maniple.cluster.kube.mirror import Key, Mirror, Wrong
 from maniple.cluster.kube.patches import Patches
-from maniple.cluster.kube.resources import PODS, RESOURCES, Resource
+from maniple.cluster.kube.resources import RESOURCES, Resource
 from maniple.cluster.kube.shared import SharedCache
 from maniple.cluster.kube.status import Statuses, jobs_by_queue
 from maniple.cluster.kube.watch import Feed, list_all
@@ -157,10 +157,12 @@ class Server:
             await self._rest(plan)
 
     async def _catch_up(self) -> None:
-        """As a new leader: all that the last one has done must be known, and a watch may lag."""
-        watcher = self.feed.watchers[PODS]
-        if self.lease is not None and watcher.listed_at < self.lease.since:
-            await watcher.relist()
+        """As a new leader: all that the last one has done must be known, and watches may lag.
+
+        All kinds, because they lag one by one: new pods with old groups would be worse than both old.
+        """
+        if self.lease is not None:
+            await self.feed.relist(self.lease.since)
 
     async def _rest(self, plan: Plan) -> None:
         """Until something changes, and a moment longer for what changes with it. Cycles take half the time at most."""
@@ -259,7 +261,7 @@ class Server:
     async def run_once(self) -> tuple[Snapshot, Plan] | None:
         """One cycle, all of it done when this returns; None if another replica leads."""
         if self.lease is not None:
-            await self.lease.turn()
+            await self.lease.turn(is_patient=False)
             if not self.lease.is_leading:
                 return None
         renewing = None if self.lease is None else asyncio.create_task(self.lease.run())

@@ -40,6 +40,7 @@ VALID = "Valid"  # the condition of a queue
 _MOST_PODS = 100  # whose condition is written in one cycle
 _MOST_UNDER_WAY = 400
 _REWORD_S = 10.0  # the same reason in other words, at most this often
+_SAY_AGAIN_S = 60.0  # an event with the same reason in other words
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
 _LONGEST = 1000
@@ -58,6 +59,7 @@ class Statuses:
         self._written: dict[Place, float] = {}
         self._said: dict[str, tuple[Why, float]] = {}  # uid of a pod -> what it says, and since when
         self._spoken: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod says it
+        self._voiced: dict[str, tuple[str, float]] = {}  # uid of a gang -> the reason its last event gave, and when
         self._told: dict[Place, str] = {}  # what an object was told to be wrong with it
         self._noted: dict[Place, tuple[str, ...]] = {}  # what a queue was told that is not read of it
         self.under_way: set[asyncio.Task[None]] = set()
@@ -65,6 +67,9 @@ class Statuses:
     def write(self, snapshot: Snapshot, plan: Plan, wrong: Mapping[Place, Wrong]) -> None:
         """Begins to write what has changed; `wrong` are the objects that are set aside."""
         waiting = {_key(entry.group): _why(entry) for entry in plan.waiting}
+        for (resource, key), entry in wrong.items():
+            if key in waiting and resource.read_as in (types.PodGroup, types.ElasticJob):
+                waiting[key] = Why(INVALID, f"{resource.kind} {key[1]} is set aside: {_said(entry)}"[:_LONGEST])
         touched, self._gangs.touched = self._gangs.touched | waiting.keys(), set()
         for key in touched:
             if len(self.under_way) > _MOST_UNDER_WAY:
@@ -78,6 +83,7 @@ class Statuses:
         if len(self._written) > _REMEMBERED:
             since = time.monotonic() - 10 * _REWORD_S
             self._written = {place: at for place, at in self._written.items() if at > since}
+            self._voiced = {uid: said for uid, said in self._voiced.items() if said[1] > since}
 
     async def settle(self) -> None:
         while self.under_way:
@@ -179,7 +185,7 @@ class Statuses:
         before = job.status.conditions
         was = any(one.type == SCHEDULED and one.status == "True" for one in before)
         minimum = max(1, sum(role.min for role in job.spec.roles))
-        after = gang_conditions(before, count.is_scheduled(minimum, was), why, now)
+        after = gang_conditions(before, count, minimum, was, why, now)
         if after == before:
             return None
         if self._is_recent(place, _REWORD_S):
@@ -188,7 +194,13 @@ class Statuses:
         return {"conditions": msgspec.to_builtins(after)}
 
     def _tell_waiting(self, place: Place, seen: Seen, why: Why | None) -> None:
-        if why is not None:
+        """The same reason in other words is no news: the condition has the words."""
+        if why is None:
+            return
+        reason, at = self._voiced.get(seen.uid, ("", 0.0))
+        now = time.monotonic()
+        if reason != why.reason or now - at >= _SAY_AGAIN_S:
+            self._voiced[seen.uid] = (why.reason, now)
             self._events.add(Regarding.of(*place, seen.uid), why.reason, why.message, "Schedule", "Warning")
 
     def _tell_unread(self, place: Place, seen: Seen) -> None:
@@ -338,7 +350,8 @@ def jobs_by_queue(snapshot: Snapshot) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _why(entry: Waiting) -> Why:
-    message = f"{entry.message}; would start if {entry.would_start_if}" if entry.would_start_if else entry.message
+    would = entry.would_start_if if entry.reason != "BackingOff" else ""  # a countdown would be news every second
+    message = f"{entry.message}; would start if {would}" if would else entry.message
     return Why(entry.reason, message[:_LONGEST])
 
 

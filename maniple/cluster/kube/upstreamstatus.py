@@ -19,10 +19,11 @@ Conditions = tuple[types.StatusCondition, ...]
 def upstream_conditions(group: UpstreamPodGroup, count: Count, why: Why | None, now: str) -> Conditions:
     """All conditions of the group, those of others as they were. Of a group that is no gang one pod is enough."""
     before, gang = group.status.conditions, group.spec.scheduling_policy.gang
-    is_scheduled = count.is_scheduled(1 if gang is None else gang.min_count, group.has(SCHEDULED_NOW))
+    minimum, was = 1 if gang is None else gang.min_count, group.has(SCHEDULED_NOW)
+    is_scheduled = count.is_scheduled(minimum, was)
     if gang is None and not is_scheduled:
         why = why or _NONE_BOUND
-    after = gang_conditions(before, is_scheduled, why, now, SCHEDULED_NOW)
+    after = gang_conditions(before, count, minimum, was, why, now, SCHEDULED_NOW)
     if group.has(INITIALLY):
         return after
     said = next(one for one in after if one.type == SCHEDULED_NOW)

@@ -22,7 +22,7 @@ from maniple.cluster.kube.resources import RESOURCES, Resource
 log = logging.getLogger("maniple.watch")
 
 PAGE = 500
-SILENCE_S = 90.0  # the server sends a bookmark about every minute
+SILENCE_S = 130.0  # the server sends a bookmark every minute or so, later when it is busy
 _WATCH_S = (240, 480)
 _DISCOVER_S = 10.0
 
@@ -225,6 +225,11 @@ class Feed:
     async def synced(self) -> None:
         for watcher in self.watchers.values():
             await watcher.synced.wait()
+
+    async def relist(self, since: float) -> None:
+        """All that was written before `since`, on the monotonic clock, is known when it returns."""
+        old = [one for one in self.watchers.values() if one.is_served and one.listed_at < since]
+        await asyncio.gather(*(watcher.relist() for watcher in old))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -95,3 +95,20 @@ def test_coscheduling_tells_bound_from_running() -> None:
     running = foreign_status(source, 2, Count.of(pods("Running", "Running", bound=2)), None, NOW)
     assert running is not None
     assert running["phase"] == "Running"
+
+
+def test_a_gang_that_has_started_and_lacks_pods_says_so() -> None:
+    count = Count.of(pods("Running", "Pending", bound=1))
+    (said,) = pod_group_status(group(WHOLE), count, WHY, LATER).conditions
+    assert (said.status, said.reason) == ("True", "Incomplete")
+    assert said.message == (
+        "it has started; 1 of at least 2 pods are bound; InsufficientResources: no node has 8 GPUs free"
+    )
+
+
+def test_a_gang_that_runs_and_is_set_aside_says_why() -> None:
+    count = Count.of(pods("Running", "Running", bound=2))
+    (said,) = pod_group_status(group(WHOLE), count, Why("Invalid", "spec.queue: unknown queue 'q'"), LATER).conditions
+    assert (said.status, said.reason, said.message) == ("True", "Invalid", "spec.queue: unknown queue 'q'")
+    (mended,) = pod_group_status(group(WHOLE), count, None, LATER).conditions
+    assert (mended.status, mended.reason) == ("True", "Scheduled")
