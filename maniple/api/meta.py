@@ -36,6 +36,7 @@ class ObjectMeta(Struct, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     owner_references: tuple[OwnerReference, ...] = ()
+    generation: int = 0
 
 
 class LabelRequirement(Struct, frozen=True):

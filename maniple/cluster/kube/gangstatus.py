@@ -61,7 +61,7 @@ class Count:
 
 
 def condition_of(
-    before: Sequence[types.StatusCondition], kind: str, is_true: bool, why: Why, now: str, generation: int = 0
+    before: Sequence[types.StatusCondition], kind: str, is_true: bool, why: Why, now: str, generation: int
 ) -> tuple[types.StatusCondition, ...]:
     """The conditions with this one as it is now; the moment stays where nothing has turned."""
     status = "True" if is_true else "False"
@@ -84,7 +84,7 @@ def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: 
     minimum = group.spec.min_member
     return types.PodGroupStatus(
         phase=count.phase(minimum, was),  # type: ignore[arg-type]  # one of the phases
-        conditions=gang_conditions(before.conditions, count, minimum, was, why, now),
+        conditions=gang_conditions(before.conditions, count, minimum, was, why, now, group.metadata.generation),
         pending=count.pending,
         running=count.running,
         succeeded=count.succeeded,
@@ -99,6 +99,7 @@ def gang_conditions(
     was: bool,
     why: Why | None,
     now: str,
+    generation: int,
     kind: str = SCHEDULED,
 ) -> tuple[types.StatusCondition, ...]:
     """`why`: why pods of it wait, or it is set aside. A gang that has started stays so, and says what it lacks."""
@@ -108,13 +109,13 @@ def gang_conditions(
             why = Why("Incomplete", lacks if why is None else f"{lacks}; {why.reason}: {why.message}"[:_LONGEST])
         elif why is None or why.reason != INVALID:
             why = Why(SCHEDULED, "all of its minimum has been bound")
-        return condition_of(before, kind, True, why, now)
+        return condition_of(before, kind, True, why, now, generation)
     if why is None:
         old = next((one for one in before if one.type == kind and one.status == "False"), None)
         if old is not None and old.reason != INVALID:
             return before
         why = Why("Waiting", "its pods are not all there yet")
-    return condition_of(before, kind, False, why, now)
+    return condition_of(before, kind, False, why, now, generation)
 
 
 def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, now: str) -> dict[str, Any] | None:

@@ -185,7 +185,7 @@ class Statuses:
         before = job.status.conditions
         was = any(one.type == SCHEDULED and one.status == "True" for one in before)
         minimum = max(1, sum(role.min for role in job.spec.roles))
-        after = gang_conditions(before, count, minimum, was, why, now)
+        after = gang_conditions(before, count, minimum, was, why, now, job.metadata.generation)
         if after == before:
             return None
         if self._is_recent(place, _REWORD_S):
@@ -276,10 +276,13 @@ class Statuses:
             if place in self._busy or self._is_recent(place, _QUEUE_S):
                 continue
             before = seen.item.status if isinstance(seen.item, types.Queue) else types.QueueStatus()
+            generation = 0 if seen.item is None else seen.item.metadata.generation
             share = by_name.get(key[1])
             conditions = before.conditions
             if place in wrong:
-                conditions = condition_of(conditions, VALID, False, Why(INVALID, _said(wrong[place])), _now())
+                conditions = condition_of(
+                    conditions, VALID, False, Why(INVALID, _said(wrong[place])), _now(), generation
+                )
             elif conditions:
                 conditions = tuple(one for one in conditions if one.type != VALID)
             after = types.QueueStatus(
@@ -330,7 +333,7 @@ class Statuses:
             elif (
                 place[0].read_as in (types.PodGroup, types.ElasticJob) and seen.item is None and not place[0].is_foreign
             ):
-                conditions = condition_of((), SCHEDULED, False, why, _now())
+                conditions = condition_of((), SCHEDULED, False, why, _now(), 0)
                 body = {"status": {"conditions": msgspec.to_builtins(conditions)}}
                 self._begin(place, self._patches.write(*place, body, "status"))
 

@@ -23,14 +23,14 @@ def upstream_conditions(group: UpstreamPodGroup, count: Count, why: Why | None, 
     is_scheduled = count.is_scheduled(minimum, was)
     if gang is None and not is_scheduled:
         why = why or _NONE_BOUND
-    after = gang_conditions(before, count, minimum, was, why, now, SCHEDULED_NOW)
+    after = gang_conditions(before, count, minimum, was, why, now, group.metadata.generation, SCHEDULED_NOW)
     if group.has(INITIALLY):
         return after
     said = next(one for one in after if one.type == SCHEDULED_NOW)
     initially = Why(said.reason, said.message)
     if not is_scheduled:
         initially = Why(_UNSCHEDULABLE, f"{said.reason}: {said.message}")
-    return condition_of(after, INITIALLY, is_scheduled, initially, now)
+    return condition_of(after, INITIALLY, is_scheduled, initially, now, group.metadata.generation)
 
 
 def only_reworded(before: Conditions, after: Conditions) -> bool:
