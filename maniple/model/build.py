@@ -68,6 +68,7 @@ class _Builder:
         self.frame.budgets = find_budgets(objects.budgets, objects.pods)
         self.maker = JobMaker(self.frame, self._report)
         self.jobs: dict[JobKey, Job] = {}
+        self.declared: set[JobKey] = set()
         self.loose: set[JobKey] = set()
 
     def _elastic_jobs(
@@ -170,9 +171,10 @@ class _Builder:
         for item in self.objects.elastic_jobs:
             job = self.maker.of_elastic(item, self.sizes[job_key(item.metadata, "ElasticJob")])
             self.jobs[job.key] = job
+        self.declared.update(self.jobs)  # later come those that nobody wrote
 
     def _key_of(self, pod: core.Pod) -> JobKey | None:
-        return key_of(pod, self.ours, self.jobs, self, self.loose)
+        return key_of(pod, self.ours, self.declared, self, self.loose)
 
     def _job_of(self, pod: core.Pod) -> Job | None:
         key = self._key_of(pod)

@@ -15,6 +15,8 @@ from maniple.model.objects import Objects
 from maniple.scheduler import schedule
 from maniple.scheduler.plan import Bind
 
+from .test_cache import Model
+
 NOW = 1_767_300_000.0
 
 
@@ -283,6 +285,17 @@ def test_pods_that_came_before_their_elastic_job_are_its_own() -> None:
     assert job is not None
     assert job.key == ("default/j", "ElasticJob")
     assert [one.metadata.name for one in cache.pods_of("default/j")] == ["j-worker-0"]
+
+
+def test_a_pod_that_names_a_job_that_is_gone_and_a_group_is_the_groups() -> None:
+    both = pod("z", labels={**member("g"), "maniple.dev/job": "j"})
+    model = Model()
+    for raw in (node("n0"), group("g", 1), replica("j-worker-0"), both):
+        model.put(typed(raw))
+    model.check()
+    job = model.cache.job_of("default/z")
+    assert job is not None
+    assert job.key == ("default/g", "PodGroup")
 
 
 # What is wrong.
