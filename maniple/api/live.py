@@ -7,9 +7,11 @@ import typing
 
 import msgspec
 
-from maniple.api import foreign
+from maniple.api import core, foreign
 from maniple.api.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
+from maniple.api.replicas import ReplicaFacts, read_replica
+from maniple.api.types import JOB_LABEL
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -33,6 +35,7 @@ class Live(typing.NamedTuple):
     source: Struct | None  # the object itself, where it is another system's
     wrong: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what it says that has no counterpart here
+    replica: ReplicaFacts | None = None  # of a pod that an ElasticJob has made: what its controller looks at
 
 
 _HEADS = msgspec.json.Decoder(Head)
@@ -50,4 +53,7 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
         source = found
         notes = tuple(f"{name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
-    return Live(head, typing.cast(Object, found), source, (), notes)
+    replica = None
+    if isinstance(found, core.Pod) and JOB_LABEL in found.metadata.labels:
+        replica = read_replica(raw)
+    return Live(head, typing.cast(Object, found), source, (), notes, replica)

@@ -12,6 +12,7 @@ from maniple.api.errors import InputError
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: who goes where, who waits and why.",
     "serve": "Schedule the pods of a Kubernetes cluster.",
+    "agent": "Run the workers of an elastic job, one generation after another.",
     "explain": "Explain one job: where its pods are or go, on which GPUs, or why it waits.",
     "topology": "Show how the GPUs of a node are linked, or write it as an annotation.",
     "bench": "Play published games on their data, to see what a policy is worth.",
