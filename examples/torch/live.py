@@ -27,7 +27,7 @@ def main() -> None:
         if job.is_new:  # the first step here, and the first of each new size
             parallel = DistributedDataParallel(model)
         loss = train(parallel, optimizer, step, job.rank, job.size)
-        time.sleep(options.pause)
+        time.sleep(options.pause / job.size)
         if job.rank == 0:
             maniple.worker.report(step=step + 1, throughput=BATCH / (time.monotonic() - began))
             write(options.log, step + 1, loss, job.size)

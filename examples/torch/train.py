@@ -38,7 +38,7 @@ def main() -> None:
         began = time.monotonic()
         loss = train(parallel, optimizer, step, rank, size)
         step += 1
-        time.sleep(options.pause)  # so that a small model has the pace of a large one
+        time.sleep(options.pause / size)  # so that a small model has the pace of a large one
         if rank == 0:
             maniple.worker.report(step=step, throughput=BATCH / (time.monotonic() - began))
             write(options.log, step, loss, size)
@@ -97,7 +97,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--checkpoint", default="model.pt", help="on storage that all replicas share")
-    parser.add_argument("--pause", type=float, default=0.05, help="seconds that each step takes longer")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds that a step takes longer on one rank")
     parser.add_argument("--log", default="", help="append a line for each step to this file")
     return parser.parse_args()
 
