@@ -20,9 +20,12 @@ class Right(NamedTuple):
 
 def granted() -> set[Right]:
     """What deploy/rbac.yaml gives the scheduler, in its own namespace or everywhere."""
+    return {right for rule in rules() for right in _of(rule)}
+
+
+def rules() -> list[dict[str, Any]]:
     text = (ROOT / "deploy" / "rbac.yaml").read_text(encoding="utf-8")
-    rules = [rule for item in yaml.safe_load_all(text) for rule in item.get("rules", ())]
-    return {right for rule in rules for right in _of(rule)}
+    return [rule for item in yaml.safe_load_all(text) for rule in item.get("rules", ())]
 
 
 def _of(rule: dict[str, Any]) -> list[Right]:

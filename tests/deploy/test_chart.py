@@ -90,7 +90,7 @@ def test_its_arguments_are_options_of_serve() -> None:
 
 
 def test_the_lease_is_the_one_that_it_has_a_right_to() -> None:
-    (rule,) = (rule for rule in one("Role")["rules"] if "resourceNames" in rule)
+    (rule,) = (rule for rule in one("Role")["rules"] if "resourceNames" in rule and rule["resources"] == ["leases"])
     assert f"--lease=kube-system/{rule['resourceNames'][0]}" in container()["args"]
     assert one("Role")["metadata"]["namespace"] == "kube-system"
 

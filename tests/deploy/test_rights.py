@@ -4,7 +4,7 @@ import pytest
 
 from maniple.cluster.kube.resources import RESOURCES
 
-from .rights import Right, granted, needed_for
+from .rights import Right, granted, needed_for, rules
 
 
 def test_exactly_what_the_mirror_reads_may_be_listed_and_watched() -> None:
@@ -19,9 +19,16 @@ def test_exactly_what_the_mirror_reads_may_be_listed_and_watched() -> None:
 def test_nothing_is_granted_in_bulk_or_could_be_used_to_get_more() -> None:
     for right in granted():
         assert "*" not in "".join(right), right
-        assert right.resource.partition("/")[0] not in {"secrets", "serviceaccounts", "roles", "clusterroles"}, right
-        assert right.verb not in {"delete", "deletecollection", "escalate", "bind", "impersonate"}, right
+        assert right.resource.partition("/")[0] not in {"serviceaccounts", "roles", "clusterroles"}, right
+        assert right.verb not in {"deletecollection", "escalate", "bind", "impersonate"}, right
+        assert right.verb != "delete" or right.resource in {"pods", "elasticjobs"}, right
         assert right.resource not in {"pods/exec", "pods/attach", "pods/ephemeralcontainers", "nodes/proxy"}, right
+
+
+def test_no_secret_can_be_read_but_its_own() -> None:
+    for rule in rules():
+        if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
+            assert rule["resourceNames"] == ["maniple-agents"]
 
 
 @pytest.mark.parametrize(

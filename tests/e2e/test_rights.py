@@ -15,6 +15,8 @@ import pytest
 import yaml
 from deploy.rights import ROOT, Right, granted, needed_for
 
+from maniple.cluster.kube.credentials import create
+from maniple.cluster.kube.endpoint import Endpoint
 from maniple.cluster.kube.http import Answer, Pool
 from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.resources import RESOURCES
@@ -85,7 +87,8 @@ class Noted:
 def serving(cluster: Cluster) -> Iterator[None]:
     account = str(cluster.service_account_kubeconfig("maniple-system", "maniple"))
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    settings = Settings(lease=("kube-system", "maniple"), identity="test")
+    agents = Endpoint("127.0.0.1", 0, "https://maniple-agents.maniple-system.svc", ("kube-system", "maniple-agents"))
+    settings = Settings(lease=("kube-system", "maniple"), identity="test", agents=agents)
 
     async def run() -> None:
         await serve(await log_in(account), settings, stop)
@@ -155,6 +158,13 @@ def elastic_job(name: str) -> list[dict[str, Any]]:
     return [job | {"spec": {"roles": [role]}}, pod(f"{name}-worker-0", labels)]
 
 
+def short_job(name: str, framework: str) -> dict[str, Any]:
+    """One that makes everything that a job makes, ends soon and is deleted."""
+    (job, _) = elastic_job(name)
+    ends = {"framework": framework, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 0}
+    return job | {"spec": job["spec"] | ends}
+
+
 def apply(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
     cluster.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
 
@@ -168,6 +178,11 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
     cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=30s")
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
     monkeypatch.setattr("maniple.cluster.kube.events._SERIES_S", 0.0)
+    # Certificates for another address are renewed. A Service of somebody else's is looked at, and left alone.
+    meta = {"name": "maniple-agents", "namespace": "maniple-system"}
+    stale = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": create(["elsewhere"]).to_secret()}
+    taken = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "short-torch"}, "spec": {"clusterIP": "None"}}
+    apply(cluster, [stale, taken])
     noted = Noted(monkeypatch)
     with cluster.client() as client, serving(cluster):
         pods = "/api/v1/namespaces/default/pods"
@@ -186,6 +201,10 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
         client.delete(f"{pods}/high-0")
         wait_until("high to be gone", lambda: not client.exists(f"{pods}/high-0"))
         apply(cluster, gang("maniple.dev/v1alpha1", "high", gpus=2, priority="maniple-high"))
+        apply(cluster, [short_job("short-horovod", "horovod"), short_job("short-torch", "torch")])
+        jobs = "/apis/maniple.dev/v1alpha1/namespaces/default/elasticjobs"
+        wait_until("the short job to be gone", lambda: not client.exists(f"{jobs}/short-horovod"))
+        client.delete("/api/v1/namespaces/default/services/short-torch")
         with suppress(ClusterError):  # said better below
             wait_until("every right to be used", lambda: granted() <= noted.used)
     assert [request for request in noted.refused if REFUSED not in request] == []

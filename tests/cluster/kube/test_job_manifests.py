@@ -1,0 +1,98 @@
+"""The objects that an elastic job has, as they are sent to the API server."""
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+
+from maniple.api import types
+from maniple.cluster.kube.jobs import manifests
+from maniple.elastic.job import Job, read_job
+
+TO = manifests.Setting("maniple", "https://maniple-agents.maniple-system.svc:443")
+
+
+def job(name: str = "bert", **spec: Any) -> Job:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 2}}}
+    role = {"name": "worker", "min": 2, "max": 4, "template": {"spec": {"containers": [container]}}}
+    body = {"metadata": {"name": name, "namespace": "ns", "uid": "12345678-9"}, "spec": {"roles": [role], **spec}}
+    return read_job(msgspec.convert(body, types.ElasticJob))
+
+
+def made(of: Job, template: dict[str, Any] | None = None, priority: str = "") -> dict[str, Any]:
+    written = template or {"spec": {"containers": [{"name": "main", "image": "train"}]}}
+    return manifests.pod(of, written, ("worker", 1), {"worker": 3}, priority, TO)
+
+
+def environment(pod: dict[str, Any]) -> dict[str, Any]:
+    return {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+
+
+def test_a_pod_is_one_of_its_job_and_never_restarts_by_itself() -> None:
+    pod = made(job(), priority="high")
+    assert pod["metadata"]["name"] == "bert-worker-1"
+    labels = {"maniple.dev/job": "bert", "maniple.dev/role": "worker", "maniple.dev/index": "1"}
+    assert pod["metadata"]["labels"] == labels
+    assert [one["uid"] for one in pod["metadata"]["ownerReferences"]] == ["12345678-9"]
+    spec = pod["spec"]
+    assert (spec["restartPolicy"], spec["schedulerName"], spec["priorityClassName"]) == ("Never", "maniple", "high")
+    assert (spec["hostname"], spec["subdomain"], spec["terminationGracePeriodSeconds"]) == ("bert-worker-1", "bert", 35)
+
+
+def test_what_the_template_says_stays_where_it_is_the_users_to_say() -> None:
+    container = {
+        "name": "main",
+        "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+        "env": [{"name": "MANIPLE_ROLE", "value": "mine"}, {"name": "A", "value": "b"}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 300, "volumes": [{"name": "data"}]}
+    meta = {"labels": {"app": "x", "maniple.dev/job": "other"}, "annotations": {"a": "b"}}
+    pod = made(job(), {"metadata": meta, "spec": {**spec, "priorityClassName": "low"}}, "high")
+    assert pod["metadata"]["labels"]["app"] == "x"
+    assert pod["metadata"]["labels"]["maniple.dev/job"] == "bert"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 300
+    assert pod["spec"]["priorityClassName"] == "low"
+    assert pod["spec"]["containers"][0]["lifecycle"] == container["lifecycle"]
+    assert (environment(pod)["MANIPLE_ROLE"], environment(pod)["A"]) == ("mine", "b")
+    assert [one["name"] for one in pod["spec"]["volumes"]] == ["data", "maniple-pod", "maniple-agent"]
+    assert spec["volumes"] == [{"name": "data"}], "the template is not changed"
+
+
+@pytest.mark.parametrize(
+    ("framework", "wanted"),
+    [
+        ("torch", {"MANIPLE_URL": TO.url}),
+        ("torchrun", {"PET_NNODES": "2:4", "PET_NPROC_PER_NODE": "2", "PET_RDZV_ENDPOINT": "bert-worker-0.bert:29400"}),
+        ("horovod", {"MANIPLE_HOSTS": "/var/run/maniple/hosts/discover_hosts.sh"}),
+        ("none", {}),
+    ],
+)
+def test_each_framework_gets_what_it_reads(framework: str, wanted: dict[str, str]) -> None:
+    found = environment(made(job(framework=framework)))
+    always = {"MANIPLE_REPLICA_INDEX": "1", "MANIPLE_REPLICA_COUNT": "3", "MANIPLE_REPLICA_MIN": "2"}
+    assert found.items() >= {**always, **wanted}.items()
+    assert ("MANIPLE_URL" in found) == (framework == "torch")
+
+
+@pytest.mark.parametrize("name", ["3d", "a.b", "x" * 60])
+def test_a_name_that_no_host_can_have_makes_no_host(name: str) -> None:
+    pod = made(job(name))
+    assert "hostname" not in pod["spec"]
+
+
+def test_the_secret_is_the_jobs_own() -> None:
+    secret = manifests.secret(job(), "token", b"authority", b"archive")
+    assert secret["metadata"]["name"] == "bert-agent-12345678"
+    assert {key: base64.b64decode(value) for key, value in secret["data"].items()} == {
+        "token": b"token",
+        "ca.crt": b"authority",
+        "agent.pyz": b"archive",
+    }
+
+
+def test_horovod_is_told_hosts_and_slots() -> None:
+    member = types.GenerationMember("bert-worker-0", "u", "worker", 0, "10.0.0.1", 2)
+    script = manifests.hosts(job(), types.JobGeneration(1, (member,)))["data"]["discover_hosts.sh"]
+    assert script == "#!/bin/sh\necho 10.0.0.1:2\n"

@@ -1,0 +1,264 @@
+"""Elastic jobs on a real API server, seen from outside. Nodes are simulated: pods are ready at once, and nobody in them
+answers, so shrinking takes the grace that the job gives."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tools.cluster import ApiError
+from tools.cluster.client import TRANSIENT
+
+from .serving import GPU, OURS, Bench, Json
+
+
+class Jobs:
+    """ElasticJobs of one test."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.folder = f"{OURS}/namespaces/{bench.namespace}/elasticjobs"
+
+    def make(self, name: str, least: int, most: int, **spec: Any) -> None:
+        pod = self.bench.pod("any")["spec"]
+        pod["containers"][0]["resources"] = {"limits": {GPU: "1"}}
+        role = {"name": "worker", "min": least, "max": most, "template": {"spec": pod}}
+        elastic = {"graceSeconds": 1, "cooldownSeconds": 0, "restartSeconds": 0}
+        body = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
+        self.bench.client.post(self.folder, body | {"spec": {"roles": [role], "elastic": elastic, **spec}})
+
+    def get(self, name: str) -> Json:
+        found: Json = self.bench.client.get(f"{self.folder}/{name}")
+        return found
+
+    def change(self, name: str, **role: Any) -> None:
+        """Of its only role."""
+        spec = self.get(name)["spec"]
+        self.patch(name, roles=[spec["roles"][0] | role])
+
+    def patch(self, name: str, **spec: Any) -> None:
+        self.bench.client.patch(f"{self.folder}/{name}", {"spec": spec})
+
+    def pods(self, name: str) -> dict[int, Json]:
+        """By index; those that are being deleted are not counted."""
+        found = {}
+        for pod in self.bench.all_pods():
+            labels = pod["metadata"]["labels"]
+            if labels.get("maniple.dev/job") == name and "deletionTimestamp" not in pod["metadata"]:
+                found[int(labels["maniple.dev/index"])] = pod
+        return found
+
+    def wait_size(self, name: str, size: int, phase: str = "Running") -> None:
+        def holds() -> bool:
+            status = self.get(name)["status"]
+            members = len(status["generation"]["members"])
+            return status["phase"] == phase and members == size == len(self.pods(name))
+
+        self.bench.wait(f"{name} to run with {size}", holds)
+
+    def wait_phase(self, name: str, phase: str) -> None:
+        self.bench.wait(f"{name} to be {phase}", lambda: self.get(name)["status"]["phase"] == phase)
+
+    def end(self, name: str, index: int, code: int) -> None:
+        """The kubelet says that the pod has ended."""
+        ended = {"name": "main", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
+        state = {"state": {"terminated": {"exitCode": code}}}
+        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended | state]}
+        pod = f"/api/v1/namespaces/{self.bench.namespace}/pods/{name}-worker-{index}"
+        self.bench.client.patch(f"{pod}/status", {"status": status})
+
+
+@pytest.fixture
+def jobs(bench: Bench) -> Iterator[Jobs]:
+    made = Jobs(bench)
+    yield made
+    for job in bench.client.get(made.folder)["items"]:
+        with suppress(ApiError):
+            bench.client.delete(f"{made.folder}/{job['metadata']['name']}")
+
+
+@contextmanager
+def watching(jobs: Jobs, name: str) -> Iterator[list[Json]]:
+    """Every status that anybody could see, as often as one can ask."""
+    seen: list[Json] = []
+    over = threading.Event()
+
+    def look() -> None:
+        with jobs.bench.cluster.client() as client:
+            while not over.is_set():
+                with suppress(ApiError, *TRANSIENT):
+                    status = client.get(f"{jobs.folder}/{name}").get("status", {})
+                    if not seen or seen[-1] != status:
+                        seen.append(status)
+                over.wait(0.02)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def uids(pods: dict[int, Json]) -> dict[int, str]:
+    return {index: pod["metadata"]["uid"] for index, pod in pods.items()}
+
+
+def test_a_job_lives_on_what_there_is_4_8_4_8(bench: Bench, jobs: Jobs) -> None:
+    bench.nodes(1)
+    bench.serve()
+    jobs.make("bert", 4, 8)
+    with watching(jobs, "bert") as seen:
+        jobs.wait_size("bert", 8)
+        first = uids(jobs.pods("bert"))
+        gang = bench.gang("urgent", 4)
+        bench.wait_bound(gang)
+        jobs.wait_size("bert", 4)
+        assert uids(jobs.pods("bert")) == {index: first[index] for index in range(4)}
+        bench.delete_pods(gang)
+        jobs.wait_size("bert", 8)
+    after = jobs.pods("bert")
+    assert {index: uid for index, uid in uids(after).items() if index < 4} == {
+        index: first[index] for index in range(4)
+    }
+    status = jobs.get("bert")["status"]
+    numbers = [one["generation"]["number"] for one in seen if one.get("generation")]
+    assert numbers == sorted(numbers)
+    told = after[0]["metadata"]["annotations"]["maniple.dev/generation"]
+    assert f'"generation":{status["generation"]["number"]},' in told
+    assert status["generation"]["members"][0]["pod"] == "bert-worker-0"
+    assert {one["type"]: one["status"] for one in status["conditions"]} == {
+        "Created": "True",
+        "Running": "True",
+        "Scheduled": "True",
+    }
+    owner = after[7]["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("ElasticJob", "bert", True)
+    service = bench.get("/api/v1/namespaces/{}/services/bert")
+    assert (service["spec"]["clusterIP"], after[7]["spec"]["subdomain"]) == ("None", "bert")
+    shown = bench.cluster.kubectl("get", "ej", "bert", "-n", bench.namespace, "--no-headers").split()
+    assert shown[:5] == ["bert", "Running", "4", "8", "8"]
+
+
+@pytest.mark.parametrize("pins", [(2, 6), (6, 2)], ids=["growth", "shrink"])
+def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(
+    bench: Bench, jobs: Jobs, pins: tuple[int, int]
+) -> None:
+    bench.nodes(1)
+    server = bench.serve()
+    jobs.make("bert", 1, 6)
+    jobs.change("bert", pin=pins[0])
+    jobs.wait_size("bert", pins[0])
+    first = uids(jobs.pods("bert"))
+    begun: list[Callable[[], bool]] = [
+        lambda: len(jobs.pods("bert")) != pins[0],
+        lambda: jobs.get("bert")["status"]["phase"] in ("Growing", "Shrinking"),
+    ]
+    with watching(jobs, "bert") as seen:
+        for moment, size in zip((*begun, *begun), (pins[1], pins[0], pins[1], pins[0]), strict=True):
+            before = len(jobs.pods("bert"))
+            jobs.change("bert", pin=size)
+            with suppress(AssertionError):
+                bench.wait("it to begin", moment if before == pins[0] else lambda: True, timeout_s=10)
+            server.kill()
+            bench.forget(server)
+            server = bench.serve()
+            jobs.wait_size("bert", size)
+    assert uids(jobs.pods("bert"))[0] == first[0]
+    by_number = {one["generation"]["number"]: one["generation"] for one in seen if one.get("generation")}
+    assert sorted(by_number) == list(range(min(by_number), max(by_number) + 1))
+    for one in seen:
+        generation = one.get("generation")
+        assert not generation or by_number[generation["number"]]["members"] == generation["members"]
+    assert jobs.get("bert")["status"].get("restarts", 0) == 0
+
+
+def test_suspended_a_job_has_no_pods_and_resumes(bench: Bench, jobs: Jobs) -> None:
+    bench.nodes(1)
+    bench.serve()
+    jobs.make("bert", 2, 2)
+    jobs.wait_size("bert", 2)
+    jobs.patch("bert", suspend=True)
+    jobs.wait_size("bert", 0, "Suspended")
+    jobs.patch("bert", suspend=False)
+    jobs.wait_size("bert", 2)
+    assert jobs.get("bert")["status"]["generation"]["number"] == 3
+
+
+def test_failures_are_tried_again_until_the_limit_and_the_gpus_come_back(bench: Bench, jobs: Jobs) -> None:
+    bench.nodes(1)
+    bench.serve()
+    jobs.make("bert", 2, 2, backoffLimit=1)
+    jobs.wait_size("bert", 2)
+    jobs.end("bert", 1, 1)
+    jobs.wait_phase("bert", "Restarting")
+    jobs.wait_size("bert", 2)
+    assert jobs.get("bert")["status"]["failures"]["count"] == 1
+    jobs.end("bert", 1, 1)
+    jobs.wait_phase("bert", "Failed")
+    failed = bench.condition_of(jobs.get("bert"), "Failed")
+    assert failed["reason"] == "BackoffLimitExceeded"
+    assert "bert-worker-1 ended with exit code 1" in failed["message"]
+    bench.wait("the others to go", lambda: list(jobs.pods("bert")) == [1])
+
+
+def test_a_job_succeeds_with_its_first_replica_and_is_deleted_when_its_time_has_come(bench: Bench, jobs: Jobs) -> None:
+    bench.nodes(1)
+    bench.serve()
+    jobs.make("bert", 2, 2, ttlSecondsAfterFinished=3)
+    jobs.wait_size("bert", 2)
+    jobs.end("bert", 0, 0)
+    bench.cluster.kubectl("wait", "--for=condition=Succeeded", "ej/bert", "-n", bench.namespace, "--timeout=30s")
+    bench.wait("the job to be gone", lambda: not bench.client.exists(f"{jobs.folder}/bert"))
+    bench.wait("its pods to be gone", lambda: not jobs.pods("bert"))
+
+
+def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(bench: Bench, jobs: Jobs) -> None:
+    bench.serve()
+    jobs.make("bert", 1, 1)
+    jobs.wait_phase("bert", "Pending")
+    pod = {"schedulerName": bench.scheduler, "containers": [{"name": "Not A Name", "image": "none"}]}
+    role = {"name": "worker", "min": 1, "max": 1, "template": {"spec": pod}}
+    body = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "wrong"}}
+    bench.client.post(jobs.folder, body | {"spec": {"roles": [role]}})
+    jobs.wait_phase("wrong", "Failed")
+    failed = bench.condition_of(jobs.get("wrong"), "Failed")
+    assert (failed["reason"], "Not A Name" in failed["message"]) == ("PodRefused", True)
+
+
+def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> None:
+    """Two waves on too few GPUs for all at their largest; every job is where it should be in the end."""
+    count = 40
+    bench.nodes(8)
+    bench.serve()
+    for number in range(count):
+        jobs.make(f"j{number}", 1, 3, framework=("torch", "none", "torchrun", "horovod")[number % 4])
+    for number in range(0, count, 4):
+        bench.wait("a job to run", lambda n=number: jobs.get(f"j{n}")["status"]["phase"] in RUNS)  # type: ignore[misc]
+        jobs.end(f"j{number}", 0, 0)
+    for number in range(1, count, 4):
+        bench.client.delete(f"{jobs.folder}/j{number}")
+    for number in range(2, count, 4):
+        jobs.change(f"j{number}", pin=1)
+    left = {f"j{number}" for number in range(count) if number % 4 >= 2}
+
+    def settled() -> bool:
+        statuses = {job["metadata"]["name"]: job["status"] for job in bench.client.get(jobs.folder)["items"]}
+        are_done = all(statuses[f"j{number}"]["phase"] == "Succeeded" for number in range(0, count, 4))
+        sizes = {name: len(statuses[name]["generation"]["members"]) for name in left}
+        pins = all(sizes[f"j{number}"] == 1 for number in range(2, count, 4))
+        # 64 GPUs: all that may grow have grown.
+        grown = all(sizes[f"j{number}"] == 3 for number in range(3, count, 4))
+        return are_done and pins and grown and all(statuses[name]["phase"] == "Running" for name in left)
+
+    bench.wait("all jobs to settle", settled, timeout_s=120)
+    running = [pod for pod in bench.all_pods() if pod["status"].get("phase") == "Running"]
+    assert {pod["metadata"]["labels"]["maniple.dev/job"] for pod in running} == left
+    assert len(running) == 10 + 30
+    assert all(len(gpus) == len(set(gpus)) for gpus in bench.gpus_by_node().values())
+
+
+RUNS = ("Running", "Growing", "Shrinking")
