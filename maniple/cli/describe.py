@@ -1,0 +1,155 @@
+"""`maniple describe`: all there is to say about one job."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from maniple.api import types
+from maniple.api.errors import printable
+from maniple.cli.jobview import JobView, age, number, view
+from maniple.cli.people import complete_jobs, job_key, run_visit, visit_options
+from maniple.cli.table import render
+
+if TYPE_CHECKING:
+    from maniple.cluster.kube.replica import Replica
+    from maniple.cluster.kube.visit import Event, Visit
+
+_MOST_EVENTS = 20
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  maniple describe bert
+  maniple describe research/bert -o json
+
+Exit codes: 0 described, 2 wrong input or no such job.
+"""
+)
+@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@visit_options
+def command(job: str, output: str, kubeconfig: str | None, context: str | None, namespace: str | None) -> None:
+    """Describe a job: its sizes, its replicas and their GPUs, what happened, and why it waits."""
+
+    async def read(visit: "Visit") -> "tuple[types.ElasticJob, list[Replica], list[Event]]":
+        key = job_key(job, visit)
+        found = await visit.job(key)
+        replicas = sorted(await visit.replicas(*key), key=lambda replica: (replica.role, replica.index))
+        return found, replicas, await visit.events(key)
+
+    found, replicas, events = run_visit(kubeconfig, context, namespace, read)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(_json(found, replicas, events)), indent=1).decode())
+    else:
+        click.echo("\n\n".join(_parts(found, replicas, events, datetime.now(UTC))))
+
+
+def _json(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequence[Event]") -> dict[str, Any]:
+    return {
+        **msgspec.to_builtins(view(job, replicas)),
+        "conditions": job.status.conditions,
+        "replicas": [
+            {
+                "pod": one.name,
+                "role": one.role,
+                "index": one.index,
+                "state": one.state,
+                "node": one.node,
+                "gpus": one.gpus.split(",") if one.gpus else [],
+                "message": one.why,
+            }
+            for one in replicas
+        ],
+        "events": [
+            {"time": one.at, "type": one.type, "reason": one.reason, "count": one.count, "about": one.regarding.name}
+            | {"note": one.note}
+            for one in events
+        ],
+    }
+
+
+def _parts(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequence[Event]", now: datetime) -> list[str]:
+    seen = view(job, replicas)
+    parts = [f"{seen.namespace}/{seen.name}\n" + _lines(_head(job, seen, now))]
+    if seen.reason:
+        parts.append(f"Waits ({seen.reason})\n" + _lines([("Why", seen.message)]))
+    parts.append("Roles\n" + _roles(job, seen))
+    if replicas:
+        parts.append("Replicas\n" + _replicas(replicas, now))
+    if job.status.conditions:
+        parts.append("Conditions\n" + _conditions(job, now))
+    if events:
+        parts.append("Events\n" + _events(events, now))
+    return parts
+
+
+def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str, str]]:
+    spec, status = job.spec, job.status
+    wishes = [f"{word} {name}" for word in ("required", "preferred") if (name := getattr(spec.topology, word))]
+    resized = f", last {age(status.last_resize_time, now)} ago" if status.last_resize_time else ""
+    return [
+        ("Phase", status.phase or "none yet"),
+        ("Queue", seen.queue + (f", priority {spec.priority_class_name}" if spec.priority_class_name else "")),
+        ("Size", f"{seen.running} running of {seen.target}, from {seen.min} to {seen.max}"),
+        ("GPUs", number(seen.gpus)),
+        ("Framework", spec.framework),
+        ("Topology", ", ".join(wishes)),
+        ("Resizes", f"{status.resizes}{resized}"),
+        ("Restarts", f"{status.restarts} of {spec.backoff_limit} allowed ({spec.restart_policy})"),
+        ("Created", f"{seen.created}, {age(seen.created, now)} ago"),
+    ]
+
+
+def _lines(lines: list[tuple[str, str]]) -> str:
+    return "\n".join(f"  {name + ':':11}{printable(value)}" for name, value in lines if value)
+
+
+def _roles(job: types.ElasticJob, seen: JobView) -> str:
+    rows = []
+    for role, one in zip(job.spec.roles, seen.roles, strict=True):
+        images = ", ".join(container.image for container in role.template.spec.containers)
+        rows.append([one.name, str(one.running), str(one.target), f"{one.min}:{one.max}", str(role.step), images])
+    return render(["ROLE", "SIZE", "TARGET", "RANGE", "STEP", "IMAGE"], rows)
+
+
+def _replicas(replicas: "Sequence[Replica]", now: datetime) -> str:
+    rows = [
+        [
+            one.name,
+            one.state,
+            one.node or "-",
+            one.gpus or "-",
+            age(one.pod.metadata.creation_timestamp, now),
+            "" if one.is_running else one.why,
+        ]
+        for one in replicas
+    ]
+    return render(["POD", "STATE", "NODE", "GPUS", "AGE", "WHY"], rows)
+
+
+def _conditions(job: types.ElasticJob, now: datetime) -> str:
+    rows = [
+        [one.type, one.status, age(one.last_transition_time, now), one.reason, one.message]
+        for one in job.status.conditions
+    ]
+    return render(["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], rows)
+
+
+def _events(events: "Sequence[Event]", now: datetime) -> str:
+    shown = list(events)[-_MOST_EVENTS:]
+    rows = [
+        [
+            age(one.at, now),
+            one.type,
+            one.reason + (f" ×{one.count}" if one.count > 1 else ""),
+            one.regarding.name,
+            one.note,
+        ]
+        for one in shown
+    ]
+    text = render(["AGE", "TYPE", "REASON", "ABOUT", "WHAT"], rows)
+    return text if len(shown) == len(events) else f"{text}\n  … and {len(events) - len(shown)} older ones"
