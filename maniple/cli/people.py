@@ -55,15 +55,15 @@ def job_key(text: str, visited: "Visit") -> "Key":
 def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The cluster's jobs, for a shell that completes a name."""
     del param
+    from maniple.cluster.kube.visit import visit
+
+    async def names_of(kubeconfig: str | None, context: str | None, namespace: str | None) -> list[str]:
+        async with asyncio.timeout(_COMPLETION_S), visit(kubeconfig, context, namespace) as visited:
+            return sorted(job.metadata.name for job in await visited.jobs(visited.namespace))
+
+    given = ctx.params
     try:
-        names: list[str] = asyncio.run(asyncio.wait_for(_job_names(ctx.params), _COMPLETION_S))
+        names = asyncio.run(names_of(given.get("kubeconfig"), given.get("context"), given.get("namespace")))
     except Exception:  # no cluster, no rights, no time: the shell gets no words
         return []
     return [name for name in names if name.startswith(incomplete)]
-
-
-async def _job_names(options: dict[str, Any]) -> list[str]:
-    from maniple.cluster.kube.visit import visit
-
-    async with visit(options.get("kubeconfig"), options.get("context"), options.get("namespace")) as visited:
-        return sorted(job.metadata.name for job in await visited.jobs(visited.namespace))

@@ -10,6 +10,8 @@ from maniple.cli.table import columns
 
 BARS = "▁▂▃▄▅▆▇█"
 _SAMPLES = 30
+_FEW_SAMPLES = 10  # on a narrow screen
+_NARROW = 130
 
 Key = tuple[str, str]
 
@@ -61,7 +63,8 @@ def frame(
             counts = [str(one.status.running_jobs), str(one.status.pending_jobs)]
             rows.append([one.metadata.name, _gpus(one.status.allocated), _gpus(one.status.deserved), *counts])
         lines += [*columns(["QUEUE", "HOLDS", "DESERVES", "RUNNING", "WAITING"], rows), ""]
-    header = ["JOB", "QUEUE", "PHASE", "SIZE", "RANGE", "SIZES OVER TIME".ljust(_SAMPLES), "GPUS", "AGE", "REASON"]
+    shown = _SAMPLES if width >= _NARROW else _FEW_SAMPLES
+    header = ["JOB", "QUEUE", "PHASE", "SIZE", "RANGE", "OVER TIME".ljust(shown), "GPUS", "AGE", "REASON"]
     rows = [
         [
             f"{job.namespace}/{job.name}",
@@ -69,7 +72,7 @@ def frame(
             job.phase or "-",
             size(job),
             job.range,
-            sparkline(history.of(job), job.max),
+            sparkline(history.of(job)[-shown:], job.max),
             number(job.gpus),
             age(job.created, now),
             job.reason,
