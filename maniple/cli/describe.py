@@ -1,5 +1,6 @@
 """`maniple describe`: all there is to say about one job."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from maniple.cluster.kube.visit import Event, Visit
 
 _MOST_EVENTS = 20
+_MOST_SIZES = 20
+_SIZE = re.compile(r"\b(\d+) replicas in generation (\d+)")  # so the controller tells of a new size
 
 
 @click.command(
@@ -39,7 +42,7 @@ def command(job: str, output: str, kubeconfig: str | None, context: str | None, 
         key = job_key(job, visit)
         found = await visit.job(key)
         replicas = sorted(await visit.replicas(*key), key=lambda replica: (replica.role, replica.index))
-        return found, replicas, await visit.events(key)
+        return found, replicas, await visit.events(found, replicas)
 
     found, replicas, events = run_visit(kubeconfig, context, namespace, read)
     if output == "json":
@@ -64,6 +67,9 @@ def _json(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequenc
             }
             for one in replicas
         ],
+        "sizes": [
+            {"time": at, "replicas": size, "generation": generation} for at, size, generation in sizes_told(events)
+        ],
         "events": [
             {"time": one.at, "type": one.type, "reason": one.reason, "count": one.count, "about": one.regarding.name}
             | {"note": one.note}
@@ -78,6 +84,9 @@ def _parts(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequen
     if seen.reason:
         parts.append(f"Waits ({seen.reason})\n" + _lines([("Why", seen.message)]))
     parts.append("Roles\n" + _roles(job, seen))
+    if sizes := sizes_told(events):
+        rows = [[age(at, now), str(size), str(generation)] for at, size, generation in sizes[-_MOST_SIZES:]]
+        parts.append("Sizes over time\n" + render(["AGE", "REPLICAS", "GENERATION"], rows))
     if replicas:
         parts.append("Replicas\n" + _replicas(replicas, now))
     if job.status.conditions:
@@ -85,6 +94,16 @@ def _parts(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequen
     if events:
         parts.append("Events\n" + _events(events, now))
     return parts
+
+
+def sizes_told(events: "Sequence[Event]") -> list[tuple[str, int, int]]:
+    """(when, replicas, generation) of each size that the job has had, as far as its events are still there."""
+    found = []
+    for event in events:
+        match = _SIZE.search(event.note) if event.regarding.kind == "ElasticJob" else None
+        if match is not None:
+            found.append((event.event_time or event.at, int(match[1]), int(match[2])))
+    return sorted(found, key=lambda one: one[2])
 
 
 def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """What the commands for people have in common: where they look, how a job is named, and how a visit ends."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _COMPLETION_S = 3.0
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 INTERRUPTED = 130
 
 _NAMESPACE = click.option(
@@ -47,7 +49,7 @@ def run_visit(
 def job_key(text: str, visited: "Visit") -> "Key":
     """`bert` in the namespace that is looked in, or `research/bert`."""
     namespace, slash, name = text.rpartition("/")
-    if not name or "/" in namespace or (slash and not namespace):
+    if not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(namespace)):
         raise InputError([f"expected the name of a job, such as bert or research/bert, found {text!r}"])
     return namespace or visited.namespace, name
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maniple.api import types
-from maniple.api.errors import printable
+from maniple.api.errors import InputError, printable
 from maniple.cli.jobview import ENDED, why
 
 if TYPE_CHECKING:
@@ -73,4 +73,7 @@ async def _print_log(visit: "Visit", key: "Key", with_name: bool) -> None:
         click.echo(f"[{replica.name}] {line}" if with_name else line)
 
     choice = Choice(lambda replica: replica.role == first and replica.index == 0)
-    await follow_logs(visit, key, choice, take)
+    try:
+        await follow_logs(visit, key, choice, take)
+    except InputError as error:  # how the job ends counts, and not its log
+        click.echo(f"note: {error}", err=True)

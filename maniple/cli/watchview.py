@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from maniple.api import types
+from maniple.api.errors import printable
 from maniple.cli.jobview import JobView, age, number
 from maniple.cli.table import columns
 
@@ -125,4 +126,4 @@ def changes(before: Mapping[Key, JobView], after: Mapping[Key, JobView], now: da
 def _said(job: JobView) -> str:
     phase = job.phase or "New"
     waits = f": {job.reason}" if job.reason and job.reason != phase else ""
-    return f"{phase}{waits}, size {size(job)} of {job.range}, {number(job.gpus)} GPUs, queue {job.queue}"
+    return printable(f"{phase}{waits}, size {size(job)} of {job.range}, {number(job.gpus)} GPUs, queue {job.queue}")

@@ -217,6 +217,7 @@ def test_dry_run_prints_every_object_of_a_file() -> None:
         (["resume"], "Missing argument 'JOB...'"),
         (["delete"], "Missing argument 'JOB...'"),
         (["describe"], "Missing argument 'JOB'"),
+        (["jobs", "-n", "a/b"], "--namespace: expected"),
     ],
 )
 def test_wrong_usage_is_told_before_a_cluster_is_asked(arguments: list[str], message: str) -> None:

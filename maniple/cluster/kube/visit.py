@@ -4,7 +4,7 @@ Unlike the scheduler it keeps nothing, leads nothing, and has only the rights of
 becomes an InputError that names the object.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +13,7 @@ import msgspec
 from maniple.api import core, types
 from maniple.api.errors import InputError, nearest
 from maniple.api.live import read_live
+from maniple.api.validate_core import A_LABEL, is_label
 from maniple.cluster.kube.client import (
     JSON,
     JSON_PATCH,
@@ -55,6 +56,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     class Regarding(msgspec.Struct, frozen=True):
         kind: str = ""
         name: str = ""
+        uid: str = ""
 
     reason: str = ""
     note: str = ""
@@ -192,14 +194,18 @@ class Visit:
 
     async def replicas(self, namespace: str | None, job: str = "") -> list[Replica]:
         """The pods of one job, or of all."""
-        items, _ = await self.list_raw(PODS, namespace, replica_query(job))
+        try:
+            items, _ = await self.list_raw(PODS, namespace, replica_query(job))
+        except ApiError as error:
+            raise refused(error, "Pods") from None
         return [replica for raw in items if (replica := read_replica(raw)) is not None]
 
-    async def events(self, key: Key) -> list[Event]:
-        """Of the job and of its pods, oldest first; none where one may not read them."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{key[0]}/events"
+    async def events(self, job: types.ElasticJob, replicas: Iterable[Replica]) -> list[Event]:
+        """Of the job and of these pods, oldest first; none where one may not read them."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{job.metadata.namespace}/events"
+        uids = {replica.pod.metadata.uid for replica in replicas}
         try:
-            own = await self._list(path, {"fieldSelector": f"regarding.kind=ElasticJob,regarding.name={key[1]}"})
+            own = await self._list(path, {"fieldSelector": f"regarding.uid={job.metadata.uid}"})
             pods = await self._list(path, {"fieldSelector": "regarding.kind=Pod"})
         except ApiError as error:
             if error.status == 403:
@@ -208,7 +214,7 @@ class Visit:
         found = [msgspec.json.decode(raw, type=Event) for raw in own[0]]
         for raw in pods[0]:
             event = msgspec.json.decode(raw, type=Event)
-            if event.regarding.name.startswith(f"{key[1]}-"):
+            if event.regarding.uid in uids:
                 found.append(event)
         return sorted(found, key=lambda event: event.at)
 
@@ -285,6 +291,8 @@ class Visit:
 
 @asynccontextmanager
 async def visit(kubeconfig: str | None, context: str | None, namespace: str | None) -> AsyncIterator[Visit]:
+    if namespace is not None and not is_label(namespace):
+        raise InputError([f"--namespace: expected {A_LABEL}, found {namespace!r}"])
     login = await log_in(kubeconfig, context)
     async with Client(login) as client:
         yield Visit(client, namespace or login.namespace)
