@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types imports programs unit demo bench bench-cluster chaos cluster cluster-down crds manifests lock clean
+.PHONY: help install test lint types imports programs unit demo bench bench-cluster chaos cluster cluster-down crds manifests diagram lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ crds: $(STAMP) ## write deploy/crds/ from the types
 
 manifests: crds ## write deploy/install.yaml and deploy/rbac.yaml from the Helm chart
 	$(BIN)/python -m tools.manifests
+
+diagram: $(STAMP) ## write the transitions of an elastic job into its page
+	$(BIN)/python -m tools.diagram
 
 lock: ## renew requirements.lock from pyproject.toml
 	$(PYTHON) tools/lock.py

@@ -139,6 +139,7 @@ KINDS = (
 # it. The levels of a Topology are not among them, because their order has a meaning.
 LIST_KEYS: dict[type, str] = {
     types.ElasticRole: "name",
+    types.MeasuredSpeed: "replicas",
     types.PodGroupRole: "name",
     types.RoleTarget: "role",
     types.SpeedupPoint: "replicas",
@@ -196,7 +197,14 @@ RULES: dict[type, tuple[Rule, ...]] = {
     ),
     # No rule says that steps lead from min to max exactly: a max that they jump over is still a limit, and
     # who lowers it by hand should not have to calculate.
-    types.ElasticRole: (Rule("self.min <= self.max", "max must be at least min", ".max"),),
+    types.ElasticRole: (
+        Rule("self.min <= self.max", "max must be at least min", ".max"),
+        Rule(
+            "!has(self.pin) || (self.min <= self.pin && self.pin <= self.max)",
+            "pin must be at least min and at most max",
+            ".pin",
+        ),
+    ),
     # Pods that stay through a resize are not made anew: a changed template would give a job two kinds of
     # pods. One field of the pod spec swapped for another slips through: of fields outside the schema
     # the API server compares the number, and those that both versions have.

@@ -32,6 +32,8 @@ BIND_FAILURES_ANNOTATION = "maniple.dev/bind-failures"  # of a gang: how often b
 LAST_BIND_FAILURE_ANNOTATION = "maniple.dev/last-bind-failure"
 RESERVED_ANNOTATION = "maniple.dev/reserved"  # of a gang: "true" while nodes are kept for it (those of its nominations)
 BACKFILL_ANNOTATION = "maniple.dev/backfill"  # of a bound pod: the gang (ns/name) for which it will make way
+GENERATION_ANNOTATION = "maniple.dev/generation"  # of a replica: the notice of its job's generation, for the replica
+NPROC_ANNOTATION = "maniple.dev/nproc"  # of a role's template: workers that each replica starts
 
 OWN_LABELS = (POD_GROUP_LABEL, JOB_LABEL, ROLE_LABEL, INDEX_LABEL)
 OWN_ANNOTATIONS = (
@@ -211,6 +213,18 @@ class ElasticRole(Struct, frozen=True):
     template: PodTemplate
     step: Annotated[int, Meta(ge=1, le=100_000, description="The role grows and shrinks by this many replicas.")] = 1
     gpu_models: GpuModels = ()
+    pin: Annotated[Replicas, Meta(description="Exactly so many replicas, as if min and max were both this.")] | None = (
+        None
+    )
+
+    @property
+    def least(self) -> int:
+        """Replicas below which it is never."""
+        return self.min if self.pin is None else self.pin
+
+    @property
+    def most(self) -> int:
+        return self.max if self.pin is None else self.pin
 
 
 class SpeedupPoint(Struct, frozen=True):
@@ -258,6 +272,13 @@ class ElasticJobSpec(Struct, frozen=True):
     ttl_seconds_after_finished: (
         Annotated[Seconds, Meta(description="So long after its end the job is deleted.")] | None
     ) = None
+    start_seconds: Annotated[
+        int,
+        Meta(ge=1, le=2**31 - 1, description="How long a replica may take to be ready once it has a node."),
+    ] = 600
+    clean_pod_policy: Annotated[
+        Literal["Running", "All", "None"], Meta(description="Which pods are deleted when the job has ended.")
+    ] = "Running"
 
 
 class ReplicaCounts(Struct, frozen=True):
@@ -271,6 +292,42 @@ class ReplicaCounts(Struct, frozen=True):
 class RoleTarget(Struct, frozen=True):
     role: RoleName
     replicas: Replicas
+
+
+class GenerationMember(Struct, frozen=True):
+    """A replica that takes part in a generation; its place in the list gives its ranks."""
+
+    pod: str
+    uid: str
+    role: str
+    index: Count
+    address: str = ""
+    slots: Annotated[int, Meta(ge=1, description="Workers that it starts.")] = 1
+
+
+class JobGeneration(Struct, frozen=True):
+    """One size of the job: who takes part, in the order of their ranks, and where they meet."""
+
+    number: Annotated[Count, Meta(description="1, 2, 3 and so on; none is left out or used twice.")] = 0
+    members: tuple[GenerationMember, ...] = ()
+    coordinator: Annotated[str, Meta(description="Address of the first member.")] = ""
+    port: Annotated[Count, Meta(description="A port of the coordinator that no recent generation has used.")] = 0
+    stop: Annotated[bool, Meta(description="Nobody takes part: all are to checkpoint and stop.")] = False
+    time: Annotated[datetime | None, Meta(description="When it was decided.")] = None
+
+
+class JobFailures(Struct, frozen=True):
+    """Failures that count towards backoffLimit."""
+
+    count: Count = 0
+    generation: Annotated[Count, Meta(description="Generation of the last one: each fails once.")] = 0
+    pods: Annotated[tuple[str, ...], Meta(description="Uids of failed pods that are counted and still there.")] = ()
+    retry_time: Annotated[datetime | None, Meta(description="What has failed is not started again before.")] = None
+
+
+class MeasuredSpeed(Struct, frozen=True):
+    replicas: Annotated[int, Meta(ge=1, le=100_000, description="Replicas of all roles together.")]
+    throughput: Annotated[float, Meta(gt=0, description="What the job's workers reported, in their own unit.")]
 
 
 class ElasticJobStatus(Struct, frozen=True):
@@ -294,6 +351,13 @@ class ElasticJobStatus(Struct, frozen=True):
     replicas: ReplicaCounts = ReplicaCounts()
     restarts: Count = 0
     resizes: Count = 0
+    generation: Annotated[JobGeneration, Meta(description="The size it runs at.")] = JobGeneration()
+    failures: JobFailures = JobFailures()
+    start_time: Annotated[datetime | None, Meta(description="When it first ran since it was created or resumed.")] = (
+        None
+    )
+    completion_time: Annotated[datetime | None, Meta(description="When it succeeded or failed.")] = None
+    speeds: Annotated[tuple[MeasuredSpeed, ...], Meta(max_length=64, description="How fast it was at which size.")] = ()
 
 
 class ElasticJob(Struct, frozen=True):

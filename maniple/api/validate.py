@@ -4,7 +4,7 @@ For our own kinds, which stand here, these are the rules that the CRDs state in 
 Kubernetes' kinds are in validate_core.py.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maniple.api import core, types
@@ -55,6 +55,9 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
         at = f"spec.roles[{index}]"
         if role.min > role.max:
             add(found, f"{at}.max", f"at least min ({role.min})", role.max)
+        elif role.pin is not None and not role.min <= role.pin <= role.max:
+            add(found, f"{at}.pin", f"at least min ({role.min}) and at most max ({role.max})", role.pin)
+        _workers(role.template.metadata.annotations, f"{at}.template.metadata", found)
         _models(role.gpu_models, f"{at}.gpuModels", found)
         kube.check_wishes(role.template.metadata.annotations, f"{at}.template.metadata", found)
         kube.check_pod_spec(role.template.spec, f"{at}.template.spec", found)
@@ -72,6 +75,14 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
             found.append(Problem(f"status.target[{index}].role", f"unknown role {shown(target.role)}{near}"))
     _distinct([target.role for target in job.status.target], "status.target", "role", found)
     kube.check_time(job.status.last_resize_time, "status.lastResizeTime", found)
+    _distinct([speed.replicas for speed in job.status.speeds], "status.speeds", "replicas", found)
+
+
+def _workers(annotations: Mapping[str, str], at: str, found: Found) -> None:
+    text = annotations.get(types.NPROC_ANNOTATION, "1")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_REPLICAS):
+        where = f"{at}.annotations[{types.NPROC_ANNOTATION}]"
+        add(found, where, "a number of workers of 1 or more, such as '8'", shown(text))
 
 
 def _topology(topology: types.Topology, found: Found) -> None:

@@ -12,6 +12,7 @@ from maniple.api.errors import InputError
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: who goes where, who waits and why.",
     "serve": "Schedule the pods of a Kubernetes cluster.",
+    "agent": "Run the workers of an elastic job, one generation after another.",
     "explain": "Explain one job: where its pods are or go, on which GPUs, or why it waits.",
     "submit": "Submit jobs: those of a file, or one made from options.",
     "jobs": "List jobs: their phase, size now and to be, GPUs, and why they wait.",

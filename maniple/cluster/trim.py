@@ -28,7 +28,9 @@ def trimmed(item: Object) -> Object:
     if isinstance(item, types.ElasticJob):
         status = item.status
         phase = status.phase if status.phase in _OVER else ""
-        kept = types.ElasticJobStatus(phase=phase, target=status.target, last_resize_time=status.last_resize_time)
+        kept = types.ElasticJobStatus(
+            phase=phase, target=status.target, last_resize_time=status.last_resize_time, speeds=status.speeds
+        )
         return replace(_annotated(item), status=kept)
     if isinstance(item, types.Queue):
         return types.Queue(metadata=_named(item.metadata), spec=item.spec)

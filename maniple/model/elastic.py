@@ -27,19 +27,8 @@ class Elastic:
         return sum(role.size for role in self.roles.values())
 
     def speed(self, replicas: int) -> float:
-        """How fast the job is with so many replicas, where one replica has the speed 1 unless the curve says else.
-
-        Between points the curve is straight, before the first it comes from the origin, after the last it is flat.
-        """
-        if not self.curve:
-            return float(replicas)
-        before = (0.0, 0.0)
-        for point in self.curve:
-            if replicas <= point[0]:
-                part = (replicas - before[0]) / (point[0] - before[0])
-                return before[1] + part * (point[1] - before[1])
-            before = point
-        return before[1]
+        """How fast the job is with so many replicas, where one replica has the speed 1 unless the curve says else."""
+        return _speed(self.curve, replicas)
 
     def rendezvous(self, role: str, index: int) -> bool:
         """Whether it is the replica where all others meet: the first of the first role."""
@@ -50,12 +39,45 @@ def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | 
     """`sizes` as `current_sizes` has them; `resized`: when its size last changed, None if it never has."""
     spec = job.spec
     return Elastic(
-        roles={role.name: RoleSize(role.min, role.max, role.step, sizes[role.name]) for role in spec.roles},
-        curve=tuple(sorted((float(point.replicas), point.speedup) for point in spec.elastic.speedup)),
+        roles={role.name: RoleSize(role.least, role.most, role.step, sizes[role.name]) for role in spec.roles},
+        curve=_curve(job),
         cooldown_until=0.0 if resized is None else resized + spec.elastic.cooldown_seconds,
         cooldown_s=float(spec.elastic.cooldown_seconds),
         restart_s=float(spec.elastic.restart_seconds),
     )
+
+
+def _curve(job: types.ElasticJob) -> tuple[tuple[float, float], ...]:
+    """What was declared, and over it what was measured, in the declared unit at the smallest size that was measured."""
+    declared = tuple(sorted((float(point.replicas), point.speedup) for point in job.spec.elastic.speedup))
+    speeds = sorted((float(speed.replicas), speed.throughput) for speed in job.status.speeds)
+    if not speeds:
+        return declared
+    smallest, throughput = speeds[0]
+    unit = _speed(declared, smallest) / throughput
+    measured = [(replicas, unit * each) for replicas, each in speeds]
+    if not declared:
+        # Nobody knows what comes after the largest size that was measured: it goes on as it did last.
+        before = measured[-2] if len(measured) > 1 else (0.0, 0.0)
+        last = measured[-1]
+        slope = max(0.0, (last[1] - before[1]) / (last[0] - before[0]))
+        most = float(max(sum(role.max for role in job.spec.roles), last[0]))
+        if most > last[0]:
+            measured.append((most, last[1] + slope * (most - last[0])))
+    return tuple(sorted({**dict(declared), **dict(measured)}.items()))
+
+
+def _speed(curve: tuple[tuple[float, float], ...], replicas: float) -> float:
+    """Between points the curve is straight, before the first it comes from the origin, after the last it is flat."""
+    if not curve:
+        return float(replicas)
+    before = (0.0, 0.0)
+    for point in curve:
+        if replicas <= point[0]:
+            part = (replicas - before[0]) / (point[0] - before[0])
+            return before[1] + part * (point[1] - before[1])
+        before = point
+    return before[1]
 
 
 def current_sizes(job: types.ElasticJob, pods: list[core.Pod]) -> dict[str, int]:
@@ -71,7 +93,7 @@ def current_sizes(job: types.ElasticJob, pods: list[core.Pod]) -> dict[str, int]
             mine = [pod for pod in pods if pod_role(pod.metadata) == role.name]
             mine = [pod for pod in mine if pod.status.phase not in ("Succeeded", "Failed")]
             size = max(len(mine), max((replica_index(pod) + 1 for pod in mine), default=0))
-        sizes[role.name] = max(role.min, size or 0)
+        sizes[role.name] = max(role.least, size or 0)
     return sizes
 
 

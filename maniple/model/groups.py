@@ -76,7 +76,7 @@ class Groups:
         shape = maker.frame.shapes.of(replica, maker.models_of(replica, job))
         peers = reader.read(replica) if reader.anyone else None
         prefix = f"{meta.namespace}/{meta.name.rsplit('-', 1)[0]}"
-        names = tuple(f"{prefix}-{index}" for index in range(job.elastic.roles[role.name].size, role.max))
+        names = tuple(f"{prefix}-{index}" for index in range(job.elastic.roles[role.name].size, role.most))
         number, priority = len(job.groups) + len(job.growth), maker.pod_priority(replica)
         job.growth[role.name] = TaskGroup(number, role.name, priority, shape, peers, pod_owner(meta), names)
 

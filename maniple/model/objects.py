@@ -115,7 +115,7 @@ def implied_pods(
             missing: Iterator[int] = (index for index in range(sizes[role.name]) if index not in has)
             if mine and role.name not in decided:
                 # Without a decision, who has pods has all that it is to have, if that is no less than its minimum.
-                missing = islice(missing, max(0, role.min - len(has)))
+                missing = islice(missing, max(0, role.least - len(has)))
             for index in missing:
                 yield make_replica(job, role, index, scheduler_name)
 
@@ -187,5 +187,5 @@ def next_replicas(
     return [
         (role, make_replica(job, role, sizes[role.name], scheduler_name))
         for role in job.spec.roles
-        if sizes[role.name] < role.max
+        if sizes[role.name] < role.most
     ]

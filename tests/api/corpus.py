@@ -280,6 +280,7 @@ ELASTIC: list[Object] = [
                     "min": 2,
                     "max": 4,
                     "step": 2,
+                    "pin": None,
                     "template": {
                         "metadata": {
                             "name": "x",
@@ -308,6 +309,8 @@ ELASTIC: list[Object] = [
             "backoffLimit": 3,
             "activeDeadlineSeconds": 3600,
             "ttlSecondsAfterFinished": 60,
+            "startSeconds": 300,
+            "cleanPodPolicy": "All",
         },
         "status": {
             "phase": "Pending",
@@ -317,6 +320,20 @@ ELASTIC: list[Object] = [
             "replicas": {"pending": 2, "starting": 0, "running": 0, "succeeded": 0, "failed": 0},
             "restarts": 0,
             "resizes": 1,
+            "generation": {
+                "number": 1,
+                "members": [
+                    {"pod": "j-worker-0", "uid": "u", "role": "worker", "index": 0, "address": "10.0.0.1", "slots": 1}
+                ],
+                "coordinator": "10.0.0.1",
+                "port": 20007,
+                "stop": False,
+                "time": "2026-01-01T00:00:00Z",
+            },
+            "failures": {"count": 1, "generation": 1, "pods": ["u"], "retryTime": "2026-01-01T00:00:00Z"},
+            "startTime": "2026-01-01T00:00:00Z",
+            "completionTime": None,
+            "speeds": [{"replicas": 2, "throughput": 1.5}],
         },
     },
     running(pod("lone", {"containers": [{"name": "main", "resources": {}}]}), "n1"),

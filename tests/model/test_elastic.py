@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from maniple.api import types
 from maniple.api.decode import decode
 from maniple.api.errors import InputError
 from maniple.cluster.memory import plan_objects
-from maniple.model.elastic import Elastic, current_sizes
+from maniple.model.elastic import Elastic, current_sizes, read_elastic
 from maniple.model.objects import Objects, sort_objects
 
 GPU = "nvidia.com/gpu"
@@ -172,3 +174,37 @@ def test_a_class_that_is_unknown_is_said_of_the_job_and_not_of_pods_that_nobody_
         "objects, items[0]: ElasticJob default/j: spec.roles[0].template.spec.priorityClassName",
         "objects, items[0]: ElasticJob default/j: spec.priorityClassName",
     ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "measured", "speeds"),
+    [
+        ({}, {}, {2: 2.0, 8: 8.0}),
+        ({}, {2: 100.0}, {2: 2.0, 4: 4.0, 8: 8.0}),
+        ({}, {2: 100.0, 4: 150.0}, {2: 2.0, 4: 3.0, 6: 4.0, 8: 5.0, 9: 5.0}),
+        ({}, {2: 100.0, 4: 80.0}, {2: 2.0, 4: 1.6, 8: 1.6}),
+        ({1: 1.0, 4: 3.0, 8: 5.0}, {4: 300.0}, {1: 1.0, 4: 3.0, 8: 5.0}),
+        ({1: 1.0, 4: 3.0, 8: 5.0}, {4: 300.0, 8: 400.0}, {4: 3.0, 8: 4.0}),
+    ],
+)
+def test_what_was_measured_wins_over_what_was_declared(
+    declared: dict[int, float], measured: dict[int, float], speeds: dict[int, float]
+) -> None:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    spec = {
+        "roles": [{"name": "worker", "min": 1, "max": 8, "template": template}],
+        "elastic": {"speedup": [{"replicas": at, "speedup": speed} for at, speed in declared.items()]},
+    }
+    status = {"speeds": [{"replicas": at, "throughput": speed} for at, speed in measured.items()]}
+    job = msgspec.convert({"metadata": {"name": "j"}, "spec": spec, "status": status}, types.ElasticJob)
+    found = read_elastic(job, {"worker": 1}, None)
+    assert {at: found.speed(at) for at in speeds} == pytest.approx(speeds)
+
+
+def test_a_pin_is_both_bounds() -> None:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    spec = {"roles": [{"name": "worker", "min": 1, "max": 8, "pin": 6, "template": template}]}
+    job = msgspec.convert({"metadata": {"name": "j"}, "spec": spec}, types.ElasticJob)
+    sizes = current_sizes(job, [])
+    role = read_elastic(job, sizes, None).roles["worker"]
+    assert (sizes["worker"], role.min, role.max) == (6, 6, 6)

@@ -157,7 +157,7 @@ class Statuses:
         """Of an ElasticJob only the condition is ours."""
         before = job.status.conditions
         was = any(one.type == SCHEDULED and one.status == "True" for one in before)
-        minimum = max(1, sum(role.min for role in job.spec.roles))
+        minimum = max(1, sum(role.least for role in job.spec.roles))
         after = gang_conditions(before, count.is_scheduled(minimum, was), why, now)
         if after == before:
             return None

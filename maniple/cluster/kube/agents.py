@@ -1,0 +1,302 @@
+"""The server's end of the checkpoint handshake: agents in pods hear of generations here, and answer.
+
+HTTPS, a token per job: whoever has it can hear of this job and speak for it, and for no other. Everything here is in
+memory and can be lost at any moment: what was published is in the ElasticJob's status first, and agents repeat their
+last answer whenever a request of theirs failed. There is no Kubernetes in here; the controller publishes, and is told.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal, NoReturn, TypeVar
+
+import msgspec
+from aiohttp import web
+
+log = logging.getLogger("maniple.agents")
+
+POLL_S = 25.0  # below the 30 s after which proxies on the way give up on a silent connection
+BODY_BYTES = 4096
+PODS_OF_A_JOB = 10_000  # more names than this are a mistake, and would only fill memory
+_LEADING_S = 0.5
+_STOP_S = 1.0
+_POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+_Speed = Annotated[float, msgspec.Meta(gt=0)]
+State = Literal["stopped", "running", "failed", "done"]
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """What became of a replica: see /v1/jobs/NS/JOB/ack in docs/training.md. Told at least once, maybe more often."""
+
+    job: str  # namespace/name
+    pod: str
+    uid: str
+    generation: int
+    state: State
+    exit: int | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How far a job has come, and how fast it is in this generation."""
+
+    job: str
+    pod: str
+    generation: int
+    step: int
+    throughput: float | None = None
+
+
+class _AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pod: _Name
+    uid: _Name
+    generation: _Count
+    state: State
+    exit: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
+
+
+class _ReportBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pod: _Name
+    generation: _Count
+    step: _Count
+    throughput: _Speed | None = None
+
+
+_Body = TypeVar("_Body", _AckBody, _ReportBody)
+
+
+class _NoticeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pod: _Name
+    uid: _Name
+    after: _Count
+
+
+class _Job:
+    """What is known of one job, and who listens."""
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.generation = 0
+        self.notice = b""
+        self.heard: dict[str, float] = {}
+        self._polls: dict[str, asyncio.Event] = {}
+
+    def wake(self) -> None:
+        for poll in self._polls.values():
+            poll.set()
+
+    def listens(self, pod: str) -> bool:
+        return pod in self._polls
+
+    async def newer(self, pod: str, after: int, within_s: float) -> None:
+        """Returns when there is a newer generation, when it is woken, or when the time is over."""
+        self._note(pod)
+        if self.generation > after:
+            return
+        mine = asyncio.Event()
+        if pod in self._polls:
+            self._polls[pod].set()  # an agent has one poll: the older one is what a broken connection left behind
+        self._polls[pod] = mine
+        try:
+            async with asyncio.timeout(within_s):
+                await mine.wait()
+        except TimeoutError:
+            pass
+        finally:
+            if self._polls.get(pod) is mine:
+                del self._polls[pod]
+            self._note(pod)
+
+    def _note(self, pod: str) -> None:
+        self.heard.pop(pod, None)  # the last in it are those heard of last
+        self.heard[pod] = time.monotonic()
+        while len(self.heard) > PODS_OF_A_JOB:
+            del self.heard[next(iter(self.heard))]
+
+
+class Agents:
+    """Publishes notices and hears answers. All methods are called in the event loop that `start` ran in."""
+
+    def __init__(
+        self,
+        key: bytes,
+        on_ack: Callable[[Ack], None],
+        on_report: Callable[[Report], None],
+        is_leading: Callable[[], bool],
+    ) -> None:
+        self.port = 0  # where it listens, once it does
+        self.poll_s = POLL_S
+        self._key = key
+        self._on_ack = on_ack
+        self._on_report = on_report
+        self._is_leading = is_leading
+        self._jobs: dict[str, _Job] = {}
+        self._runner: web.AppRunner | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    # -- for the controller
+
+    def token(self, job: str, uid: str) -> str:
+        """What lets an agent speak for this job: `job` is namespace/name, `uid` the ElasticJob's."""
+        return hmac.new(self._key, f"{job}/{uid}".encode(), hashlib.sha256).hexdigest()
+
+    def expect(self, job: str, uid: str) -> None:
+        """From now on agents of this job may call. With another uid it is another job: the old one is forgotten."""
+        if job not in self._jobs or self._jobs[job].uid != uid:
+            self.forget(job)
+            self._jobs[job] = _Job(uid)
+
+    def publish(self, job: str, uid: str, notice: bytes, generation: int) -> None:
+        """Tells every agent of the job that listens, and everyone who asks later. Older than what is out: nothing."""
+        self.expect(job, uid)
+        known = self._jobs[job]
+        if generation < known.generation:
+            return
+        known.generation, known.notice = generation, notice
+        known.wake()
+
+    def forget(self, job: str) -> None:
+        """The job is gone: agents that still call are told to come again later, and its token is worth nothing."""
+        gone = self._jobs.pop(job, None)
+        if gone is not None:
+            gone.wake()
+
+    def heard(self, job: str, pod: str) -> float | None:
+        """When the pod's agent last asked, on the monotonic clock: now, if it is waiting for an answer."""
+        known = self._jobs.get(job)
+        if known is None:
+            return None
+        return time.monotonic() if known.listens(pod) else known.heard.get(pod)
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext) -> None:
+        """Listens; port 0 takes any, and `self.port` says which."""
+        app = web.Application(client_max_size=BODY_BYTES)
+        app.add_routes(
+            [
+                web.get("/v1/jobs/{namespace}/{name}/notice", self._answering(self._notice)),
+                web.post("/v1/jobs/{namespace}/{name}/ack", self._answering(self._ack)),
+                web.post("/v1/jobs/{namespace}/{name}/report", self._answering(self._report)),
+            ]
+        )
+        # An agent that hung up must not be counted as listening: its handler is cancelled.
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024)
+        await site.start()
+        self._runner = runner
+        self.port = runner.addresses[0][1]
+        self._watch = asyncio.create_task(self._watch_leading())
+        log.info("agents may call", extra={"host": host, "port": self.port})
+
+    async def stop(self) -> None:
+        """Every agent that waits is told to come again; then the port is closed."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for job in [*self._jobs]:
+            self.forget(job)
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _watch_leading(self) -> None:
+        """Whoever waits here while another leads would hear of the next generation only when its poll is over."""
+        while True:
+            await asyncio.sleep(_LEADING_S)
+            if not self._is_leading():
+                for job in self._jobs.values():
+                    job.wake()
+
+    # -- for agents
+
+    async def _notice(self, request: web.Request, name: str, job: _Job) -> web.Response:
+        query = _decoded_query(request)
+        _check_pod(query.pod, name)
+        await job.newer(query.pod, query.after, self.poll_s)
+        self._known(name, job)
+        if job.generation <= query.after:
+            return web.Response(status=204)
+        return web.Response(body=job.notice, content_type="application/json")
+
+    async def _ack(self, request: web.Request, name: str, job: _Job) -> web.Response:
+        said = _decoded_body(await request.read(), _AckBody)
+        _check_pod(said.pod, name)
+        if (said.exit is None) != (said.state != "failed"):
+            _refuse(web.HTTPBadRequest, "exit: say it with the state failed, and only then")
+        self._known(name, job, said.generation)
+        self._on_ack(Ack(name, said.pod, said.uid, said.generation, said.state, said.exit))
+        return web.Response(status=204)
+
+    async def _report(self, request: web.Request, name: str, job: _Job) -> web.Response:
+        said = _decoded_body(await request.read(), _ReportBody)
+        _check_pod(said.pod, name)
+        self._known(name, job, said.generation)
+        self._on_report(Report(name, said.pod, said.generation, said.step, said.throughput))
+        return web.Response(status=204)
+
+    def _answering(
+        self, answer: Callable[[web.Request, str, _Job], Awaitable[web.Response]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The handler around an answer: who may not, or not here, is refused before anything is read."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            name = f"{request.match_info['namespace']}/{request.match_info['name']}"
+            return await answer(request, name, self._authorised(request, name))
+
+        return handle
+
+    def _authorised(self, request: web.Request, name: str) -> _Job:
+        job = self._known(name, self._jobs.get(name))
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        wanted = self.token(name, job.uid)
+        if scheme != "Bearer" or not hmac.compare_digest(token.strip().encode(), wanted.encode()):
+            _refuse(web.HTTPForbidden, f"this token does not speak for {name}")
+        return job
+
+    def _known(self, name: str, job: _Job | None, generation: int = 0) -> _Job:
+        """The job, if it is ours to answer for at this moment, and this generation of it has been published."""
+        if not self._is_leading():
+            _come_again("another replica leads")
+        # Just after a start the controller may not have read it yet: an agent tries again, and nothing is lost.
+        if job is None or self._jobs.get(name) is not job:
+            _come_again(f"{name} is not known here")
+        if generation > job.generation:
+            _come_again(f"generation {generation} of {name} is not known here")
+        return job
+
+
+def _decoded_query(request: web.Request) -> _NoticeQuery:
+    if len(request.query) != len(set(request.query)):
+        _refuse(web.HTTPBadRequest, "a parameter is there twice")
+    try:
+        return msgspec.convert(dict(request.query), _NoticeQuery, strict=False)
+    except msgspec.ValidationError as error:
+        _refuse(web.HTTPBadRequest, str(error))
+
+
+def _decoded_body(body: bytes, kind: type[_Body]) -> _Body:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        _refuse(web.HTTPBadRequest, str(error))
+
+
+def _check_pod(pod: str, job: str) -> None:
+    name = job.partition("/")[2]
+    if not (_POD_NAME.fullmatch(pod) and pod.startswith(f"{name}-")):
+        _refuse(web.HTTPForbidden, f"pod: {pod!r} is none of {job}; its pods are {name}-ROLE-INDEX")
+
+
+def _refuse(kind: type[web.HTTPException], why: str) -> NoReturn:
+    raise kind(text=why + "\n")
+
+
+def _come_again(why: str) -> NoReturn:
+    # A new connection may reach another replica behind the same Service.
+    raise web.HTTPServiceUnavailable(text=why + "\n", headers={"Retry-After": "1", "Connection": "close"})

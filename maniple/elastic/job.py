@@ -1,0 +1,88 @@
+"""What the machine must know of an ElasticJob: its spec, read once, and the size that the scheduler decided."""
+
+from dataclasses import dataclass
+
+from maniple.api import types
+from maniple.api.quantity import parse_quantity
+
+Place = tuple[str, int]  # role, index
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    name: str
+    least: int
+    most: int
+    slots: int  # workers that a replica starts
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    namespace: str
+    name: str
+    uid: str
+    roles: tuple[Role, ...]
+    framework: str
+    grace_s: float
+    start_s: float
+    restart_policy: str
+    backoff_limit: int
+    deadline_s: float | None
+    ttl_s: float | None
+    clean: str
+    is_suspended: bool
+    is_leaving: bool
+
+    @property
+    def first(self) -> Place:
+        """The replica where all others meet, which is never shrunk away."""
+        return self.roles[0].name, 0
+
+    @property
+    def has_agents(self) -> bool:
+        """Whether its replicas hear of a new generation at once, and answer."""
+        return self.framework == "torch"
+
+    @property
+    def needs_first(self) -> bool:
+        """Whether the others cannot go on without the first: the meeting point of these is not ours to move."""
+        return self.framework in ("torchrun", "horovod") and self.roles[0].least > 0
+
+    def pod(self, place: Place) -> str:
+        return f"{self.name}-{place[0]}-{place[1]}"
+
+
+def read_job(item: types.ElasticJob) -> Job:
+    meta, spec = item.metadata, item.spec
+    return Job(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        roles=tuple(Role(role.name, role.least, role.most, _slots(role)) for role in spec.roles),
+        framework=spec.framework,
+        grace_s=float(spec.elastic.grace_seconds),
+        start_s=float(spec.start_seconds),
+        restart_policy=spec.restart_policy,
+        backoff_limit=spec.backoff_limit,
+        deadline_s=spec.active_deadline_seconds,
+        ttl_s=spec.ttl_seconds_after_finished,
+        clean=spec.clean_pod_policy,
+        is_suspended=spec.suspend,
+        is_leaving=meta.deletion_timestamp is not None,
+    )
+
+
+def _slots(role: types.ElasticRole) -> int:
+    said = role.template.metadata.annotations.get(types.NPROC_ANNOTATION, "")
+    if said.isascii() and said.isdecimal():
+        return max(1, int(said[:9]))
+    limits = [container.resources.limits for container in role.template.spec.containers]
+    gpus = sum(_whole(limit.get(name, 0)) for limit in limits for name in types.GPU_RESOURCES)
+    return max(1, gpus)
+
+
+def _whole(amount: str | int | float) -> int:
+    try:
+        return int(parse_quantity(str(amount)))
+    except ValueError:
+        return 0

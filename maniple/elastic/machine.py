@@ -1,0 +1,181 @@
+"""`step(state, event, now)`: the state after an event, and what is to be done. `restore` is in state.py."""
+
+from dataclasses import replace
+
+import msgspec
+
+from maniple.api import types
+from maniple.elastic.events import (
+    Acknowledged,
+    CreateRefused,
+    Event,
+    JobGone,
+    JobSeen,
+    ReplicaGone,
+    ReplicaSeen,
+    Reported,
+)
+from maniple.elastic.instructions import Arm, DeleteJob, Instruction, Publish, WriteStatus
+from maniple.elastic.job import read_job
+from maniple.elastic.speeds import measured
+from maniple.elastic.state import ACTIVE, OVER, State, WorkerFailure, restore, take_others
+from maniple.elastic.table import TABLE
+from maniple.elastic.turn import Turn
+from maniple.elastic.upkeep import keep_up
+
+__all__ = ["restore", "step"]
+
+COUNTS_S = 1.0  # where only the counts of replicas have changed, they are written no more often
+
+
+def step(state: State, event: Event, now: float) -> tuple[State, tuple[Instruction, ...]]:
+    state = _hear(state, event, now)
+    if state.is_gone or state.job.is_leaving:
+        return state, ()  # its pods go with it: it owns them
+    turn = Turn(state, now)
+    if state.status.generation.number > state.told and state.status.phase not in OVER:
+        return _finish(state, turn, is_to_go=False)  # as a new controller: none is left out
+    _bound_target(turn)
+    _walk(turn)
+    is_to_go = keep_up(turn)
+    _learn(turn)
+    return _finish(state, turn, is_to_go)
+
+
+def _hear(state: State, event: Event, now: float) -> State:
+    """The state with what the event says, and nothing done about it."""
+    match event:
+        case JobSeen(item):
+            status, written = take_others(state.status, item), take_others(state.written, item)
+            return replace(state, job=read_job(item), status=status, written=written)
+        case JobGone():
+            return replace(state, is_gone=True)
+        case ReplicaSeen(replica):
+            return _see(state, event, now) if replica.role in {one.name for one in state.job.roles} else state
+        case ReplicaGone(role, index, uid):
+            there = state.replicas.get((role, index))
+            if there is None or there.uid != uid:
+                return state
+            return replace(state, replicas={key: one for key, one in state.replicas.items() if key != (role, index)})
+        case CreateRefused():
+            return replace(state, refused=event.message)
+        case Acknowledged():
+            return _acknowledge(state, event, now)
+        case Reported(generation, throughput):
+            if generation != state.status.generation.number:
+                return state
+            return replace(state, samples=state.samples.add(generation, throughput))
+    return state
+
+
+def _see(state: State, event: ReplicaSeen, now: float) -> State:
+    new, old = event.replica, state.replicas.get(event.replica.place)
+    if old is not None and old.uid == new.uid:
+        # What has ended stays so, and who is about to go does not come back: news may overtake each other.
+        if old.has_ended and not new.has_ended:
+            new = replace(old, is_leaving=old.is_leaving or new.is_leaving)
+        new = replace(
+            new,
+            is_leaving=old.is_leaving or new.is_leaving,
+            failed_at=old.failed_at,
+            stopped=old.stopped,
+            is_done=old.is_done,
+        )
+    if new.stage in ("failed", "succeeded") and not new.failed_at:
+        new = replace(new, failed_at=now)
+    return replace(state, replicas={**state.replicas, new.place: new})
+
+
+def _acknowledge(state: State, ack: Acknowledged, now: float) -> State:
+    replica = state.replicas.get((ack.role, ack.index))
+    if replica is None or replica.uid != ack.uid:
+        return state
+    if ack.state == "failed":
+        current = state.status.generation
+        is_member = any(one.uid == ack.uid for one in current.members)
+        if state.crashed is not None or not is_member or ack.generation != current.number:
+            return state
+        if state.status.failures.generation == current.number or state.status.phase not in ACTIVE:
+            return state  # it is counted already
+        return replace(state, crashed=WorkerFailure(state.job.pod(replica.place), ack.generation, ack.exit, now))
+    if ack.state == "stopped":
+        replica = replace(replica, stopped=max(replica.stopped, ack.generation))
+    elif ack.state == "done":
+        replica = replace(replica, is_done=True)
+    return replace(state, replicas={**state.replicas, replica.place: replica})
+
+
+def _bound_target(turn: Turn) -> None:
+    """A size outside of the bounds, because these were changed, is brought within them at once."""
+    if not turn.status.target or turn.phase in OVER:
+        return
+    wanted = turn.wanted
+    if any(wanted.get(one.role, one.replicas) != one.replicas for one in turn.status.target):
+        turn.set_target(wanted)
+
+
+def _walk(turn: Turn) -> None:
+    for _ in range(2 * len(TABLE)):
+        row = next((one for one in TABLE if turn.phase in one.sources and one.when(turn)), None)
+        if row is None:
+            return
+        row.do(turn)
+        turn.enter(row.target)
+        turn.taken.append(row.name)
+        if turn.has_new_generation:
+            return  # it must be written before there can be another
+    raise AssertionError(f"ElasticJob {turn.job.namespace}/{turn.job.name} walks in circles: {turn.taken}")
+
+
+def _learn(turn: Turn) -> None:
+    if turn.phase in ACTIVE and turn.samples.generation == turn.generation.number:
+        speeds = measured(turn.status.speeds, turn.samples, len(turn.generation.members))
+        if speeds != turn.status.speeds:
+            turn.change(speeds=speeds)
+
+
+def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Instruction, ...]]:
+    status = msgspec.structs.replace(turn.status, replicas=_counts(turn))
+    written, counted_at = state.written, state.counted_at
+    out: list[Instruction] = []
+    if status != written:
+        is_more = msgspec.structs.replace(status, replicas=written.replicas) != written
+        if is_more or turn.is_past(counted_at + COUNTS_S):
+            out.append(WriteStatus(status))
+            written, counted_at = status, turn.now
+    told = state.told
+    if turn.phase not in OVER and status.generation.number > told:
+        out.append(Publish(status.generation))
+        told = status.generation.number
+    out += [*turn.deletes, *turn.creates, *turn.records]
+    if is_to_go:
+        out.append(DeleteJob())
+    elif not out and turn.has_new_generation:
+        raise AssertionError("a new generation is always written")
+    if turn.wake is not None:
+        out.append(Arm(turn.wake))
+    after = State(
+        job=turn.job,
+        status=status,
+        written=written,
+        replicas=turn.replicas,
+        told=told,
+        crashed=turn.crashed,
+        refused=turn.refused,
+        samples=turn.samples,
+        counted_at=counted_at,
+        is_gone=is_to_go,
+        taken=tuple(turn.taken),
+    )
+    return after, tuple(out)
+
+
+def _counts(turn: Turn) -> types.ReplicaCounts:
+    stages = [one.stage for one in turn.replicas.values() if not one.is_leaving or one.stage == "ready"]
+    return types.ReplicaCounts(
+        pending=stages.count("pending"),
+        starting=stages.count("starting"),
+        running=stages.count("ready"),
+        succeeded=stages.count("succeeded"),
+        failed=stages.count("failed"),
+    )

@@ -1,0 +1,32 @@
+"""How many replicas of each role the job is to have now."""
+
+from collections.abc import Iterable, Mapping
+
+from maniple.api import types
+from maniple.elastic.events import Replica
+from maniple.elastic.job import Job
+
+
+def wanted_sizes(
+    job: Job, target: Iterable[types.RoleTarget], replicas: Iterable[Replica], *, keeps_first: bool
+) -> dict[str, int]:
+    """What the scheduler decided, else as many as there are, and always between the bounds of the role.
+
+    This is how the scheduler counts too (model/elastic.py). `keeps_first`: the job runs, and needs its meeting point.
+    """
+    decided = {one.role: one.replicas for one in target}
+    there: dict[str, int] = {}
+    for replica in replicas:
+        if replica.is_alive:
+            there[replica.role] = max(there.get(replica.role, 0), replica.index + 1)
+    sizes = {}
+    for role in job.roles:
+        size = decided.get(role.name, there.get(role.name, 0))
+        sizes[role.name] = max(role.least, min(role.most, size))
+    if keeps_first:
+        sizes[job.roles[0].name] = max(1, sizes[job.roles[0].name])
+    return sizes
+
+
+def as_target(sizes: Mapping[str, int]) -> tuple[types.RoleTarget, ...]:
+    return tuple(types.RoleTarget(role, size) for role, size in sizes.items())

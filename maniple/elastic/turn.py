@@ -1,0 +1,182 @@
+"""One step while it is being made: the state, what can be asked of it, and the instructions so far."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from maniple.api import types
+from maniple.elastic.conditions import conditions_in
+from maniple.elastic.events import Replica
+from maniple.elastic.failures import has_failed
+from maniple.elastic.generations import next_generation
+from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEvent
+from maniple.elastic.job import Place
+from maniple.elastic.moments import moment, seconds
+from maniple.elastic.sizes import as_target, wanted_sizes
+from maniple.elastic.state import Phase, State
+
+
+class Turn:
+    def __init__(self, state: State, now: float) -> None:
+        self.now = now
+        self.job = state.job
+        self.status = state.status
+        self.replicas = dict(state.replicas)
+        self.crashed = state.crashed
+        self.refused = state.refused
+        self.samples = state.samples
+        self.is_gone = state.is_gone
+        self.wake: float | None = None
+        self.has_new_generation = False
+        self.creates: list[CreateReplica] = []
+        self.deletes: list[DeleteReplica] = []
+        self.records: list[RecordEvent] = []
+        self.taken: list[str] = []
+        self.why = ("", "")  # reason and message of the transition that is being made
+
+    # -- time
+
+    def is_past(self, when: float | datetime | None) -> bool:
+        """Whether that moment has come; if not, the machine wants to be woken then. None has come long ago."""
+        if when is None:
+            return True
+        at = seconds(when) if isinstance(when, datetime) else when
+        if at <= self.now:
+            return True
+        self.wake = at if self.wake is None else min(self.wake, at)
+        return False
+
+    # -- what is
+
+    @property
+    def phase(self) -> Phase:
+        return self.status.phase
+
+    @property
+    def generation(self) -> types.JobGeneration:
+        return self.status.generation
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        keeps_first = any((one.role, one.index) == self.job.first for one in self.generation.members)
+        return wanted_sizes(self.job, self.status.target, self.replicas.values(), keeps_first=keeps_first)
+
+    def wanted_places(self) -> list[Place]:
+        return [(role, index) for role, size in self.wanted.items() for index in range(size)]
+
+    def beyond(self) -> list[Replica]:
+        """Replicas that the job is to be without: those above its size.
+
+        Where one below the size is missing, a member above it stays until that is filled, if the minimum needs it.
+        """
+        wanted, members = self.wanted, self.member_uids()
+        found = []
+        for role in self.job.roles:
+            size = wanted[role.name]
+            mine = sorted((one for one in self.replicas.values() if one.role == role.name), key=lambda one: one.index)
+            there = sum(1 for one in mine if one.index < size and one.uid in members and not one.is_leaving)
+            for one in mine:
+                if one.index < size:
+                    continue
+                if there < role.least and one.uid in members and one.is_alive:
+                    there += 1
+                else:
+                    found.append(one)
+        return found
+
+    def member_uids(self) -> set[str]:
+        return {one.uid for one in self.generation.members}
+
+    def survivors(self) -> list[Replica]:
+        """Members that are there, and have not ended."""
+        found = (self.replicas.get((one.role, one.index)) for one in self.generation.members)
+        uids = self.member_uids()
+        return [one for one in found if one is not None and one.uid in uids and one.is_alive]
+
+    def lost(self) -> list[types.GenerationMember]:
+        """Members that are gone or about to go. Those that have ended well are not lost; those that failed are judged
+        as failures first."""
+        return [one for one in self.generation.members if self._is_lost(one)]
+
+    def _is_lost(self, member: types.GenerationMember) -> bool:
+        replica = self.replicas.get((member.role, member.index))
+        if replica is None or replica.uid != member.uid or replica.is_leaving:
+            return True
+        if has_failed(self.job, replica):
+            return replica.uid in self.status.failures.pods
+        return replica.stage == "failed"
+
+    def is_done(self, replica: Replica) -> bool:
+        """Whether it has ended well, and need not be started again."""
+        return replica.stage == "succeeded" and not replica.is_leaving and self.job.restart_policy != "Always"
+
+    def newcomers(self) -> list[Place]:
+        """Places that the job is to have, and whose replica does not take part yet."""
+        found, members = [], self.member_uids()
+        for place in self.wanted_places():
+            replica = self.replicas.get(place)
+            if replica is None or not (replica.uid in members or self.is_done(replica)):
+                found.append(place)
+        return found
+
+    def is_enough(self, replicas: Iterable[Replica]) -> bool:
+        """Whether the job can run with these, and those that have ended well."""
+        there = {one.place for one in replicas}
+        done = {one.place for one in self.replicas.values() if self.is_done(one)}
+        if self.job.needs_first and self.job.first not in there | done:
+            return False
+        counts: dict[str, int] = {}
+        for role, _ in there | done:
+            counts[role] = counts.get(role, 0) + 1
+        return bool(there) and all(counts.get(role.name, 0) >= role.least for role in self.job.roles)
+
+    # -- what becomes
+
+    def change(self, **changes: object) -> None:
+        self.status = msgspec.structs.replace(self.status, **changes)
+
+    def enter(self, phase: Phase) -> None:
+        reason, message = self.why
+        conditions = conditions_in(phase, self.status.conditions, reason or f"Job{phase}", message, self.now)
+        self.change(phase=phase, conditions=conditions)
+        self.why = ("", "")
+
+    def form(self, replicas: Iterable[Replica]) -> None:
+        """A new generation of these; of nobody: all are to stop."""
+        members = [one for one in replicas if one.is_alive]
+        self.change(generation=next_generation(self.generation, self.job, members, moment(self.now)))
+        self.crashed = None
+        self.has_new_generation = True
+
+    def stop(self) -> None:
+        """Whoever runs is asked to checkpoint and stop."""
+        if self.generation.members:
+            self.form(())
+
+    def set_target(self, sizes: dict[str, int]) -> None:
+        self.change(target=as_target(sizes), last_resize_time=moment(self.now), resizes=self.status.resizes + 1)
+
+    def start_over(self) -> None:
+        """The next start is with the minimum: what it had above that may be somebody else's by then."""
+        self.stop()
+        if self.status.target:
+            least = {role.name: role.least for role in self.job.roles}
+            if as_target(least) != self.status.target:
+                self.change(target=as_target(least))
+
+    def say(self, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Normal") -> None:
+        self.records.append(RecordEvent(reason, message, kind))
+
+    def create(self, place: Place) -> None:
+        self.creates.append(CreateReplica(*place))
+        self.replicas[place] = Replica(*place, stage="asked")
+
+    def delete(self, replica: Replica, grace_s: float | None = None) -> None:
+        """Once: from then on it is about to go."""
+        if replica.is_leaving or replica.stage == "asked":
+            return
+        self.deletes.append(DeleteReplica(replica.role, replica.index, replica.uid, grace_s))
+        self.replicas[replica.place] = replace(replica, is_leaving=True)

@@ -1,0 +1,77 @@
+"""What is to be done in a state for as long as the job is in it: replicas made, replicas removed."""
+
+from maniple.elastic.events import Replica
+from maniple.elastic.failures import has_failed
+from maniple.elastic.moments import seconds
+from maniple.elastic.state import ACTIVE
+from maniple.elastic.turn import Turn
+
+
+def keep_up(turn: Turn) -> bool:
+    """Whether the job itself is to be deleted."""
+    phase = turn.phase
+    if phase in ("Succeeded", "Failed"):
+        return _clean_up(turn)
+    if phase == "Suspended" or (phase == "Restarting" and not turn.generation.members):
+        for replica in list(turn.replicas.values()):
+            _remove(turn, replica)
+    elif phase != "Restarting":
+        _drop_surplus(turn)
+        _fill(turn)
+    return False
+
+
+def _drop_surplus(turn: Turn) -> None:
+    members = turn.member_uids()
+    for replica in turn.beyond():
+        if replica.uid not in members or replica.has_ended:
+            _remove(turn, replica)
+
+
+def _fill(turn: Turn) -> None:
+    """All that are missing, at once. What has failed is in the way of its successor, and stays until that may come."""
+    if turn.phase in ACTIVE and not turn.newcomers():
+        return
+    if not turn.is_past(turn.status.failures.retry_time):
+        return
+    for place in turn.wanted_places():
+        replica = turn.replicas.get(place)
+        if replica is None:
+            turn.create(place)
+        elif _is_in_the_way(turn, replica):
+            turn.delete(replica)
+
+
+def _is_in_the_way(turn: Turn, replica: Replica) -> bool:
+    """Whether it has ended, and another is to come."""
+    counted = turn.status.failures.pods
+    if replica.stage == "succeeded":
+        return replica.uid in counted  # restartPolicy: Always
+    return replica.stage == "failed" and (replica.uid in counted or not has_failed(turn.job, replica))
+
+
+def _remove(turn: Turn, replica: Replica) -> None:
+    """At once if it does nothing; else when it has acknowledged, or has had its time."""
+    if replica.stage != "ready":
+        turn.delete(replica)
+        return
+    told = turn.generation.time
+    if turn.job.has_agents and told is not None and replica.stopped < turn.generation.number:
+        is_over = turn.is_past(seconds(told) + turn.job.grace_s)
+        if not is_over:
+            return
+    turn.delete(replica, turn.job.grace_s)
+
+
+def _clean_up(turn: Turn) -> bool:
+    """Whoever still runs when the job has succeeded is ending by itself, and may."""
+    ended = turn.status.completion_time
+    policy = turn.job.clean
+    for replica in list(turn.replicas.values()):
+        if policy == "None" or (policy == "Running" and replica.has_ended):
+            continue
+        grace_s = turn.job.grace_s if turn.phase == "Succeeded" and not replica.has_ended else 0.0
+        if ended is None or turn.is_past(seconds(ended) + grace_s):
+            turn.delete(replica, turn.job.grace_s if replica.stage == "ready" else None)
+    ttl_s = turn.job.ttl_s
+    return ttl_s is not None and ended is not None and turn.is_past(seconds(ended) + ttl_s)

@@ -1,0 +1,72 @@
+"""Where workers reach their agent: a socket and a file in a folder of the replica's own.
+
+Datagrams to a socket on the same machine: a training loop that reports never waits for a network, and loses nothing but
+the report if nobody listens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from typing import Any, Callable
+
+from maniple.worker.notices import Notice
+
+SOCKET_VARIABLE = "MANIPLE_AGENT_SOCKET"
+NOTICE_VARIABLE = "MANIPLE_NOTICE"
+_MESSAGE_BYTES = 4096
+
+
+class Desk:
+    """The agent's side. `hear` is called in a thread of the desk's own with every message that is an object."""
+
+    def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
+        self._hear = hear
+        self.folder = tempfile.mkdtemp(prefix="maniple-")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(os.path.join(self.folder, "socket"))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            SOCKET_VARIABLE: os.path.join(self.folder, "socket"),
+            NOTICE_VARIABLE: os.path.join(self.folder, "notice"),
+        }
+
+    def start(self) -> None:
+        threading.Thread(target=self._listen, name="maniple-desk", daemon=True).start()
+
+    def show(self, notice: Notice) -> None:
+        """Workers that look see all of it or what was there before."""
+        path = self.environment[NOTICE_VARIABLE]
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(notice.text)
+        os.replace(path + ".new", path)
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _listen(self) -> None:
+        while True:
+            message = self._socket.recv(_MESSAGE_BYTES)
+            try:
+                said = json.loads(message)
+            except ValueError:
+                continue
+            if isinstance(said, dict):
+                self._hear(said)
+
+
+def tell(path: str, message: dict[str, Any]) -> bool:
+    """A worker's side: says it to the agent, if one listens and is not behind; whether it was said."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.setblocking(False)
+        try:
+            line.sendto(json.dumps(message).encode(), path)
+        except OSError:
+            return False
+    return True

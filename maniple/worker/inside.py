@@ -1,0 +1,84 @@
+"""What a training script asks and says. Without Maniple around it is told nothing, and what it says goes nowhere."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from maniple.worker.desk import NOTICE_VARIABLE, SOCKET_VARIABLE, tell
+from maniple.worker.line import Line, from_environment
+from maniple.worker.notices import Notice, NoticeFile
+
+
+class Inside:
+    """One for each process, made when it is first asked for: see the functions of `maniple.worker`."""
+
+    def __init__(self) -> None:
+        self.settings = from_environment()
+        self.socket = os.environ.get(SOCKET_VARIABLE, "")
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self._file = NoticeFile(os.environ.get(NOTICE_VARIABLE) or self.settings.notice_path)
+        self._heard: Notice | None = None
+        self._line: Line | None = None
+        generation = os.environ.get("MANIPLE_GENERATION", "")
+        self.generation = int(generation) if generation.isdecimal() else None
+        if not self.socket and self.settings.has_endpoint:  # no agent: we call the controller ourselves
+            self._line = Line(self.settings, self._hear)
+            self._line.start()
+
+    def newest(self) -> Notice | None:
+        """The last notice that reached us, whether or not it changes anything."""
+        read, heard = self._file.read(), self._heard
+        if read is None or (heard is not None and heard.generation > read.generation):
+            return heard
+        return read
+
+    def notice(self) -> Notice | None:
+        newest = self.newest()
+        if newest is None:
+            return None
+        if self.generation is None:  # nobody told us in which generation we began: in the first one we hear of
+            self.generation = newest.generation
+            return newest if newest.stop or self.is_leaving(newest) else None
+        return newest if newest.generation > self.generation else None
+
+    def is_leaving(self, notice: Notice) -> bool:
+        return notice.stop or notice.place_of(self.settings.pod, self.settings.uid) is None
+
+    def ack(self) -> None:
+        newest = self.newest()
+        if newest is None:
+            return
+        self.generation = newest.generation
+        self.tell(joined=newest.generation)
+        if self._line is not None:
+            self._line.say(newest.generation, "stopped" if self.is_leaving(newest) else "running")
+
+    def report(self, step: int, throughput: float | None) -> None:
+        if self.rank != 0:
+            return
+        speed = None if throughput is None else float(throughput)
+        generation = self.generation or 0
+        self.tell(step=int(step), throughput=speed, generation=generation)
+        if self._line is not None:
+            self._line.report(generation, int(step), speed)
+
+    def tell(self, **message: object) -> None:
+        """Says it to the agent, if there is one."""
+        if self.socket:
+            tell(self.socket, {"local_rank": self.local_rank, **message})
+
+    def _hear(self, notice: Notice) -> None:
+        self._heard = notice
+
+
+_lock = threading.Lock()
+_inside: list[Inside] = []
+
+
+def inside() -> Inside:
+    with _lock:
+        if not _inside:
+            _inside.append(Inside())
+        return _inside[0]

@@ -1,0 +1,269 @@
+"""The line to the controller: one thread listens for notices, another says what became of them.
+
+What is said is a state, not a message: only the last counts, and it is said again whenever the line was broken, since
+whoever had heard it may be gone. So controller and agent find each other again after a crash of either.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import ssl
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from maniple.worker.notices import Notice, NoticeError, NoticeFile, parse
+
+AGENT_FOLDER = "/var/run/maniple/agent"
+POD_FOLDER = "/var/run/maniple/pod"
+_POLL_TIMEOUT_S = 40.0  # the server answers after 25 s at the latest
+_ASK_TIMEOUT_S = 10.0
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 3.0
+_REPORT_S = 1.0
+_FILE_S = 0.5
+
+
+def complain(text: str) -> None:
+    print(f"maniple: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Who we are and whom to call, from the pod's environment."""
+
+    url: str
+    job: str
+    pod: str
+    uid: str
+    agent_folder: str
+    pod_folder: str
+
+    @property
+    def has_endpoint(self) -> bool:
+        return bool(self.url and self.job and self.pod)
+
+    @property
+    def notice_path(self) -> str:
+        return os.path.join(self.pod_folder, "generation")
+
+    @property
+    def has_file(self) -> bool:
+        return os.path.exists(self.notice_path)
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+    return Settings(
+        url=environment.get("MANIPLE_URL", ""),
+        job=environment.get("MANIPLE_JOB", ""),
+        pod=environment.get("MANIPLE_POD", ""),
+        uid=environment.get("MANIPLE_POD_UID", ""),
+        agent_folder=environment.get("MANIPLE_AGENT_FOLDER", AGENT_FOLDER),
+        pod_folder=environment.get("MANIPLE_POD_FOLDER", POD_FOLDER),
+    )
+
+
+class _BrokenError(Exception):
+    """The line is broken, or nobody at its end may answer: try again after this long."""
+
+    def __init__(self, why: str, pause_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.pause_s = pause_s
+
+
+class _Connection:
+    """One kept-alive HTTPS connection, used by one thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def ask(self, method: str, what: str, body: Any = None, timeout_s: float = _ASK_TIMEOUT_S) -> tuple[int, bytes]:
+        """Status and answer. The line is down (also: not the leader, not known yet): _BrokenError."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect(timeout_s)
+            self._connection.request(
+                method,
+                f"/v1/jobs/{self._settings.job}/{what}",
+                body=None if body is None else json.dumps(body).encode(),
+                headers={"Authorization": f"Bearer {self._token()}"},
+            )
+            answer = self._connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise _BrokenError(f"{self._settings.url} does not answer: {error!r}") from error
+        if answer.status >= 500 or answer.status == 429:
+            self.close()  # a new connection may reach another replica
+            raise _BrokenError(content.decode(errors="replace").strip(), _seconds(answer.headers.get("Retry-After")))
+        return answer.status, content
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self, timeout_s: float) -> http.client.HTTPSConnection:
+        parts = urllib.parse.urlsplit(self._settings.url)
+        if parts.scheme != "https" or not parts.hostname:
+            raise ValueError(f"MANIPLE_URL: expected https://HOST:PORT, found {self._settings.url!r}")
+        trusted = ssl.create_default_context(cafile=os.path.join(self._settings.agent_folder, "ca.crt"))
+        return http.client.HTTPSConnection(parts.hostname, parts.port or 443, timeout=timeout_s, context=trusted)
+
+    def _token(self) -> str:
+        with open(os.path.join(self._settings.agent_folder, "token"), encoding="ascii") as file:
+            return file.read().strip()
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text and text.isdecimal() else 0.0
+
+
+class Line:
+    """Both threads, and what they share. `hear` is called in the listening thread, each generation once, in order."""
+
+    def __init__(self, settings: Settings, hear: Callable[[Notice], None]) -> None:
+        self.answered_at: float | None = None  # on the monotonic clock
+        self._settings = settings
+        self._hear = hear
+        self._heard = -1
+        self._lock = threading.Condition()
+        self._state: dict[str, Any] | None = None
+        self._is_said = True
+        self._report: dict[str, Any] | None = None
+
+    def start(self) -> None:
+        if self._settings.has_endpoint:
+            threading.Thread(target=self._listen, name="maniple-listen", daemon=True).start()
+            threading.Thread(target=self._speak, name="maniple-speak", daemon=True).start()
+        threading.Thread(target=self._read_file, name="maniple-file", daemon=True).start()
+
+    # -- speaking
+
+    def say(self, generation: int, state: str, code: int | None = None) -> None:
+        """What has become of this replica; takes the place of what was said before, said or not."""
+        body = {"pod": self._settings.pod, "uid": self._settings.uid, "generation": generation, "state": state}
+        with self._lock:
+            self._state = body if code is None else {**body, "exit": code}
+            self._is_said = False
+            self._lock.notify_all()
+
+    def report(self, generation: int, step: int, throughput: float | None) -> None:
+        """How far the job is; only the newest is sent, at most one a second, and one that is lost is lost."""
+        body: dict[str, Any] = {"pod": self._settings.pod, "generation": generation, "step": step}
+        with self._lock:
+            self._report = body if throughput is None else {**body, "throughput": throughput}
+            self._lock.notify_all()
+
+    def flush(self, within_s: float) -> bool:
+        """Waits until all is said, also a report that waits; whether it is."""
+        if not self._settings.has_endpoint:
+            return False
+        with self._lock:
+            return self._lock.wait_for(lambda: self._is_said and self._report is None, within_s)
+
+    def _speak(self) -> None:
+        connection = _Connection(self._settings)
+        pause = _Pause()
+        reported_at = 0.0
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: not self._is_said or self._report is not None)
+                state, report = (None, self._report) if self._is_said else (self._state, None)
+            try:
+                if state is not None:
+                    self._post(connection, "ack", state)
+                    with self._lock:
+                        self._is_said = self._state is state
+                        self._lock.notify_all()
+                elif report is not None:
+                    # A state that comes meanwhile is at most this much later.
+                    time.sleep(max(0.0, reported_at + _REPORT_S - time.monotonic()))
+                    reported_at = time.monotonic()
+                    with self._lock:
+                        report = self._report
+                    self._post(connection, "report", report)
+                    self._forget(report)
+                pause.reset()
+            except _BrokenError as error:
+                if state is None:
+                    self._forget(report)
+                pause.wait(error)
+
+    def _forget(self, report: dict[str, Any] | None) -> None:
+        with self._lock:
+            if self._report is report:
+                self._report = None
+                self._lock.notify_all()
+
+    def _post(self, connection: _Connection, what: str, body: Any) -> None:
+        status, content = connection.ask("POST", what, body)
+        self.answered_at = time.monotonic()
+        if status in {401, 403}:  # the token's file may be renewed
+            raise _BrokenError(f"refused: {content.decode(errors='replace').strip()}", _LONGEST_PAUSE_S)
+        if status >= 400:
+            complain(f"the controller did not understand {what} {body}: {content.decode(errors='replace').strip()}")
+
+    # -- listening
+
+    def _listen(self) -> None:
+        connection = _Connection(self._settings)
+        pause = _Pause()
+        while True:
+            who = {"pod": self._settings.pod, "uid": self._settings.uid, "after": max(self._heard, 0)}
+            try:
+                status, content = connection.ask("GET", f"notice?{urllib.parse.urlencode(who)}", None, _POLL_TIMEOUT_S)
+                self.answered_at = time.monotonic()
+                if status == 200:
+                    self._pass_on(parse(content.decode()))
+                elif status != 204:
+                    raise _BrokenError(f"refused: {content.decode(errors='replace').strip()}", _LONGEST_PAUSE_S)
+                pause.reset()
+            except (_BrokenError, NoticeError, UnicodeDecodeError) as error:
+                with self._lock:  # whoever had heard us may be gone: say it again
+                    self._is_said = self._state is None
+                    self._lock.notify_all()
+                pause.wait(error)
+
+    def _read_file(self) -> None:
+        """The downward API's file: the kubelet renews it about once a minute, also where no endpoint is reached."""
+        file = NoticeFile(self._settings.notice_path)
+        while True:
+            notice = file.read()
+            if notice is not None:
+                self._pass_on(notice)
+            time.sleep(_FILE_S)
+
+    def _pass_on(self, notice: Notice) -> None:
+        with self._lock:
+            if notice.generation <= self._heard:
+                return
+            self._heard = notice.generation
+            self._hear(notice)
+
+
+class _Pause:
+    """Waits longer and longer while a line is broken; complains once, and not before it has lasted."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._next_s = _FIRST_PAUSE_S
+        self._has_complained = False
+
+    def wait(self, error: Exception) -> None:
+        if self._next_s >= _LONGEST_PAUSE_S and not self._has_complained:
+            complain(f"no controller, trying again: {error}")
+            self._has_complained = True
+        asked_s = getattr(error, "pause_s", 0.0)
+        time.sleep(max(self._next_s, asked_s) * random.uniform(0.7, 1.3))  # not all agents at once
+        self._next_s = min(self._next_s * 1.6, _LONGEST_PAUSE_S)

@@ -1,0 +1,122 @@
+"""The worker processes of one replica: started together, never left behind, and every one of them waited for.
+
+The agent is process 1 of its container, so whatever loses its parent becomes its child: all are reaped, and what is
+left when the workers have ended is killed. Where the agent is not process 1 it asks the kernel for the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+_PR_SET_CHILD_SUBREAPER = 36
+# A process that is to die with the agent must say so itself before it becomes the worker (PR_SET_PDEATHSIG is 1).
+_SHIM = """
+import ctypes, os, signal, sys
+parent, command = int(sys.argv[1]), sys.argv[2:]
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+if os.getppid() != parent:
+    sys.exit(137)
+try:
+    os.execvp(command[0], command)
+except OSError as error:
+    print(f"maniple: cannot start {command[0]}: {error.strerror}", file=sys.stderr)
+    sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+"""
+
+
+def adopt_orphans() -> None:
+    """Whatever our descendants leave behind becomes our child, as it does for process 1."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Processes:
+    """The worker processes that run now, by process id."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, int] = {}  # process id -> local rank
+        self.codes: dict[int, int] = {}  # local rank -> exit code, of those that have ended since `start`
+        self.first_failure: int | None = None
+
+    def start(self, command: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
+        """One worker for each environment. None may be running."""
+        self.codes = {}
+        self.first_failure = None
+        for local_rank, environment in enumerate(environments):
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), *command],
+                dict(environment),
+                setpgroup=0,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD],
+            )
+            self.running[pid] = local_rank
+
+    def signal_all(self, number: int) -> None:
+        """To the workers themselves: what a training script starts is for it to end."""
+        for pid in self.running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill_all(self) -> None:
+        """To the workers and all that they started."""
+        for pid in self.running:
+            _kill_group(pid)
+
+    def reap(self) -> list[int]:
+        """Waits for every child that has ended; the local ranks of the workers among them."""
+        ended = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            local_rank = self.running.pop(pid, None)
+            if local_rank is None:
+                continue
+            _kill_group(pid)  # data loaders and the like
+            code = os.waitstatus_to_exitcode(status)
+            self.codes[local_rank] = code if code >= 0 else 128 - code
+            if self.first_failure is None and self.codes[local_rank] != 0:
+                self.first_failure = self.codes[local_rank]
+            ended.append(local_rank)
+        return ended
+
+    def sweep(self, within_s: float = 5.0) -> None:
+        """Kills whatever has become our child and is no worker: left over from workers that have ended."""
+        deadline = time.monotonic() + within_s
+        # Their own children become ours in turn.
+        while time.monotonic() < deadline:
+            left = [pid for pid in _children() if pid not in self.running]
+            if not left:
+                return
+            for pid in left:
+                _kill_group(pid)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.reap()
+            time.sleep(0.005)
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    """Our children, living or not yet waited for."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+            # The program's name stands in brackets and may hold anything; state and parent follow the last of them.
+            if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(name))
+    return found

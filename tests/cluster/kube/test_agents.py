@@ -1,0 +1,274 @@
+"""The agents' endpoint, asked over real HTTPS: who listens is told at once, and nobody speaks for another's job."""
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import pytest
+
+from maniple.cluster.kube import credentials
+from maniple.cluster.kube.agents import BODY_BYTES, Ack, Agents, Report
+
+JOB, UID, POD, POD_UID = "team/bert", "job-uid", "bert-worker-0", "pod-uid"
+CREDENTIALS = credentials.create(["127.0.0.1", "maniple-agents.maniple-system.svc"])
+
+
+class Desk:
+    """An endpoint on loopback, and a client that trusts its authority and nobody else."""
+
+    def __init__(self) -> None:
+        self.acks: list[Ack] = []
+        self.reports: list[Report] = []
+        self.leads = True
+        self.agents = Agents(CREDENTIALS.token_key, self.acks.append, self.reports.append, lambda: self.leads)
+
+    async def start(self, port: int = 0) -> None:
+        await self.agents.start("127.0.0.1", port, credentials.server_context(CREDENTIALS))
+        tls = ssl.create_default_context(cadata=CREDENTIALS.authority.decode())
+        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls))
+
+    async def stop(self) -> None:
+        await self.session.close()
+        await self.agents.stop()
+
+    async def ask(
+        self,
+        method: str,
+        what: str,
+        *,
+        job: str = JOB,
+        token: str | None = None,
+        body: Any = None,
+        raw: bytes | None = None,
+        **query: Any,
+    ) -> tuple[int, bytes, Any]:
+        headers = {"Authorization": f"Bearer {self.agents.token(JOB, UID) if token is None else token}"}
+        url = f"https://127.0.0.1:{self.agents.port}/v1/jobs/{job}/{what}"
+        data = raw if raw is not None else (json.dumps(body).encode() if body is not None else None)
+        async with self.session.request(method, url, params=query, data=data, headers=headers) as answer:
+            return answer.status, await answer.read(), answer.headers
+
+    async def poll(self, after: int = 0, pod: str = POD, **more: Any) -> tuple[int, bytes, Any]:
+        return await self.ask("GET", "notice", pod=pod, uid=POD_UID, after=after, **more)
+
+    async def ack(self, **said: Any) -> int:
+        body = {"pod": POD, "uid": POD_UID, "generation": 1, "state": "running"} | said
+        return (await self.ask("POST", "ack", body=body))[0]
+
+
+@asynccontextmanager
+async def at_the_desk() -> AsyncIterator[Desk]:
+    desk = Desk()
+    await desk.start()
+    try:
+        yield desk
+    finally:
+        await desk.stop()
+
+
+def run(test: Callable[[Desk], Coroutine[Any, Any, None]]) -> None:
+    async def within() -> None:
+        async with at_the_desk() as desk, asyncio.timeout(30):
+            await test(desk)
+
+    asyncio.run(within())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def test_who_listens_hears_of_a_new_generation_at_once() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.expect(JOB, UID)
+        polls = [asyncio.create_task(desk.poll(pod=f"bert-worker-{index}")) for index in range(50)]
+        await until(lambda: all(desk.agents.heard(JOB, f"bert-worker-{index}") for index in range(50)))
+        published_at = time.monotonic()
+        desk.agents.publish(JOB, UID, b'{"generation": 1}', 1)
+        answers = await asyncio.gather(*polls)
+        assert time.monotonic() - published_at < 1
+        assert {(status, body) for status, body, _ in answers} == {(200, b'{"generation": 1}')}
+
+    run(test)
+
+
+def test_what_is_newer_is_answered_at_once_and_what_is_not_with_nothing() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.poll_s = 0.05
+        desk.agents.publish(JOB, UID, b"three", 3)
+        assert (await desk.poll(after=2))[:2] == (200, b"three")
+        assert (await desk.poll(after=3))[:2] == (204, b"")
+        desk.agents.publish(JOB, UID, b"two", 2)  # an old one changes nothing
+        assert (await desk.poll(after=1))[:2] == (200, b"three")
+
+    run(test)
+
+
+def test_answers_and_reports_reach_the_controller() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"{}", 2)
+        assert await desk.ack(generation=2) == 204
+        assert await desk.ack(generation=1, state="failed", exit=137) == 204
+        body = {"pod": POD, "generation": 2, "step": 70, "throughput": 12.5}
+        assert (await desk.ask("POST", "report", body=body))[0] == 204
+        assert desk.acks == [
+            Ack(JOB, POD, POD_UID, 2, "running"),
+            Ack(JOB, POD, POD_UID, 1, "failed", 137),
+        ]
+        assert desk.reports == [Report(JOB, POD, 2, 70, 12.5)]
+
+    run(test)
+
+
+def test_a_token_speaks_for_its_own_job_only() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        desk.agents.publish("team/other", "other-uid", b"secret", 1)
+        others = desk.agents.token("team/other", "other-uid")
+        for token in (others, "", "x", desk.agents.token(JOB, "an older uid"), "ünïcode".encode().decode("latin-1")):
+            status, body, _ = await desk.poll(token=token)
+            assert status == 403, token
+            assert b"{}" not in body
+        assert (await desk.poll(job="team/other"))[0] == 403
+        assert (await desk.poll(job="team/other", token=others, pod="other-worker-0"))[:2] == (200, b"secret")
+        # Nor does a job speak for a pod of another.
+        assert (await desk.poll(pod="other-worker-0"))[0] == 403
+        assert await desk.ack(pod="other-worker-0") == 403
+        assert desk.acks == []
+
+    run(test)
+
+
+def test_a_job_made_anew_with_the_same_name_has_another_token() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"old", 7)
+        desk.agents.publish(JOB, "second uid", b"new", 1)
+        assert (await desk.poll())[0] == 403
+        assert (await desk.poll(token=desk.agents.token(JOB, "second uid")))[:2] == (200, b"new")
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"state": "fine"},
+        {"generation": -1},
+        {"generation": "1"},
+        {"generation": 1.5},
+        {"generation": 1 << 60},
+        {"exit": 1},
+        {"state": "failed"},
+        {"state": "failed", "exit": 256},
+        {"extra": 1},
+        {"uid": ""},
+        {"uid": None},
+    ],
+)
+def test_an_answer_that_is_not_one_is_refused(wrong: dict[str, Any]) -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        assert await desk.ack(**wrong) == 400
+        assert desk.acks == []
+
+    run(test)
+
+
+def test_a_request_that_is_not_one_is_refused() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        for body in (b"", b"[]", b"{", b"\xff", b'{"pod":"bert-worker-0","generation":1,"step":1,"throughput":1e999}'):
+            assert (await desk.ask("POST", "report", raw=body))[0] == 400, body
+        for throughput in (0, -1, "fast", True):
+            said = {"pod": POD, "generation": 1, "step": 1, "throughput": throughput}
+            assert (await desk.ask("POST", "report", body=said))[0] == 400, throughput
+        too_long = json.dumps({"pod": POD, "uid": "u" * BODY_BYTES, "generation": 1, "state": "done"}).encode()
+        assert (await desk.ask("POST", "ack", raw=too_long))[0] == 413
+        assert (await desk.ask("GET", "notice", pod=POD, uid=POD_UID))[0] == 400
+        assert (await desk.poll(after=-1))[0] == 400
+        assert (await desk.poll(colour="red"))[0] == 400
+        assert (await desk.ask("GET", "ack"))[0] == 405
+        assert (await desk.ask("GET", "secrets"))[0] == 404
+        assert desk.acks == []
+        assert desk.reports == []
+
+    run(test)
+
+
+def test_who_does_not_lead_sends_agents_away_also_those_who_wait() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        waiting = asyncio.create_task(desk.poll(after=1))
+        await until(lambda: desk.agents.heard(JOB, POD) is not None)
+        desk.leads = False
+        for status, _, headers in (await waiting, await desk.poll()):
+            assert (status, headers["Retry-After"], headers["Connection"]) == (503, "1", "close")
+        assert await desk.ack() == 503
+        assert desk.acks == []
+
+    run(test)
+
+
+def test_a_job_or_generation_that_is_not_known_yet_is_asked_for_again() -> None:
+    async def test(desk: Desk) -> None:
+        assert (await desk.poll())[0] == 503
+        desk.agents.expect(JOB, UID)
+        assert await desk.ack() == 503  # what it answers to is in the job's status, and will be published
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        assert await desk.ack() == 204
+        waiting = asyncio.create_task(desk.poll(after=1))
+        await until(lambda: desk.agents.heard(JOB, POD) is not None)
+        desk.agents.forget(JOB)
+        assert (await waiting)[0] == 503
+
+    run(test)
+
+
+def test_an_agent_that_hung_up_does_not_count_as_listening() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.expect(JOB, UID)
+        assert desk.agents.heard(JOB, POD) is None
+        waiting = asyncio.create_task(desk.poll())
+        await until(lambda: desk.agents.heard(JOB, POD) is not None)
+        first = desk.agents.heard(JOB, POD)
+        await asyncio.sleep(0.02)
+        assert desk.agents.heard(JOB, POD) != first  # it still waits: heard of now
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+
+        def is_fixed() -> bool:
+            return desk.agents.heard(JOB, POD) == desk.agents.heard(JOB, POD)
+
+        await until(is_fixed)
+
+    run(test)
+
+
+def test_a_second_poll_of_a_pod_ends_the_first() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"one", 1)
+        first = asyncio.create_task(desk.poll(after=1))
+        await until(lambda: desk.agents.heard(JOB, POD) is not None)
+        second = asyncio.create_task(desk.poll(after=1))
+        assert (await first)[0] == 204
+        desk.agents.publish(JOB, UID, b"two", 2)
+        assert (await second)[:2] == (200, b"two")
+
+    run(test)
+
+
+def test_without_the_authority_nobody_is_trusted() -> None:
+    async def test(desk: Desk) -> None:
+        stranger = ssl.create_default_context(cadata=credentials.create(["127.0.0.1"]).authority.decode())
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=stranger)) as session:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await session.get(f"https://127.0.0.1:{desk.agents.port}/")
+
+    run(test)

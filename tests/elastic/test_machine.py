@@ -1,0 +1,425 @@
+"""The life of an elastic job, story by story."""
+
+import pytest
+
+from elastic.world import World, elastic_job
+from maniple.api import types
+
+
+def running(size: int = 2, least: int = 2, most: int = 4, **spec: object) -> World:
+    world = World(elastic_job((("worker", least, most),), **spec))
+    if size > least:
+        world.decide(worker=size)
+    world.settle()
+    assert world.phase == "Running"
+    assert len(world.members()) == size
+    return world
+
+
+def test_a_job_starts_as_a_gang_and_runs_when_its_minimum_is_ready() -> None:
+    world = World(elastic_job())
+    assert (world.phase, world.indices()) == ("Pending", [0, 1])
+    for index in (0, 1):
+        world.bind(world.pod(index))
+    world.hear_all()
+    assert world.phase == "Starting"
+    world.get_ready(world.pod(0))
+    world.hear_all()
+    assert world.phase == "Starting"
+    assert world.published == []
+    world.get_ready(world.pod(1))
+    world.hear_all()
+    assert world.phase == "Running"
+    assert world.members() == ["j-worker-0", "j-worker-1"]
+    assert [one.slots for one in world.status.generation.members] == [2, 2]
+    assert world.status.start_time is not None
+
+
+def test_growing_makes_all_new_pods_at_once_and_the_others_go_on_until_they_are_ready() -> None:
+    world = running(2, most=8)
+    world.decide(worker=8)
+    world.hear_all()
+    assert (world.phase, world.indices()) == ("Growing", list(range(8)))
+    for index in range(2, 7):
+        world.bind(world.pod(index))
+        world.get_ready(world.pod(index))
+    world.bind(world.pod(7))
+    world.hear_all()
+    assert (world.phase, len(world.members())) == ("Growing", 2)
+    world.get_ready(world.pod(7))
+    world.hear_all()
+    assert (world.phase, len(world.members()), len(world.published)) == ("Running", 8, 2)
+
+
+def test_newcomers_that_find_no_node_do_not_keep_the_others_waiting_for_ever() -> None:
+    world = running(2, most=4)
+    world.decide(worker=4)
+    world.hear_all()
+    world.get_ready(world.pod(2))
+    world.hear_all()
+    assert len(world.members()) == 2
+    world.pass_time(11)
+    assert (world.phase, len(world.members())) == ("Growing", 3)
+
+
+def test_shrinking_asks_for_a_checkpoint_and_waits_for_the_answer() -> None:
+    world = running(4)
+    world.decide(worker=2)
+    world.hear_all()
+    assert (world.phase, world.members()) == ("Shrinking", ["j-worker-0", "j-worker-1"])
+    assert not world.pod(3).is_leaving
+    world.acknowledge(world.pod(3), "stopped")
+    assert (world.pod(3).is_leaving, world.pod(2).is_leaving) == (True, False)
+    world.pass_time(31)
+    assert world.pod(2).is_leaving
+    world.settle()
+    assert (world.phase, world.indices()) == ("Running", [0, 1])
+
+
+def test_shrinking_removes_pods_that_do_not_run_at_once() -> None:
+    world = running(2, most=8)
+    world.decide(worker=6)
+    world.hear_all()
+    world.decide(worker=2)
+    world.hear_all()
+    assert (world.phase, world.indices(), len(world.published)) == ("Running", [0, 1], 1)
+
+
+def test_without_agents_sigterm_is_the_notice() -> None:
+    world = running(4, framework="none")
+    world.decide(worker=3)
+    world.hear_all()
+    assert world.pod(3).is_leaving
+
+
+def test_a_lost_replica_above_the_minimum_is_gone_on_without_and_made_again() -> None:
+    world = running(3)
+    world.vanish(world.pod(1))
+    world.hear_all()
+    assert world.members() == ["j-worker-0", "j-worker-2"]
+    assert world.phase == "Growing"
+    world.settle()
+    assert world.members() == ["j-worker-0", "j-worker-1", "j-worker-2"]
+    assert (world.status.failures.count, world.status.restarts) == (0, 0)
+
+
+def test_below_the_minimum_all_stop_and_start_over_as_a_gang() -> None:
+    world = running(3)
+    world.vanish(world.pod(0))
+    world.vanish(world.pod(2))
+    world.hear_all()
+    assert world.phase == "Restarting"
+    assert world.published[-1].stop
+    assert not world.pod(1).is_leaving
+    world.acknowledge(world.pod(1), "stopped")
+    assert world.pod(1).is_leaving
+    world.settle()
+    assert (world.phase, len(world.members()), world.status.restarts) == ("Running", 2, 1)
+    assert [one.replicas for one in world.status.target] == [2]
+    assert [one.number for one in world.published] == [*range(1, len(world.published) + 1)]
+
+
+def test_a_hole_below_the_size_does_not_push_the_job_below_its_minimum() -> None:
+    world = running(4, least=3, most=4)
+    world.vanish(world.pod(1))
+    world.hear_all()
+    world.decide(worker=3)
+    world.hear_all()
+    assert world.members() == ["j-worker-0", "j-worker-2", "j-worker-3"]
+    world.settle()
+    assert world.members() == ["j-worker-0", "j-worker-1", "j-worker-2"]
+
+
+def test_workers_that_crash_start_again_in_their_pods() -> None:
+    world = running(2)
+    uids = [pod.uid for pod in world.pods.values()]
+    for index in (1, 0):
+        world.acknowledge(world.pod(index), "failed", code=1)
+    world.pass_time(2.5)
+    assert (world.phase, world.status.failures.count, world.reason("Restarting")) == ("Restarting", 1, "WorkerFailed")
+    world.acknowledge(world.pod(0), "failed", code=1)
+    world.settle()
+    assert (world.phase, world.status.generation.number) == ("Running", 2)
+    assert [pod.uid for pod in world.pods.values()] == uids
+    assert world.status.failures.count == 1
+
+
+def test_workers_that_die_with_a_lost_replica_have_not_failed() -> None:
+    world = running(3)
+    world.acknowledge(world.pod(0), "failed", code=1)
+    world.vanish(world.pod(2))
+    world.hear_all()
+    world.pass_time(5)
+    assert (world.phase, world.status.failures.count) == ("Growing", 0)
+
+
+@pytest.mark.parametrize(
+    "reason", ["Evicted", "OutOfcpu", "OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "NodeLost"]
+)
+def test_what_is_done_to_a_replica_is_no_failure_of_it(reason: str) -> None:
+    world = running(2)
+    world.end(world.pod(1), 137, reason)
+    world.settle()
+    assert (world.phase, world.status.failures.count, world.status.restarts) == ("Running", 0, 1)
+
+
+def test_exit_143_in_a_shrink_is_no_failure() -> None:
+    world = running(4)
+    world.decide(worker=2)
+    world.hear_all()
+    world.end(world.pod(3), 143)
+    world.settle()
+    assert (world.phase, world.status.failures.count) == ("Running", 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"),
+    [
+        ("Never", 137, "Failed"),
+        ("ExitCode", 1, "Failed"),
+        ("ExitCode", 127, "Failed"),
+        ("ExitCode", 128, "Running"),
+        ("ExitCode", 137, "Running"),
+        ("OnFailure", 1, "Running"),
+        ("Always", 1, "Running"),
+    ],
+)
+def test_the_restart_policy_says_whether_a_failed_replica_is_started_again(policy: str, code: int, phase: str) -> None:
+    world = running(2, restartPolicy=policy)
+    world.end(world.pod(1), code)
+    world.settle()
+    assert world.phase == phase
+    assert world.status.failures.count == 1
+    if phase == "Failed":
+        assert world.reason("Failed") == "ReplicaFailed"
+        assert not [pod for pod in world.pods.values() if not pod.has_ended]
+
+
+def test_always_starts_a_replica_again_that_ended_well() -> None:
+    world = running(3, framework="none", restartPolicy="Always")
+    world.end(world.pod(2), 0)
+    world.settle()
+    assert (world.phase, world.indices(), world.pod(2).stage) == ("Running", [0, 1, 2], "ready")
+
+
+def test_pauses_between_failures_grow_and_end_with_the_backoff_limit() -> None:
+    world = running(2, backoffLimit=3)
+    pauses = []
+    while world.phase == "Running":
+        world.end(world.pod(1), 1)
+        world.hear_all()
+        world.pass_time(2.5)
+        if world.phase == "Restarting":
+            assert world.status.failures.retry_time is not None
+            pauses.append(round(world.status.failures.retry_time.timestamp() - world.now))
+            assert [pod for pod in world.pods.values() if pod.stage == "ready" and not pod.is_leaving]
+        world.settle()
+    assert pauses == [5, 10, 20]
+    assert (world.phase, world.reason("Failed")) == ("Failed", "BackoffLimitExceeded")
+
+
+def test_a_replica_that_failed_above_the_minimum_is_made_again_after_the_pause() -> None:
+    world = running(3)
+    world.end(world.pod(2), 1)
+    world.hear_all()
+    world.pass_time(2.5)
+    assert (world.phase, len(world.members()), world.indices()) == ("Running", 2, [0, 1, 2])
+    world.settle()
+    assert (len(world.members()), world.status.failures.count) == (3, 1)
+
+
+def test_a_failure_that_takes_many_replicas_counts_once() -> None:
+    world = running(8, most=8, framework="torchrun", backoffLimit=1)
+    for index in range(1, 8):
+        world.end(world.pod(index), 1)
+        world.hear_all()
+        world.pass_time(0.2)
+    world.settle()
+    assert (world.phase, world.status.failures.count) == ("Running", 1)
+
+
+def test_a_start_that_is_stuck_gives_its_gpus_back_and_says_why() -> None:
+    world = World(elastic_job(startSeconds=60, backoffLimit=1))
+    world.bind(world.pod(0))
+    world.get_ready(world.pod(0))
+    world.bind(world.pod(1))
+    world.pod(1).trouble = "ImagePullBackOff: no such image"
+    world.hear_all()
+    world.pass_time(61)
+    assert (world.phase, world.status.failures.count) == ("Restarting", 1)
+    assert any("ImagePullBackOff" in one.message for one in world.records)
+    assert all(pod.is_leaving for pod in world.pods.values())
+    for pod in list(world.pods.values()):
+        world.vanish(pod)
+    world.hear_all()
+    world.pass_time(6)
+    assert (world.phase, world.indices()) == ("Pending", [0, 1])
+
+
+def test_newcomers_that_are_stuck_give_their_gpus_back_and_the_job_goes_on() -> None:
+    world = running(2, most=6, startSeconds=60)
+    world.decide(worker=6)
+    world.hear_all()
+    for index in (2, 3, 4, 5):
+        world.bind(world.pod(index))
+    world.get_ready(world.pod(2))
+    for index in (3, 4, 5):
+        world.pod(index).trouble = "ImagePullBackOff"
+    world.hear_all()
+    world.pass_time(61)
+    world.settle()
+    assert (world.phase, len(world.members()), world.indices()) == ("Running", 3, [0, 1, 2])
+    assert [one.replicas for one in world.status.target] == [3]
+    assert world.status.failures.count == 0
+
+
+def test_suspended_a_job_checkpoints_and_has_no_pods_and_resumes_with_its_minimum() -> None:
+    world = running(4)
+    world.edit(suspend=True)
+    world.hear_all()
+    assert world.phase == "Suspended"
+    assert world.published[-1].stop
+    assert not any(pod.is_leaving for pod in world.pods.values())
+    world.settle()
+    assert (world.indices(), world.status.start_time) == ([], None)
+    world.edit(suspend=False)
+    world.settle()
+    assert (world.phase, len(world.members())) == ("Running", 2)
+
+
+def test_the_deadline_counts_from_the_start_of_the_job() -> None:
+    world = World(elastic_job(activeDeadlineSeconds=100))
+    world.pass_time(500)
+    world.settle()
+    assert world.phase == "Failed"
+    assert world.status.completion_time is not None
+    assert world.status.start_time is not None
+    assert round((world.status.completion_time - world.status.start_time).total_seconds()) == 100
+    assert world.reason("Failed") == "DeadlineExceeded"
+    assert world.indices() == []
+
+
+def test_the_first_replica_speaks_for_all_and_the_others_have_time_to_end() -> None:
+    world = running(2)
+    world.acknowledge(world.pod(0), "done")
+    assert (world.phase, world.reason("Succeeded")) == ("Succeeded", "JobSucceeded")
+    world.acknowledge(world.pod(1), "failed", code=1)
+    world.end(world.pod(0), 0)
+    world.hear_all()
+    assert not world.pod(1).is_leaving
+    world.settle()
+    assert (world.phase, world.indices()) == ("Succeeded", [0])
+
+
+def test_without_a_framework_a_job_is_done_when_its_first_role_is() -> None:
+    world = World(elastic_job((("sweep", 2, 2), ("server", 1, 1)), framework="none"))
+    world.settle()
+    world.end(world.pod(0, "sweep"), 0)
+    world.hear_all()
+    assert world.phase == "Running"
+    world.end(world.pod(1, "sweep"), 0)
+    world.hear_all()
+    assert world.phase == "Succeeded"
+
+
+@pytest.mark.parametrize(("policy", "left"), [("Running", [0]), ("All", []), ("None", [0, 1])])
+def test_the_clean_pod_policy_says_which_pods_stay(policy: str, left: list[int]) -> None:
+    world = running(2, cleanPodPolicy=policy)
+    world.end(world.pod(0), 0)
+    world.settle()
+    assert (world.phase, world.indices()) == ("Succeeded", left)
+
+
+def test_a_job_is_deleted_when_its_time_after_the_end_is_over() -> None:
+    world = running(2, ttlSecondsAfterFinished=100)
+    world.end(world.pod(0), 0)
+    world.hear_all()
+    world.pass_time(99)
+    assert not world.is_deleted
+    world.pass_time(2)
+    assert world.is_deleted
+
+
+def test_a_pin_is_the_size_at_once() -> None:
+    world = running(2, most=8)
+    world.edit_role(pin=6)
+    world.settle()
+    assert len(world.members()) == 6
+    world.edit_role(pin=3)
+    world.settle()
+    assert (len(world.members()), [one.replicas for one in world.status.target]) == (
+        3,
+        [3] if world.status.target else [],
+    )
+    world.edit_role(pin=None)
+    world.settle()
+    assert len(world.members()) == 3
+
+
+def test_a_lower_maximum_is_carried_out_at_once() -> None:
+    world = running(4)
+    world.edit_role(max=3)
+    world.settle()
+    assert ([one.replicas for one in world.status.target], len(world.members())) == ([3], 3)
+
+
+def test_a_minimum_that_is_raised_is_grown_to_while_the_job_runs() -> None:
+    world = running(2, most=8)
+    world.edit_role(min=4)
+    world.hear_all()
+    assert (world.phase, len(world.members()), world.indices()) == ("Growing", 2, [0, 1, 2, 3])
+    world.settle()
+    assert len(world.members()) == 4
+
+
+def test_a_pod_that_the_server_never_takes_fails_the_job_with_its_words() -> None:
+    world = running(2)
+    world.refuses = "spec.containers[0].image: required"
+    world.decide(worker=4)
+    world.settle()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "PodRefused")
+
+
+@pytest.mark.parametrize("framework", ["torchrun", "horovod"])
+def test_whoever_meets_at_the_first_replica_cannot_go_on_without_it(framework: str) -> None:
+    world = running(4, framework=framework)
+    world.vanish(world.pod(0))
+    world.hear_all()
+    assert world.phase == "Restarting"
+
+
+def test_torch_goes_on_without_the_first_replica_and_takes_it_back() -> None:
+    world = running(4)
+    world.vanish(world.pod(0))
+    world.hear_all()
+    assert (world.phase, world.members()[0]) == ("Growing", "j-worker-1")
+    world.settle()
+    assert world.members()[0] == "j-worker-0"
+
+
+def test_what_workers_report_becomes_the_speed_of_that_size() -> None:
+    world = running(2)
+    for throughput in (1.0, 100.0, 100.0, 100.0):
+        world.report(throughput)
+    assert world.status.speeds == (types.MeasuredSpeed(2, 100.0),)
+    world.report(101.0)
+    assert world.status.speeds == (types.MeasuredSpeed(2, 100.0),)
+    world.decide(worker=4)
+    world.settle()
+    for throughput in (1.0, 150.0, 150.0, 150.0):
+        world.report(throughput)
+    assert [(one.replicas, one.throughput) for one in world.status.speeds] == [(2, 100.0), (4, 150.0)]
+
+
+def test_conditions_are_those_of_pytorch_operator() -> None:
+    world = running(2)
+    assert [(one.type, one.status) for one in world.status.conditions] == [("Created", "True"), ("Running", "True")]
+    world.vanish(world.pod(1))
+    world.hear_all()
+    kinds = [(one.type, one.status) for one in world.status.conditions]
+    assert kinds == [("Created", "True"), ("Restarting", "True")]
+    world.settle()
+    world.end(world.pod(0), 0)
+    world.hear_all()
+    kinds = [(one.type, one.status) for one in world.status.conditions]
+    assert kinds == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]

@@ -1,0 +1,380 @@
+"""A cluster for one elastic job, just large enough to be unkind to it: written for these tests, knows nothing of the
+machine's insides, and watches that what it is told to do keeps the promises of docs/elastic.md.
+
+The server holds the job and its pods. What happens there is told to the machine later, in any order, more than once, or
+only as it ended up. Instructions are done one by one; the controller may be killed between any two of them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from maniple.api import types
+from maniple.elastic.events import (
+    Acknowledged,
+    CreateRefused,
+    Event,
+    JobSeen,
+    Replica,
+    ReplicaGone,
+    ReplicaSeen,
+    Reported,
+    TimePassed,
+)
+from maniple.elastic.instructions import (
+    Arm,
+    CreateReplica,
+    DeleteJob,
+    DeleteReplica,
+    Instruction,
+    Publish,
+    RecordEvent,
+    WriteStatus,
+)
+from maniple.elastic.machine import restore, step
+from maniple.elastic.table import TABLE
+
+RUNS = ("Running", "Growing", "Shrinking")
+OVER = ("Succeeded", "Failed")
+TARGETS = {row.name: row.target for row in TABLE}
+START = 1_800_000_000.0
+LONG_AGO = -1.0
+
+
+@dataclass
+class Pod:
+    role: str
+    index: int
+    uid: str
+    stage: str = "pending"
+    is_leaving: bool = False
+    bound_at: float = 0.0
+    ready_at: float = 0.0
+    exit: int | None = None
+    reason: str = ""
+    trouble: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.stage in ("succeeded", "failed")
+
+
+class KilledError(Exception):
+    """The controller was killed, or could not do what it wanted: it begins anew."""
+
+
+def elastic_job(roles: Iterable[tuple[str, int, int]] = (("worker", 2, 4),), **spec: Any) -> types.ElasticJob:
+    template = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 2}}}]}}
+    listed = [{"name": name, "min": least, "max": most, "template": template} for name, least, most in roles]
+    elastic = {"graceSeconds": 30, **spec.pop("elastic", {})}
+    made = {"metadata": {"name": "j", "namespace": "ns", "uid": "job-1"}}
+    return msgspec.convert({**made, "spec": {"roles": listed, "elastic": elastic, **spec}}, types.ElasticJob)
+
+
+class World:
+    def __init__(self, item: types.ElasticJob) -> None:
+        self.now = START
+        self.item = item
+        self.pods: dict[tuple[str, int], Pod] = {}
+        self.news: set[tuple[str, int] | None] = set()  # places, or None for the job, that the machine has not heard of
+        self.gone: list[ReplicaGone] = []
+        self.refusals: list[CreateRefused] = []
+        self.published: list[types.JobGeneration] = []
+        self.records: list[RecordEvent] = []
+        self.acks: dict[str, int] = {}  # uid -> the generation that its workers have stopped for
+        self.paths: set[tuple[str, str]] = set()
+        self.is_deleted = False
+        self.kill_after: int | None = None  # instructions
+        self.refuses = ""
+        self.armed: float | None = None
+        self._known_spec = item
+        self._numbers = 0
+        self._conflict = False
+        self.state = restore(item, (), self.now)
+        self.tell(TimePassed())
+
+    # -- the machine is told, and obeyed
+
+    @property
+    def status(self) -> types.ElasticJobStatus:
+        return self.item.status
+
+    @property
+    def phase(self) -> str:
+        return self.item.status.phase
+
+    def tell(self, event: Event) -> None:
+        for _ in range(60):
+            instructions = self._step(event)
+            event = TimePassed()
+            if not [one for one in instructions if not isinstance(one, Arm)]:
+                self._arm(instructions)
+                return
+            try:
+                self._obey(instructions)
+            except KilledError:
+                self.restart()
+                return
+        raise AssertionError(f"never at rest: {instructions}")
+
+    def _step(self, event: Event) -> tuple[Instruction, ...]:
+        before: str = self.state.status.phase
+        self.state, instructions = step(self.state, event, self.now)
+        for row in self.state.taken:
+            self.paths.add((before, row))
+            before = TARGETS[row]
+        return instructions
+
+    def restart(self) -> None:
+        """A new controller, which knows what the server has."""
+        self.kill_after = None
+        self.news.clear()
+        self.gone.clear()
+        self.refusals.clear()
+        self._conflict = False
+        self._known_spec = self.item
+        self.state = restore(self.item, [self._replica(pod) for pod in self.pods.values()], self.now)
+        self.tell(TimePassed())
+
+    def _arm(self, instructions: tuple[Instruction, ...]) -> None:
+        armed = [one.at for one in instructions if isinstance(one, Arm)]
+        self.armed = armed[0] if armed else None
+        assert self.armed is None or self.armed > self.now, "a timer for what has passed"
+
+    def _obey(self, instructions: tuple[Instruction, ...]) -> None:
+        seen: list[Event] = []
+        for number, one in enumerate(instructions):
+            assert isinstance(one, WriteStatus) is (number == 0) or not isinstance(one, WriteStatus), "status is first"
+            if self.kill_after is not None:
+                if self.kill_after == 0:
+                    raise KilledError
+                self.kill_after -= 1
+            match one:
+                case WriteStatus(status):
+                    self._write(status)
+                case Publish(generation):
+                    self._publish(generation)
+                case CreateReplica(role, index):
+                    seen += self._create(role, index)
+                case DeleteReplica():
+                    self._delete(one)
+                case RecordEvent():
+                    self.records.append(one)
+                case DeleteJob():
+                    assert self.phase in OVER
+                    self.is_deleted = True
+        for event in seen:
+            more = self._step(event)
+            if [one for one in more if not isinstance(one, Arm)]:
+                self._obey(more)
+
+    # -- promises
+
+    def _write(self, status: types.ElasticJobStatus) -> None:
+        if self._conflict:
+            raise KilledError  # somebody has written since: the version is not the one we know
+        before, after = self.status.generation, status.generation
+        if self.phase in OVER:
+            assert status.phase == self.phase, f"{self.phase} became {status.phase}"
+            assert before == after
+        assert after.number in (before.number, before.number + 1), f"generation {before.number}, then {after.number}"
+        if after.number == before.number:
+            assert after == before, f"two generations have number {after.number}"
+        elif after.members:
+            self._check_members(before, after)
+        assert len({(one.role, one.index) for one in after.members}) == len(after.members)
+        assert len({one.type for one in status.conditions}) == len(status.conditions)
+        true = {one.type for one in status.conditions if one.status == "True"}
+        assert not {"Running", "Restarting"} <= true
+        assert ("Running" in true) == (status.phase in RUNS), (status.phase, true)
+        assert ("Succeeded" in true) == (status.phase == "Succeeded")
+        assert ("Failed" in true) == (status.phase == "Failed")
+        self.item = msgspec.structs.replace(self.item, status=status)
+
+    def _check_members(self, before: types.JobGeneration, after: types.JobGeneration) -> None:
+        assert after.coordinator == after.members[0].address
+        assert after.port != before.port
+        uids = {one.uid for one in after.members}
+        known = {pod.uid: pod for pod in self.pods.values()}
+        for role in self.item.spec.roles:
+            now = sum(1 for one in after.members if one.role == role.name)
+            was = sum(1 for one in before.members if one.role == role.name)
+            done = sum(1 for pod in self.pods.values() if pod.role == role.name and pod.stage == "succeeded")
+            least = self._known_spec.spec.roles[self.item.spec.roles.index(role)].least
+            # A minimum that was raised while the job runs is something to grow to.
+            assert now + done >= min(least, was), f"{now} of {role.name} in {after.number}, the minimum is {least}"
+        first = self.item.spec.roles[0].name
+        had = next((one for one in before.members if (one.role, one.index) == (first, 0)), None)
+        if had is not None and had.uid not in uids:
+            pod = known.get(had.uid)
+            assert pod is None or pod.is_leaving or pod.has_ended, "index 0 was shrunk away"
+
+    def _publish(self, generation: types.JobGeneration) -> None:
+        assert generation == self.status.generation, "published before it was written"
+        assert self.phase not in OVER
+        self._publish_once(generation)
+
+    def _publish_once(self, generation: types.JobGeneration) -> None:
+        last = self.published[-1] if self.published else None
+        if last is None or last.number != generation.number:
+            assert generation.number == (last.number if last else 0) + 1, "a generation was skipped"
+            self.published.append(generation)
+        else:
+            assert last == generation
+
+    def _create(self, role: str, index: int) -> list[Event]:
+        assert self.phase not in (*OVER, "Suspended", "Restarting"), f"a replica made while {self.phase}"
+        if self.refuses:
+            self.refusals.append(CreateRefused(role, index, self.refuses))
+            return []
+        if (role, index) in self.pods:
+            raise KilledError  # the server refuses a second pod of a name; the controller looks again
+        self._numbers += 1
+        pod = Pod(role, index, f"{role}-{index}-{self._numbers}")
+        self.pods[role, index] = pod
+        return [ReplicaSeen(self._replica(pod))]
+
+    def _delete(self, one: DeleteReplica) -> None:
+        pod = self.pods.get((one.role, one.index))
+        if pod is None or pod.uid != one.uid:
+            return
+        generation = self.status.generation
+        if self.phase in RUNS and pod.stage == "ready" and not pod.is_leaving:
+            assert (pod.role, pod.index) != (self.item.spec.roles[0].name, 0), "index 0 was shrunk away"
+            assert pod.uid not in {member.uid for member in generation.members}, "a member was deleted"
+            was_member = any(pod.uid == one.uid for known in self.published for one in known.members)
+            if self.item.spec.framework == "torch" and was_member:
+                told = generation.time
+                assert told is not None
+                assert self.published[-1].number == generation.number
+                has_had_its_time = self.now >= told.timestamp() + self.item.spec.elastic.grace_seconds
+                assert has_had_its_time or self.acks.get(pod.uid, 0) >= generation.number, "deleted before it was ready"
+        pod.is_leaving = True
+        self.news.add((one.role, one.index))
+        if pod.stage == "pending" or pod.has_ended:
+            self.vanish(pod)
+
+    # -- what happens on the server
+
+    def vanish(self, pod: Pod) -> None:
+        del self.pods[pod.role, pod.index]
+        self.news.discard((pod.role, pod.index))
+        self.gone.append(ReplicaGone(pod.role, pod.index, pod.uid))
+
+    def bind(self, pod: Pod) -> None:
+        self._change(pod, stage="starting", bound_at=self.now)
+
+    def get_ready(self, pod: Pod) -> None:
+        self._change(pod, stage="ready", ready_at=self.now, bound_at=pod.bound_at or self.now)
+
+    def end(self, pod: Pod, code: int, reason: str = "") -> None:
+        self._change(pod, stage="failed" if code else "succeeded", exit=code, reason=reason)
+
+    def evict(self, pod: Pod) -> None:
+        self._change(pod, is_leaving=True)
+
+    def _change(self, pod: Pod, **changes: Any) -> None:
+        for name, value in changes.items():
+            setattr(pod, name, value)
+        self.news.add((pod.role, pod.index))
+
+    def edit(self, **spec: Any) -> None:
+        self.item = msgspec.structs.replace(self.item, spec=msgspec.structs.replace(self.item.spec, **spec))
+        self.news.add(None)
+
+    def edit_role(self, number: int = 0, **changes: Any) -> None:
+        roles = list(self.item.spec.roles)
+        roles[number] = msgspec.structs.replace(roles[number], **changes)
+        self.edit(roles=tuple(roles))
+
+    def decide(self, **sizes: int) -> None:
+        """The scheduler has decided a size."""
+        target = {one.role: one.replicas for one in self.status.target} | sizes
+        listed = tuple(types.RoleTarget(role, size) for role, size in target.items())
+        status = msgspec.structs.replace(self.status, target=listed, resizes=self.status.resizes + 1)
+        self.item = msgspec.structs.replace(self.item, status=status)
+        self.news.add(None)
+        self._conflict = True
+
+    # -- what the machine hears of it
+
+    def acknowledge(self, pod: Pod, state: str, generation: int | None = None, code: int = 0) -> None:
+        number = self.status.generation.number if generation is None else generation
+        if state == "stopped":
+            self.acks[pod.uid] = max(self.acks.get(pod.uid, 0), number)
+        self.tell(Acknowledged(pod.role, pod.index, pod.uid, number, state, code))
+
+    def report(self, throughput: float) -> None:
+        self.tell(Reported(self.status.generation.number, throughput))
+
+    def hear(self, place: tuple[str, int] | None) -> None:
+        """News of the job (None) or of a pod: as it is now, again if it was told before."""
+        self.news.discard(place)
+        if place is None:
+            self._conflict = False
+            self._known_spec = self.item
+            self.tell(JobSeen(self.item))
+        elif place in self.pods:
+            self.tell(ReplicaSeen(self._replica(self.pods[place])))
+
+    def hear_all(self) -> None:
+        while self.news or self.gone or self.refusals:
+            if self.gone or self.refusals:
+                self.tell((self.gone or self.refusals).pop(0))
+            else:
+                self.hear(min(self.news, key=lambda place: place or ("", 0)))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        if self.armed is not None and self.armed <= self.now:
+            self.tell(TimePassed())
+
+    def settle(self, *, has_room: bool = True) -> None:
+        """All is told, who leaves has left, and time passes until nothing more happens."""
+        for _ in range(400):
+            self.hear_all()
+            todo = [pod for pod in self.pods.values() if pod.is_leaving or (has_room and self._may_start(pod))]
+            for pod in todo:
+                if pod.is_leaving:
+                    self.vanish(pod)
+                else:
+                    self.get_ready(pod)
+            if todo or self.news or self.gone:
+                continue
+            if self.armed is None:
+                return
+            self.pass_time(max(0.0, self.armed - self.now) + 0.001)
+        raise AssertionError("never at rest")
+
+    def _may_start(self, pod: Pod) -> bool:
+        return pod.stage in ("pending", "starting") and not pod.trouble
+
+    def _replica(self, pod: Pod) -> Replica:
+        return replace(
+            Replica(pod.role, pod.index, pod.uid),
+            stage=pod.stage,  # type: ignore[arg-type]
+            is_leaving=pod.is_leaving,
+            node="" if pod.stage == "pending" else f"n{pod.index // 2}",
+            address="" if pod.stage == "pending" else f"10.0.0.{pod.index}",
+            bound_at=pod.bound_at,
+            ready_at=pod.ready_at,
+            exit=pod.exit,
+            reason=pod.reason,
+            trouble=pod.trouble,
+        )
+
+    # -- for tests
+
+    def pod(self, index: int, role: str = "worker") -> Pod:
+        return self.pods[role, index]
+
+    def indices(self, role: str = "worker") -> list[int]:
+        return sorted(index for name, index in self.pods if name == role)
+
+    def members(self) -> list[str]:
+        return [one.pod for one in self.status.generation.members]
+
+    def reason(self, kind: str) -> str:
+        return next(one.reason for one in self.status.conditions if one.type == kind and one.status == "True")

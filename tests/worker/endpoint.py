@@ -1,0 +1,42 @@
+"""A real endpoint in a process of its own, that tests may kill: `python endpoint.py FOLDER PORT`.
+
+It publishes what is in FOLDER/notice.json whenever that changes, and appends what it hears to FOLDER/heard.jsonl, as a
+controller would write it to the API server.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+
+from maniple.cluster.kube import credentials
+from maniple.cluster.kube.agents import Ack, Agents, Report
+
+JOB, UID = "team/bert", "job-uid"
+
+
+async def main(folder: Path, port: int) -> None:
+    known = credentials.from_secret(json.loads((folder / "secret.json").read_text()))
+    assert known is not None
+    with (folder / "heard.jsonl").open("a") as heard:
+
+        def hear(said: Ack | Report) -> None:
+            heard.write(json.dumps(msgspec.to_builtins(said)) + "\n")
+            heard.flush()
+
+        agents = Agents(known.token_key, hear, hear, lambda: True)
+        agents.expect(JOB, UID)
+        await agents.start("127.0.0.1", port, credentials.server_context(known))
+        published = b""
+        while True:
+            notice = (folder / "notice.json").read_bytes()
+            if notice and notice != published:
+                agents.publish(JOB, UID, notice, json.loads(notice)["generation"])
+                published = notice
+            await asyncio.sleep(0.01)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

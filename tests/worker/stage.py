@@ -1,0 +1,150 @@
+"""A job on this machine for tests: a real endpoint, real agents and real workers, each a process."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from maniple.cluster.kube import credentials
+from maniple.cluster.kube.agents import Agents
+from maniple.worker.pack import agent_pyz
+
+from .endpoint import JOB, UID
+
+HERE = Path(__file__).parent
+WAIT_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait(what: str, condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {WAIT_S:.0f} s for {what}"
+        time.sleep(0.01)
+    return found
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.generation = 0
+        made = credentials.create(["127.0.0.1"])
+        (folder / "secret.json").write_text(json.dumps(made.to_secret()))
+        (folder / "notice.json").write_text("")
+        (folder / "heard.jsonl").touch()
+        self.mounted = folder / "agent"
+        self.mounted.mkdir()
+        (self.mounted / "ca.crt").write_bytes(made.authority)
+        (self.mounted / "agent.pyz").write_bytes(agent_pyz())
+        token = Agents(made.token_key, lambda _: None, lambda _: None, lambda: True).token(JOB, UID)
+        (self.mounted / "token").write_text(token)
+        self.agents: dict[str, subprocess.Popen[bytes]] = {}
+        self._endpoint: subprocess.Popen[bytes] | None = None
+
+    # -- the controller's end
+
+    def start_endpoint(self) -> None:
+        environment = os.environ | {"PYTHONPATH": str(HERE.parent.parent)}
+        command = [sys.executable, str(HERE / "endpoint.py"), str(self.folder), str(self.port)]
+        self._endpoint = subprocess.Popen(command, env=environment)
+
+    def kill_endpoint(self) -> None:
+        assert self._endpoint is not None
+        self._endpoint.kill()
+        self._endpoint.wait()
+
+    def publish(
+        self, members: Sequence[str], *, slots: int = 1, grace_s: float = 30.0, stop: bool = False, uid: str = ""
+    ) -> int:
+        """A new generation of these pods; its number."""
+        self.generation += 1
+        self.write_notice(self.folder / "notice.json", members, slots, grace_s, stop, uid)
+        return self.generation
+
+    def write_notice(
+        self,
+        path: Path,
+        members: Sequence[str],
+        slots: int = 1,
+        grace_s: float = 30.0,
+        stop: bool = False,
+        uid: str = "",
+    ) -> None:
+        said = [
+            {"pod": pod, "uid": uid, "role": "worker", "index": index, "address": "127.0.0.1", "slots": slots}
+            for index, pod in enumerate(members)
+        ]
+        notice = {"job": JOB, "generation": self.generation, "members": said, "port": free_port()}
+        whole = notice | {"graceSeconds": grace_s} | ({"stop": True} if stop else {})
+        unfinished = path.with_suffix(".new")
+        unfinished.write_text(json.dumps(whole))
+        unfinished.rename(path)
+
+    def heard(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "heard.jsonl").read_text().splitlines()]
+
+    def has_said(self, pod: str, state: str, generation: int | None = None) -> bool:
+        return any(
+            said["pod"] == pod and said.get("state") == state and generation in {None, said["generation"]}
+            for said in self.heard()
+        )
+
+    def await_said(self, state: str, generation: int, *pods: str) -> None:
+        for pod in pods:
+            wait(f"{pod} to be {state} in {generation}", partial(self.has_said, pod, state, generation))
+
+    # -- pods
+
+    def start_agent(self, pod: str, command: Sequence[str], has_endpoint: bool = True, **more: str) -> None:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "MANIPLE_URL": f"https://127.0.0.1:{self.port}" if has_endpoint else "",
+            "MANIPLE_JOB": JOB,
+            "MANIPLE_POD": pod,
+            "MANIPLE_POD_UID": f"{pod}-uid",
+            "MANIPLE_AGENT_FOLDER": str(self.mounted),
+            "MANIPLE_POD_FOLDER": str(self.folder / pod),
+            "SCRATCH": str(self.folder),
+        }
+        started = [sys.executable, str(self.mounted / "agent.pyz"), "--", *command]
+        with (self.folder / f"{pod}.log").open("ab") as log:
+            self.agents[pod] = subprocess.Popen(started, env=environment | more, stdout=log, stderr=log)
+
+    def end(self, pod: str, number: int = signal.SIGTERM) -> int:
+        self.agents[pod].send_signal(number)
+        return self.agents[pod].wait(WAIT_S)
+
+    def close(self) -> None:
+        for agent in self.agents.values():
+            agent.kill()
+            agent.wait()
+        if self._endpoint is not None:
+            self.kill_endpoint()
+
+    # -- what workers wrote, each to a file of its own
+
+    def lines(self, prefix: str) -> list[dict[str, Any]]:
+        files = sorted(self.folder.glob(f"{prefix}*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
