@@ -55,6 +55,8 @@ def _json(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequenc
     return {
         **msgspec.to_builtins(view(job, replicas)),
         "conditions": job.status.conditions,
+        "generation": job.status.generation,
+        "speeds": job.status.speeds,
         "replicas": [
             {
                 "pod": one.name,
@@ -84,6 +86,11 @@ def _parts(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequen
     if seen.reason:
         parts.append(f"Waits ({seen.reason})\n" + _lines([("Why", seen.message)]))
     parts.append("Roles\n" + _roles(job, seen))
+    if job.status.generation.number:
+        parts.append(_generation(job))
+    if job.status.speeds:
+        rows = [[str(one.replicas), f"{one.throughput:g}"] for one in sorted(job.status.speeds, key=_replicas_of)]
+        parts.append("Measured speed\n" + render(["REPLICAS", "THROUGHPUT"], rows))
     if sizes := sizes_told(events):
         rows = [[age(at, now), str(size), str(generation)] for at, size, generation in sizes[-_MOST_SIZES:]]
         parts.append("Sizes over time\n" + render(["AGE", "REPLICAS", "GENERATION"], rows))
@@ -94,6 +101,25 @@ def _parts(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequen
     if events:
         parts.append("Events\n" + _events(events, now))
     return parts
+
+
+def _replicas_of(speed: types.MeasuredSpeed) -> int:
+    return speed.replicas
+
+
+def _generation(job: types.ElasticJob) -> str:
+    """Who takes part, in the order of their ranks."""
+    now = job.status.generation
+    head = f"Generation {now.number}"
+    if now.stop:
+        return f"{head}\n  all are to checkpoint and stop"
+    meet = f", who meet at {now.coordinator}:{now.port}" if now.coordinator else ""
+    rows, rank = [], 0
+    for member in now.members:
+        last = rank + member.slots - 1
+        rows.append([str(rank) if rank == last else f"{rank}-{last}", member.pod, member.address or "-"])
+        rank = last + 1
+    return f"{head}: {len(now.members)} members{meet}\n" + render(["RANKS", "POD", "ADDRESS"], rows)
 
 
 def sizes_told(events: "Sequence[Event]") -> list[tuple[str, int, int]]:
@@ -120,6 +146,8 @@ def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str
         ("Resizes", f"{status.resizes}{resized}"),
         ("Restarts", f"{status.restarts} of {spec.backoff_limit} allowed ({spec.restart_policy})"),
         ("Created", f"{seen.created}, {age(seen.created, now)} ago"),
+        ("Started", f"{age(status.start_time, now)} ago" if status.start_time else ""),
+        ("Ended", f"{age(status.completion_time, now)} ago" if status.completion_time else ""),
     ]
 
 
@@ -131,7 +159,7 @@ def _roles(job: types.ElasticJob, seen: JobView) -> str:
     rows = []
     for role, one in zip(job.spec.roles, seen.roles, strict=True):
         images = ", ".join(container.image for container in role.template.spec.containers)
-        rows.append([one.name, str(one.running), str(one.target), f"{one.min}:{one.max}", str(role.step), images])
+        rows.append([one.name, str(one.running), str(one.target), one.range, str(role.step), images])
     return render(["ROLE", "SIZE", "TARGET", "RANGE", "STEP", "IMAGE"], rows)
 
 

@@ -22,6 +22,12 @@ class RoleView(msgspec.Struct, frozen=True, rename="camel"):
     target: int
     min: int
     max: int
+    pin: int | None = None
+
+    @property
+    def range(self) -> str:
+        """`4:8`, or pinned `4:8=6`"""
+        return f"{self.min}:{self.max}" + ("" if self.pin is None else f"={self.pin}")
 
 
 class JobView(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,7 +62,7 @@ class JobView(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def range(self) -> str:
-        return f"{self.min}:{self.max}"
+        return self.roles[0].range if len(self.roles) == 1 else f"{self.min}:{self.max}"
 
 
 def view(job: types.ElasticJob, replicas: "Iterable[Replica]") -> JobView:
@@ -71,6 +77,7 @@ def view(job: types.ElasticJob, replicas: "Iterable[Replica]") -> JobView:
             target=sizes[role.name] if has_size else 0,
             min=role.min,
             max=role.max,
+            pin=role.pin,
         )
         for role in job.spec.roles
     )

@@ -76,7 +76,7 @@ def operations(at: int, before: types.ElasticRole, wanted: dict[str, int | None]
     for name, value in wanted.items():
         if value is not None:
             made.append({"op": "add", "path": f"{path}/{name}", "value": value})
-        elif getattr(before, name, None) is not None:
+        elif getattr(before, name) is not None:
             made.append({"op": "remove", "path": f"{path}/{name}"})
     return made
 
@@ -97,7 +97,7 @@ def _check(job: types.ElasticJob, before: types.ElasticRole, wanted: dict[str, i
     if job.status.phase in ENDED:
         raise InputError([f"ElasticJob {name}: is over ({job.status.phase}) and cannot be resized"])
     low, high = wanted.get("min") or 0 if "min" in wanted else before.min, wanted.get("max", before.max) or 0
-    pin = wanted.get("pin", getattr(before, "pin", None))
+    pin = wanted.get("pin", before.pin)
     if low > high:
         option, other = ("--min", f"--max {low}") if "min" in wanted else ("--max", f"--min {high}")
         raise InputError(
@@ -117,5 +117,4 @@ def _check(job: types.ElasticJob, before: types.ElasticRole, wanted: dict[str, i
 
 def _said(role: types.ElasticRole) -> str:
     """`worker 4:8`, `worker 4:8 pinned at 6`"""
-    pin: int | None = getattr(role, "pin", None)
-    return f"{role.name} {role.min}:{role.max}" + ("" if pin is None else f" pinned at {pin}")
+    return f"{role.name} {role.min}:{role.max}" + ("" if role.pin is None else f" pinned at {role.pin}")

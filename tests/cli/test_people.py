@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .running import run
+from .running import run, run_here
 
 NO_CLUSTER = {"KUBECONFIG": "/nosuch/kubeconfig"}
 JOB = ("--name", "bert", "--image", "training:1")
@@ -28,7 +28,7 @@ spec:
 
 
 def made(*options: str, words: tuple[str, ...] = COMMAND) -> dict[str, Any]:
-    done = run("submit", *JOB, *options, "--dry-run", *words, env=NO_CLUSTER)
+    done = run_here("submit", *JOB, *options, "--dry-run", *words, env=NO_CLUSTER)
     assert (done.returncode, done.stderr) == (0, "")
     (job,) = yaml.safe_load_all(done.stdout)
     assert (job["apiVersion"], job["kind"]) == ("maniple.dev/v1alpha1", "ElasticJob")
@@ -43,7 +43,7 @@ def container(job: dict[str, Any]) -> dict[str, Any]:
 
 def refused(*arguments: str | Path, stdin: str = "") -> str:
     """What is said on standard error by a run that must end with exit code 2, and ask no cluster."""
-    done = run(*arguments, stdin=stdin, env=NO_CLUSTER)
+    done = run_here(*arguments, stdin=stdin, env=NO_CLUSTER)
     assert (done.returncode, done.stdout) == (2, "")
     assert "kubeconfig" not in done.stderr
     return done.stderr
@@ -195,7 +195,7 @@ def test_a_namespace_beside_another_is_an_error() -> None:
 
 def test_dry_run_prints_every_object_of_a_file() -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: b}\n"
-    done = run("submit", "-", "--dry-run", stdin=f"{text}---\n{RIGHT}", env=NO_CLUSTER)
+    done = run_here("submit", "-", "--dry-run", stdin=f"{text}---\n{RIGHT}", env=NO_CLUSTER)
     assert (done.returncode, done.stderr) == (0, "")
     assert list(yaml.safe_load_all(done.stdout)) == [yaml.safe_load(text), yaml.safe_load(RIGHT)]
 
@@ -229,7 +229,7 @@ def test_wrong_usage_is_told_before_a_cluster_is_asked(arguments: list[str], mes
 )
 def test_without_a_cluster_every_command_says_so(command: str) -> None:
     more = {"jobs": [], "watch": ["--once"], "resize": ["bert", "--pin", "4"], "submit": [*JOB, *COMMAND]}
-    done = run(command, *more.get(command, ["bert"]), env=NO_CLUSTER)
+    done = run_here(command, *more.get(command, ["bert"]), env=NO_CLUSTER)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: /nosuch/kubeconfig: no such file; expected a kubeconfig\n"
 

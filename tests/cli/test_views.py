@@ -131,6 +131,8 @@ def test_a_resize_holds_only_for_the_role_that_was_read() -> None:
         {"op": "add", "path": "/spec/roles/0/pin", "value": 6},
     ]
     assert operations(0, role, {"pin": None}) == [{"op": "test", "path": "/spec/roles/0/name", "value": "worker"}]
+    pinned = msgspec.structs.replace(role, pin=6)
+    assert operations(1, pinned, {"pin": None})[1:] == [{"op": "remove", "path": "/spec/roles/1/pin"}]
 
 
 @pytest.mark.parametrize(

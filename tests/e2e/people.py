@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cli.running import run, run_here
+
 from tools.cluster import Cluster, wait_until
 
 from .serving import GPU, OURS, ROOT, Json
@@ -21,18 +23,9 @@ class Person:
         self._options = [f"--kubeconfig={cluster.kubeconfig(user)}", f"--namespace={namespace}"]
 
     def run(self, command: str, *arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """A command that ends by itself, and never with a traceback."""
-        done = subprocess.run(
-            [sys.executable, "-m", "maniple", command, *self._options, *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            check=False,
-            timeout=120,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done
+        """A command that ends by itself. Those that follow leave their connections to the end of a process."""
+        how = run if command in ("delete", "logs", "watch") or "--wait" in arguments else run_here
+        return how(command, *self._options, *arguments, stdin=stdin)
 
     def do(self, command: str, *arguments: str | Path, stdin: str = "") -> str:
         """What a command prints that must succeed."""

@@ -132,6 +132,12 @@ def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
         assert words in person.refused("resize", "bert", *options)
     (role,) = person.get("elasticjobs", "bert")["spec"]["roles"]
     assert (role["min"], role["max"], role.get("pin")) == (2, 6, None)
+    assert person.do("resize", "bert", "--pin", "4") == f"{at} 2:6 → worker 2:6 pinned at 4\n"
+    assert person.jobs()["bert"]["roles"][0]["pin"] == 4
+    assert "2:6=4" in person.do("jobs")
+    assert "is pinned at 4, beyond its new most, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
+    person.do("resize", "bert", "--max", "3", "--unpin")
+    assert "pin" not in person.get("elasticjobs", "bert")["spec"]["roles"][0]
     person.do("submit", ROOT / "examples" / "elastic" / "horovod.yaml")
     assert "has several roles; expected --role with one of launcher, worker" in person.refused(
         "resize", "horovod", "--max", "4"
@@ -181,6 +187,22 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
         resizes=1,
         restarts=2,
         lastResizeTime="2026-01-01T10:00:00Z",
+        speeds=[{"replicas": 2, "throughput": 190.5}],
+        generation={
+            "number": 3,
+            "members": [
+                {
+                    "pod": f"bert-worker-{index}",
+                    "uid": "u",
+                    "role": "worker",
+                    "index": index,
+                    "address": f"10.0.0.{index}",
+                }
+                for index in range(2)
+            ],
+            "coordinator": "10.0.0.0",
+            "port": 23117,
+        },
     )
     person.submit("waits")
     message = "needs 1 pod of 1 nvidia.com/gpu; no node has it"
@@ -192,7 +214,10 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
     assert table[2][-1] == "NoNodeFits"
     assert message in person.do("jobs", "-o", "wide")
     text = person.do("describe", "bert")
-    for words in ("2 running of 3, from 2 to 4", "Restarts:  2 of 6 allowed", node, "bert-worker-2", "Pending"):
+    for words in (
+        *("2 running of 3, from 2 to 4", "Restarts:  2 of 6 allowed", node, "bert-worker-2", "Pending"),
+        *("Generation 3: 2 members, who meet at 10.0.0.0:23117", "1      bert-worker-1  10.0.0.1", "190.5"),
+    ):
         assert words in text
     told = json.loads(person.do("describe", "bert", "-o", "json"))
     assert [(one["node"], one["gpus"]) for one in told["replicas"]] == [(node, ["0"]), (node, ["1"]), ("", ["2"])]
@@ -343,7 +368,7 @@ def test_the_commands_of_the_page_about_jobs(person: Person) -> None:
     for line in run:
         words = line.split()
         assert words[0] == "maniple"
-        person.do(words[1], *words[2:])
+        person.do(words[1], *(str(ROOT / word) if word.startswith("examples/") else word for word in words[2:]))
     assert not person.exists("elasticjobs", "bert")
 
 
