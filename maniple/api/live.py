@@ -10,6 +10,8 @@ import msgspec
 from maniple.api import core, foreign
 from maniple.api.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
+from maniple.api.replicas import ReplicaFacts, read_replica
+from maniple.api.types import JOB_LABEL
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -33,6 +35,7 @@ class Live(typing.NamedTuple):
     source: Struct | None  # the object itself, where it is another system's
     wrong: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what it says that has no counterpart here
+    replica: ReplicaFacts | None = None  # of a pod that an ElasticJob has made: what its controller looks at
 
 
 _HEADS = msgspec.json.Decoder(Head)
@@ -50,6 +53,8 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
         source = found
         notes = tuple(f"{name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
-    elif isinstance(found, core.Pod):
+    replica = None
+    if isinstance(found, core.Pod):
         found = foreign.with_gang_label(found)
-    return Live(head, typing.cast(Object, found), source, (), notes)
+        replica = read_replica(raw) if JOB_LABEL in found.metadata.labels else None
+    return Live(head, typing.cast(Object, found), source, (), notes, replica)

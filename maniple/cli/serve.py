@@ -16,6 +16,7 @@ from maniple.model.build import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import load_policy
 
 if TYPE_CHECKING:
+    from maniple.cluster.kube.endpoint import Endpoint
     from maniple.cluster.kube.serve import Settings
 
 
@@ -71,6 +72,9 @@ Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another repli
     metavar="SECONDS",
     help="Compare what is known with a fresh list this often.",
 )
+@click.option("--jobs/--no-jobs", default=True, show_default=True, help="Make and remove the pods of ElasticJobs.")
+@click.option("--agents", metavar="HOST:PORT", help="Serve the agents in the pods of ElasticJobs there, by HTTPS.")
+@click.option("--agents-url", metavar="URL", help="How pods reach that, if not as https://HOST:PORT.")
 @click.option("--listen", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
@@ -89,6 +93,9 @@ def command(
     identity: str | None,
     gang_timeout_s: float,
     drift_s: float,
+    jobs: bool,
+    agents: str | None,
+    agents_url: str | None,
     listen: str | None,
     log_format: str,
     log_level: str,
@@ -105,7 +112,9 @@ def command(
         identity=identity or _identity(),
         gang_timeout_s=gang_timeout_s,
         drift_s=drift_s,
-        listen=_address(listen),
+        listen=_address(listen, "--listen"),
+        runs_jobs=jobs,
+        agents=_endpoint(agents, agents_url, _lease(lease)),
     )
     if dry_run or once:
         _once(kubeconfig, context, settings, dry_run, output)
@@ -148,10 +157,26 @@ def _identity() -> str:
     return host if "KUBERNETES_SERVICE_HOST" in os.environ else f"{host}_{uuid.uuid4().hex[:8]}"
 
 
-def _address(text: str | None) -> tuple[str, int] | None:
+def _endpoint(text: str | None, url: str | None, lease: tuple[str, str]) -> "Endpoint | None":
+    from maniple.cluster.kube.endpoint import Endpoint
+
+    address = _address(text, "--agents")
+    if address is None:
+        if url is not None:
+            raise InputError(["--agents-url: expected --agents too, which says where to listen"])
+        return None
+    host, port = address
+    if url is None and (host in ("0.0.0.0", "::") or not port):
+        raise InputError([f"--agents: {text!r} is no address that pods can call: say it with --agents-url"])
+    if url is not None and not url.startswith("https://"):
+        raise InputError([f"--agents-url: expected https://HOST:PORT, found {url!r}"])
+    return Endpoint(host, port, url or f"https://{text}", (lease[0], f"{lease[1]}-agents"))
+
+
+def _address(text: str | None, option: str) -> tuple[str, int] | None:
     if text is None:
         return None
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise InputError([f"--listen: expected HOST:PORT, such as 127.0.0.1:8080, found {text!r}"])
+        raise InputError([f"{option}: expected HOST:PORT, such as 127.0.0.1:8080, found {text!r}"])
     return host.strip("[]") or "0.0.0.0", int(port)

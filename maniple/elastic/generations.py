@@ -68,7 +68,7 @@ def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 def notice(job: Job, generation: types.JobGeneration) -> bytes:
     """What replicas read, at the endpoint and in the file that their annotation becomes."""
     members = [
-        {name: getattr(member, name) for name in ("pod", "role", "index", "address", "slots")}
+        {name: getattr(member, name) for name in ("pod", "uid", "role", "index", "address", "slots")}
         for member in generation.members
     ]
     said = {

@@ -17,7 +17,7 @@ READ_ANNOTATIONS = frozenset(
         "scheduling.volcano.sh/group-name",
         _VOLCANO_ROLE,
     }
-)
+) - {types.GENERATION_ANNOTATION, types.NPROC_ANNOTATION}  # of no concern to a scheduler, and the first is long
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 

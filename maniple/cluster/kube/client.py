@@ -127,6 +127,7 @@ class Client:
         self.evictions = Lane(16)
         self.statuses = Lane(8)
         self.events = Lane(2)
+        self.jobs = Lane(32)
 
     async def __aenter__(self) -> "Client":
         return self

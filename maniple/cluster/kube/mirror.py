@@ -12,6 +12,7 @@ from maniple.api import core
 from maniple.api.decode import Object
 from maniple.api.live import Live
 from maniple.api.meta import Struct
+from maniple.api.replicas import ReplicaFacts
 from maniple.cluster.kube.resources import RESOURCES, Resource
 from maniple.cluster.kube.shared import SharedCache
 from maniple.cluster.trim import trimmed
@@ -30,6 +31,7 @@ class Seen(NamedTuple):
     source: Struct | None
     wrong: tuple[str, ...]
     notes: tuple[str, ...]
+    replica: ReplicaFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _entry(live: Live) -> tuple[Key, Seen]:
     head, item = live.head, live.item
     if isinstance(item, core.Pod | core.Node):  # there are many, and they may carry a megabyte of annotations
         item = trimmed(item)
-    seen = Seen(as_number(head.resource_version), head.uid, item, live.source, live.wrong, live.notes)
+    seen = Seen(as_number(head.resource_version), head.uid, item, live.source, live.wrong, live.notes, live.replica)
     return (head.namespace, head.name), seen
 
 

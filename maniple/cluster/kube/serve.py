@@ -15,8 +15,11 @@ from maniple.cluster.cache import Cache
 from maniple.cluster.kube.apply import Applier
 from maniple.cluster.kube.client import ApiError, Client
 from maniple.cluster.kube.drift import check_for_ever
+from maniple.cluster.kube.endpoint import Endpoint, open_endpoint
 from maniple.cluster.kube.events import Events
 from maniple.cluster.kube.gangs import Gangs
+from maniple.cluster.kube.jobs.controller import JOBS, Jobs
+from maniple.cluster.kube.jobs.manifests import Setting
 from maniple.cluster.kube.lease import Lease
 from maniple.cluster.kube.login import Login
 from maniple.cluster.kube.metrics import Metrics
@@ -30,6 +33,7 @@ from maniple.cluster.kube.web import start_web
 from maniple.model.build import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
+from maniple.worker.pack import agent_pyz
 
 log = logging.getLogger("maniple.serve")
 
@@ -52,6 +56,8 @@ class Settings:
     gang_timeout_s: float = 60.0
     drift_s: float = 600.0
     listen: tuple[str, int] | None = None
+    runs_jobs: bool = True  # makes the pods of elastic jobs, and carries their sizes out
+    agents: Endpoint | None = None
 
 
 class Server:
@@ -68,6 +74,11 @@ class Server:
         self.patches = Patches(client, self.mirror, self.metrics)
         self.statuses = Statuses(self.patches, self.mirror, self.gangs, self.events)
         self.applier = Applier(client, self.mirror, self.gangs, self.metrics, self.events, settings.gang_timeout_s)
+        self.jobs: Jobs | None = None
+        if settings.runs_jobs:
+            url = "" if settings.agents is None else settings.agents.url
+            setting = Setting(settings.ours.scheduler_name, url)
+            self.jobs = Jobs(client, self.mirror, self.events, setting)
         self.events.must_wait = lambda: self.applier.is_busy
         self.feed = Feed(client, self.mirror, self._poke, self.metrics)
         self.lease = None
@@ -78,6 +89,8 @@ class Server:
         self._cycled_at = time.monotonic()
         self._cycle_s = 0.0
         self._told_at = time.monotonic()
+        self._agents_open = asyncio.Event()
+        self._jobs_term = -1
 
     # -- running
 
@@ -96,6 +109,7 @@ class Server:
                 self.feed.run(),
                 self.events.run(),
                 self._cycles(),
+                self._serve_agents(),
                 check_for_ever(self.client, self.feed, self.mirror, self.metrics, self.settings.drift_s),
                 *(() if self.lease is None else (self.lease.run(),)),
             )
@@ -114,11 +128,13 @@ class Server:
     async def _wind_up(self, tasks: list[asyncio.Task[None]]) -> None:
         """No new cycle; what is on its way is waited for; then the lease is given back."""
         log.info("stopping", extra={"under_way": len(self.applier.under_way)})
+        if self.jobs is not None:
+            self.jobs.pause()
         renewing = tasks[-1] if self.lease is not None else None
         for task in tasks:
             if task is not renewing:
                 task.cancel()
-        writes = [*self.applier.under_way, *self.statuses.under_way]
+        writes = [*self.applier.under_way, *self.statuses.under_way, *(self.jobs.under_way if self.jobs else ())]
         if writes:
             _, left = await asyncio.wait(writes, timeout=_STOP_S)
             for task in left:
@@ -135,11 +151,14 @@ class Server:
         while True:
             if self.lease is not None and not self.lease.is_leading:
                 self.applier.abdicate()
+                if self.jobs is not None:
+                    self.jobs.pause()
                 await self.lease.led()
             await self.feed.synced()
             if self.lease is not None and term != self.lease.term:
                 term = self.lease.term
                 await self._catch_up()
+            self._begin_jobs(max(0, term))
             if not is_warm:
                 log.info("ready", extra={"objects": self.mirror.changes})
             try:
@@ -158,9 +177,31 @@ class Server:
 
     async def _catch_up(self) -> None:
         """As a new leader: all that the last one has done must be known, and a watch may lag."""
-        watcher = self.feed.watchers[PODS]
-        if self.lease is not None and watcher.listed_at < self.lease.since:
-            await watcher.relist()
+        for resource in (PODS, JOBS):
+            watcher = self.feed.watchers[resource]
+            if self.lease is not None and watcher.is_served and watcher.listed_at < self.lease.since:
+                await watcher.relist()
+
+    async def _serve_agents(self) -> None:
+        """The endpoint for agents in pods, as long as we run; where another leads, they are told to ask again."""
+        agents = None
+        if self.jobs is not None and self.settings.agents is not None:
+            agents, credentials = await open_endpoint(
+                self.client, self.settings.agents, self.jobs, lambda: self.lease is None or self.lease.is_leading
+            )
+            self.jobs.serve_agents(agents, credentials.authority, agent_pyz())
+        self._agents_open.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if agents is not None:
+                await agents.stop()
+
+    def _begin_jobs(self, term: int) -> None:
+        """Once in each term, when pods can be given all that they need."""
+        if self.jobs is not None and term != self._jobs_term and self._agents_open.is_set():
+            self._jobs_term = term
+            self.jobs.begin()
 
     async def _rest(self, plan: Plan) -> None:
         """Until something changes, and a moment longer for what changes with it. Cycles take half the time at most."""

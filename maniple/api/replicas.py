@@ -1,0 +1,134 @@
+"""What the controller of elastic jobs reads in their pods, beyond what scheduling does: kept apart, because a scheduler
+that saw every change of a container's state would plan anew for each of them."""
+
+import re
+from datetime import datetime
+
+import msgspec
+
+from maniple.api.meta import Labels, OwnerReference, Struct
+from maniple.api.types import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
+
+_GENERATION = re.compile(r'"generation":\s*(\d{1,18})')
+_STILL_STARTING = ("", "ContainerCreating", "PodInitializing")
+_SAY_NOTHING = ("Error", "Completed")
+
+
+class ReplicaFacts(Struct, frozen=True):
+    job: str
+    role: str
+    index: str  # as its label has it
+    uid: str
+    owner: str  # uid of its controller
+    is_leaving: bool
+    phase: str
+    node: str
+    address: str
+    is_ready: bool
+    bound_at: datetime | None
+    ready_at: datetime | None
+    trouble: str
+    exit: int | None
+    reason: str
+    is_disrupted: bool
+    told: int  # the generation that its annotation tells of
+
+
+class _Meta(Struct, frozen=True):
+    uid: str = ""
+    labels: Labels = {}
+    annotations: Labels = {}
+    deletion_timestamp: datetime | None = None
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class _Spec(Struct, frozen=True):
+    node_name: str = ""
+
+
+class _Condition(Struct, frozen=True):
+    type: str
+    status: str = ""
+    last_transition_time: datetime | None = None
+
+
+class _Waiting(Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class _Terminated(Struct, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+
+
+class _State(Struct, frozen=True):
+    waiting: _Waiting | None = None
+    terminated: _Terminated | None = None
+
+
+class _Container(Struct, frozen=True):
+    state: _State = _State()
+
+
+class _Status(Struct, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    conditions: tuple[_Condition, ...] = ()
+    container_statuses: tuple[_Container, ...] = ()
+    init_container_statuses: tuple[_Container, ...] = ()
+
+
+class _Pod(Struct, frozen=True):
+    metadata: _Meta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_PODS = msgspec.json.Decoder(_Pod)
+
+
+def read_replica(raw: bytes | msgspec.Raw) -> ReplicaFacts:
+    pod = _PODS.decode(raw)
+    meta, status = pod.metadata, pod.status
+    conditions = {one.type: one for one in status.conditions if one.status == "True"}
+    told = _GENERATION.search(meta.annotations.get(GENERATION_ANNOTATION, ""))
+    states = [one.state for one in (*status.init_container_statuses, *status.container_statuses)]
+    code, ended = _end(states)
+    bound, ready = conditions.get("PodScheduled"), conditions.get("Ready")
+    return ReplicaFacts(
+        job=meta.labels.get(JOB_LABEL, ""),
+        role=meta.labels.get(ROLE_LABEL, ""),
+        index=meta.labels.get(INDEX_LABEL, ""),
+        uid=meta.uid,
+        owner=next((one.uid for one in meta.owner_references if one.controller), ""),
+        is_leaving=meta.deletion_timestamp is not None,
+        phase=status.phase,
+        node=pod.spec.node_name,
+        address=status.pod_ip,
+        is_ready=ready is not None,
+        bound_at=None if bound is None else bound.last_transition_time,
+        ready_at=None if ready is None else ready.last_transition_time,
+        trouble=_trouble(states),
+        exit=code,
+        reason=status.reason or ended,
+        is_disrupted="DisruptionTarget" in conditions,
+        told=0 if told is None else int(told[1]),
+    )
+
+
+def _end(states: list[_State]) -> tuple[int | None, str]:
+    """Exit code and reason of the first container that failed, else of any that ended."""
+    ended = [one.terminated for one in states if one.terminated is not None]
+    ended.sort(key=lambda one: one.exit_code == 0)
+    if not ended:
+        return None, ""
+    return ended[0].exit_code, "" if ended[0].reason in _SAY_NOTHING else ended[0].reason
+
+
+def _trouble(states: list[_State]) -> str:
+    for one in states:
+        if one.waiting is not None and one.waiting.reason not in _STILL_STARTING:
+            return f"{one.waiting.reason}: {one.waiting.message}" if one.waiting.message else one.waiting.reason
+    return ""

@@ -1,0 +1,197 @@
+"""The machine's instructions, done on the API server. Each may be done again: what is there already counts as done."""
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from maniple.api import types
+from maniple.api.live import read_live
+from maniple.api.replicas import ReplicaFacts
+from maniple.cluster.kube.agents import Agents
+from maniple.cluster.kube.client import MERGE_PATCH, ApiError, Client
+from maniple.cluster.kube.jobs import manifests
+from maniple.cluster.kube.jobs.manifests import Setting
+from maniple.cluster.kube.mirror import Key, Mirror
+from maniple.cluster.kube.resources import PODS, Resource
+from maniple.elastic.conditions import OURS
+from maniple.elastic.generations import notice
+from maniple.elastic.instructions import CreateReplica, DeleteReplica
+from maniple.elastic.job import Job
+
+log = logging.getLogger("maniple.jobs")
+
+_STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if name != "conditions")
+_GONE = (404, 409)
+
+
+class RefusedError(Exception):
+    """The API server will never take such a pod."""
+
+
+class NameTakenError(Exception):
+    """Another object has the name that one of the job's must have."""
+
+
+class Hands:
+    def __init__(self, client: Client, mirror: Mirror, resource: Resource, setting: Setting) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._resource = resource
+        self.setting = setting
+        self.agents: Agents | None = None
+        self.authority = b""
+        self.archive = b""
+
+    # -- the job
+
+    async def write_status(self, key: Key, uid: str, status: types.ElasticJobStatus) -> None:
+        """What differs from what the server has, and only if nobody has written since we looked."""
+        seen = self._mirror.seen(self._resource).get(key)
+        if seen is None or seen.uid != uid or not isinstance(seen.item, types.ElasticJob):
+            raise ApiError(404, "NotFound", "the job is gone")
+        before = seen.item.status
+        changed = _changed(before, status)
+        if not changed:
+            return
+        body = {"metadata": {"resourceVersion": str(seen.version), "uid": uid}, "status": changed}
+        path = self._resource.path(*key, "status")
+        answer = await self._client.write(self._client.jobs, "PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
+        self._mirror.put(self._resource, read_live(answer, self._resource.struct))
+
+    async def templates(self, key: Key, uid: str) -> dict[str, Any]:
+        """The spec as it was written, with all that scheduling does not read."""
+        raw = msgspec.json.decode(await self._client.get(self._resource.path(*key)))
+        if raw["metadata"]["uid"] != uid:
+            raise ApiError(404, "NotFound", "the job is gone")
+        spec: dict[str, Any] = raw["spec"]
+        return spec
+
+    async def delete_job(self, key: Key, uid: str) -> None:
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        body["propagationPolicy"] = "Background"
+        await self._delete(self._resource.path(*key), body)
+
+    # -- what goes with it
+
+    async def make_surroundings(self, job: Job) -> None:
+        """Service, Secret and ConfigMap; before the first pod, which would not start without them."""
+        folder = f"/api/v1/namespaces/{job.namespace}"
+        if manifests.has_names(job):
+            try:
+                await self._create(f"{folder}/services", manifests.service(job))
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                await self._check_owner(f"{folder}/services/{job.name}", job)
+        if job.has_agents and self.agents is not None:
+            token = self.agents.token(f"{job.namespace}/{job.name}", job.uid)
+            await self._make(f"{folder}/secrets", manifests.secret(job, token, self.authority, self.archive))
+        if job.framework == "horovod":
+            await self._make(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration()))
+
+    async def _check_owner(self, path: str, job: Job) -> None:
+        found = msgspec.json.decode(await self._client.get(path))
+        owners = found["metadata"].get("ownerReferences") or []
+        if job.uid not in [owner["uid"] for owner in owners]:
+            raise NameTakenError(f"there is a Service {job.name} that is not the job's")
+
+    # -- replicas
+
+    async def create(self, job: Job, one: CreateReplica, spec: dict[str, Any], sizes: dict[str, int]) -> None:
+        role = next(role for role in spec["roles"] if role["name"] == one.role)
+        priority = spec.get("priorityClassName", "")
+        body = manifests.pod(job, role["template"], (one.role, one.index), sizes, priority, self.setting)
+        try:
+            answer = await self._create(f"/api/v1/namespaces/{job.namespace}/pods", body)
+        except ApiError as error:
+            if error.status == 422:
+                raise RefusedError(error.message) from None
+            if error.status != 409:
+                raise
+            await self._look(job, (one.role, one.index))
+        else:
+            self._mirror.put(PODS, read_live(answer, PODS.struct))
+
+    async def _look(self, job: Job, place: tuple[str, int]) -> None:
+        """A pod of this name is there: ours, of which we have not heard, or another's."""
+        path = PODS.path(job.namespace, job.pod(place))
+        try:
+            live = read_live(await self._client.get(path), PODS.struct)
+        except ApiError as error:
+            if error.status == 404:
+                raise ApiError(409, "AlreadyExists", f"{job.pod(place)} was there, and has gone") from None
+            raise
+        self._mirror.put(PODS, live)
+        if live.replica is None or live.replica.job != job.name:
+            raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
+
+    async def delete(self, job: Job, one: DeleteReplica) -> None:
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": one.uid}}
+        if one.grace_s is not None:
+            body["gracePeriodSeconds"] = int(one.grace_s)
+        await self._delete(PODS.path(job.namespace, job.pod((one.role, one.index))), body)
+
+    # -- generations
+
+    async def publish(self, job: Job, generation: types.JobGeneration, pods: dict[Key, ReplicaFacts]) -> None:
+        """To the endpoint, where agents wait; to the pods' annotations, which become files; to Horovod's script."""
+        text = notice(job, generation)
+        told = {member.uid for member in generation.members}
+        untold = [
+            (key, facts)
+            for key, facts in pods.items()
+            if facts.told < generation.number and not facts.is_leaving and (facts.uid in told or facts.told)
+        ]
+        name = f"{job.namespace}/{job.name}"
+        if self.agents is not None and job.has_agents:
+            self.agents.publish(name, job.uid, text, generation.number)
+        if job.framework == "horovod":
+            body = {"data": manifests.hosts(job, generation)["data"]}
+            path = f"/api/v1/namespaces/{job.namespace}/configmaps/{manifests.hosts_name(job)}"
+            await self._client.write(self._client.jobs, "PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
+        await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in untold))
+
+    async def _annotate(self, key: Key, uid: str, text: str) -> None:
+        body = {"metadata": {"uid": uid, "annotations": {types.GENERATION_ANNOTATION: text}}}
+        try:
+            answer = await self._client.write(
+                self._client.jobs, "PATCH", PODS.path(*key), msgspec.json.encode(body), MERGE_PATCH
+            )
+        except ApiError as error:
+            if error.status not in _GONE:  # a pod that is gone need not be told
+                raise
+        else:
+            self._mirror.put(PODS, read_live(answer, PODS.struct))
+
+    # -- requests
+
+    async def _create(self, path: str, body: dict[str, Any]) -> bytes:
+        return await self._client.write(self._client.jobs, "POST", path, manifests.encoded(body))
+
+    async def _make(self, path: str, body: dict[str, Any]) -> None:
+        try:
+            await self._create(path, body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    async def _delete(self, path: str, body: dict[str, Any]) -> None:
+        try:
+            await self._client.write(self._client.jobs, "DELETE", path, msgspec.json.encode(body))
+        except ApiError as error:
+            if error.status not in _GONE:
+                raise
+
+
+def _changed(before: types.ElasticJobStatus, after: types.ElasticJobStatus) -> dict[str, Any]:
+    """For a merge: what is to be otherwise. Conditions of others are left as they are."""
+    names = [name for name in _STATUS if getattr(before, name) != getattr(after, name)]
+    shown = {field.encode_name: field.name for field in msgspec.structs.fields(types.ElasticJobStatus)}
+    changed = {wire: msgspec.to_builtins(getattr(after, name)) for wire, name in shown.items() if name in names}
+    mine = [one for one in after.conditions if one.type in OURS]
+    conditions = [*(one for one in before.conditions if one.type not in OURS), *mine]
+    if sorted(conditions, key=lambda one: one.type) != sorted(before.conditions, key=lambda one: one.type):
+        changed["conditions"] = msgspec.to_builtins(conditions)
+    return changed

@@ -1,0 +1,163 @@
+"""The objects that an elastic job has: its pods, their Service, the Secret of their agents, Horovod's hosts."""
+
+import base64
+import copy
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maniple.api import types
+from maniple.elastic.job import Job, Place
+
+AGENT_DIR, POD_DIR, HOSTS_DIR = "/var/run/maniple/agent", "/var/run/maniple/pod", "/var/run/maniple/hosts"
+RENDEZVOUS_PORT = 29400
+GRACE_MORE_S = 5  # for the agent itself, after its workers
+_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the pods of all jobs share."""
+
+    scheduler_name: str
+    url: str = ""  # of the agents' endpoint; empty: there is none
+
+
+def has_names(job: Job) -> bool:
+    """Whether its replicas can be found by name: a Service cannot be called as every object can."""
+    return _SERVICE_NAME.fullmatch(job.name) is not None
+
+
+def secret_name(job: Job) -> str:
+    """With the job's uid: the Secret of an earlier job of this name is never taken for this one's."""
+    return f"{job.name[:200]}-agent-{job.uid[:8]}"
+
+
+def hosts_name(job: Job) -> str:
+    return f"{job.name}-hosts"
+
+
+def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], priority: str, to: Setting) -> Manifest:
+    role = next(one for one in job.roles if one.name == place[0])
+    meta, spec = template.get("metadata") or {}, copy.deepcopy(template.get("spec") or {})
+    name = job.pod(place)
+    labels = {types.JOB_LABEL: job.name, types.ROLE_LABEL: place[0], types.INDEX_LABEL: str(place[1])}
+    spec |= {"schedulerName": to.scheduler_name, "restartPolicy": "Never"}
+    spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + GRACE_MORE_S)
+    if priority:
+        spec.setdefault("priorityClassName", priority)
+    if has_names(job) and _HOST_NAME.fullmatch(name):
+        spec |= {"hostname": name, "subdomain": job.name}
+    env: list[Manifest] = [
+        {"name": "MANIPLE_JOB", "value": f"{job.namespace}/{job.name}"},
+        {"name": "MANIPLE_POD", "value": name},
+        {"name": "MANIPLE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "MANIPLE_ROLE", "value": role.name},
+        {"name": "MANIPLE_REPLICA_INDEX", "value": str(place[1])},
+        {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
+        {"name": "MANIPLE_REPLICA_MIN", "value": str(role.least)},
+        {"name": "MANIPLE_REPLICA_MAX", "value": str(role.most)},
+        *_of_framework(job, role.slots, to),
+    ]
+    volumes, mounts = _volumes(job, to)
+    spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        given = {one.get("name") for one in container.get("env") or []}
+        container["env"] = [*(one for one in env if one["name"] not in given), *(container.get("env") or [])]
+        taken = {one.get("mountPath") for one in container.get("volumeMounts") or []}
+        more = [one for one in mounts if one["mountPath"] not in taken]
+        container["volumeMounts"] = [*(container.get("volumeMounts") or []), *more]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": job.namespace,
+            "labels": {**(meta.get("labels") or {}), **labels},
+            "annotations": meta.get("annotations") or {},
+            "ownerReferences": [_owner(job)],
+        },
+        "spec": spec,
+    }
+
+
+def _of_framework(job: Job, slots: int, to: Setting) -> list[Manifest]:
+    if job.framework == "torch":
+        return [{"name": "MANIPLE_URL", "value": to.url}] if to.url else []
+    if job.framework == "horovod":
+        return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
+    if job.framework != "torchrun":
+        return []
+    least, most = sum(role.least for role in job.roles), sum(role.most for role in job.roles)
+    first = job.pod(job.first)
+    values = {
+        "PET_NNODES": f"{least}:{most}",
+        "PET_NPROC_PER_NODE": str(slots),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{first}.{job.name}:{RENDEZVOUS_PORT}",
+        "PET_RDZV_ID": job.uid,
+        "PET_MAX_RESTARTS": "1000",  # whoever outlives a departure dies of it once; that is no failure
+    }
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _volumes(job: Job, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
+    field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{types.GENERATION_ANNOTATION}']"}}
+    volumes: list[Manifest] = [{"name": "maniple-pod", "downwardAPI": {"items": [field]}}]
+    mounts: list[Manifest] = [{"name": "maniple-pod", "mountPath": POD_DIR, "readOnly": True}]
+    if job.has_agents and to.url:
+        volumes.append({"name": "maniple-agent", "secret": {"secretName": secret_name(job)}})
+        mounts.append({"name": "maniple-agent", "mountPath": AGENT_DIR, "readOnly": True})
+    if job.framework == "horovod":
+        volumes.append({"name": "maniple-hosts", "configMap": {"name": hosts_name(job), "defaultMode": 0o755}})
+        mounts.append({"name": "maniple-hosts", "mountPath": HOSTS_DIR, "readOnly": True})
+    return volumes, mounts
+
+
+def service(job: Job) -> Manifest:
+    """Headless, for the names of its replicas; also of those that are not ready: they look for each other to be so."""
+    return {
+        **_head(job, "Service", job.name),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {types.JOB_LABEL: job.name},
+        },
+    }
+
+
+def secret(job: Job, token: str, authority: bytes, archive: bytes) -> Manifest:
+    data = {"token": token.encode(), "ca.crt": authority, "agent.pyz": archive}
+    encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
+    return {**_head(job, "Secret", secret_name(job)), "type": "maniple.dev/agent", "immutable": True, "data": encoded}
+
+
+def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
+    """Horovod asks the script which hosts there are."""
+    lines = [f"echo {one.address}:{one.slots}" for one in generation.members]
+    script = "\n".join(("#!/bin/sh", *lines, ""))
+    return {**_head(job, "ConfigMap", hosts_name(job)), "data": {"discover_hosts.sh": script}}
+
+
+def _head(job: Job, kind: str, name: str) -> Manifest:
+    labels = {types.JOB_LABEL: job.name} if kind != "Pod" else {}
+    meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": [_owner(job)]}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta}
+
+
+def _owner(job: Job) -> Manifest:
+    return {
+        "apiVersion": types.API_VERSION,
+        "kind": "ElasticJob",
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+    }
+
+
+def encoded(manifest: Manifest) -> bytes:
+    return json.dumps(manifest).encode()

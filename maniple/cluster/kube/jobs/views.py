@@ -1,0 +1,68 @@
+"""What the mirror has of a job's pods, as the machine wants to see it."""
+
+import time
+from datetime import datetime
+
+from maniple.api import core, types
+from maniple.api.replicas import ReplicaFacts
+from maniple.cluster.kube.mirror import Mirror
+from maniple.elastic.events import Replica, Stage
+
+_LONGEST_INDEX = 9  # digits
+
+
+def place_of(facts: ReplicaFacts) -> tuple[str, int] | None:
+    """Role and index; None if its labels are no replica's, which the scheduler complains of."""
+    index = facts.index
+    if not facts.role or not (index.isascii() and index.isdecimal() and len(index) <= _LONGEST_INDEX):
+        return None
+    return facts.role, int(index)
+
+
+def replica_of(facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> Replica | None:
+    place = place_of(facts)
+    if place is None:
+        return None
+    return Replica(
+        role=place[0],
+        index=place[1],
+        uid=facts.uid,
+        stage=_stage(facts),
+        # One of an earlier job of the same name is in the way until it is gone. One without an owner is taken for ours.
+        is_leaving=facts.is_leaving or facts.owner not in ("", job_uid),
+        node=facts.node,
+        domains=_domains(facts.node, mirror),
+        address=facts.address,
+        bound_at=_seconds(facts.bound_at),
+        ready_at=_seconds(facts.ready_at),
+        trouble=facts.trouble,
+        exit=facts.exit,
+        reason=facts.reason,
+        is_disrupted=facts.is_disrupted,
+    )
+
+
+def _stage(facts: ReplicaFacts) -> Stage:
+    if facts.phase == "Succeeded":
+        return "succeeded"
+    if facts.phase == "Failed":
+        return "failed"
+    if not facts.node:
+        return "pending"
+    return "ready" if facts.is_ready and facts.address else "starting"
+
+
+def _domains(node: str, mirror: Mirror) -> tuple[str, ...]:
+    if not node:
+        return ()
+    found = mirror.find(core.Node, ("", node))
+    labels = found[1].item.metadata.labels if found is not None and found[1].item is not None else {}
+    resource = mirror.rivals(types.Topology)[0]
+    topologies = [seen.item for _, seen in sorted(mirror.seen(resource).items())]
+    levels = next((one.spec.levels for one in topologies if isinstance(one, types.Topology)), ())
+    return (*(labels.get(level.node_label, "") for level in levels), node)
+
+
+def _seconds(moment: datetime | None) -> float:
+    """A moment that nobody has noted is now: what is counted from it begins."""
+    return time.time() if moment is None else moment.timestamp()
