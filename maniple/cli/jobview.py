@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ENDED = ("Succeeded", "Failed")
 SCHEDULED = "Scheduled"
+_WAITS = ("", "Pending", "Suspended", "Restarting")  # in other phases its minimum has been placed
 
 
 class RoleView(msgspec.Struct, frozen=True, rename="camel"):
@@ -119,7 +120,7 @@ def why(job: types.ElasticJob) -> tuple[str, str]:
     if job.spec.suspend:
         return "Suspended", f"`maniple resume {job.metadata.name}` lets it go on"
     waits = conditions.get(SCHEDULED)
-    if waits is not None and waits.status == "False":
+    if waits is not None and waits.status == "False" and job.status.phase in _WAITS:
         return waits.reason, waits.message
     if not job.status.phase and waits is None:
         return "NotSeen", "no `maniple serve` has said anything of it yet"

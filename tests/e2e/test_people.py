@@ -18,6 +18,7 @@ from docs.pages import blocks, commands
 from tools.cluster import Cluster, wait_until
 
 from .people import Person
+from .running import NewCluster
 from .serving import ROOT, Bench, Json, install_crds
 
 EXAMPLES = sorted((ROOT / "examples" / "elastic").glob("*.yaml"))
@@ -370,6 +371,41 @@ def test_the_commands_of_the_page_about_jobs(person: Person) -> None:
         assert words[0] == "maniple"
         person.do(words[1], *(str(ROOT / word) if word.startswith("examples/") else word for word in words[2:]))
     assert not person.exists("elasticjobs", "bert")
+
+
+# -- with the controller
+
+
+def test_the_controller_does_as_the_commands_say(new_cluster: NewCluster) -> None:
+    """A cluster of its own: a scheduler sees the jobs of all."""
+    cluster = new_cluster(nodes=1, gpus=8)
+    install_crds(cluster)
+    cluster.kubectl("create", "namespace", "people")
+    bench, person = Bench(cluster, "people"), Person(cluster, "people")
+    bench.serve()
+    try:
+        person.submit("bert", "--gpus", "4:8", "--framework", "none")
+
+        def wait_for(size: int) -> None:
+            def is_so() -> bool:
+                job = person.jobs()["bert"]
+                return bool(job["roles"][0]["running"] == size and job["gpus"] == size)
+
+            bench.wait(f"{size} replicas to run", is_so)
+
+        wait_for(8)  # nobody else is there
+        person.do("resize", "bert", "--pin", "6")
+        wait_for(6)
+        person.do("suspend", "bert")
+        wait_for(0)
+        assert person.jobs()["bert"]["phase"] == "Suspended"
+        person.do("resume", "bert")
+        wait_for(6)
+        assert person.do("delete", "bert", "--wait") == "ElasticJob people/bert deleted\n"
+        assert bench.all_pods() == []
+    finally:
+        person.close()
+        bench.close()
 
 
 # -- logs, on a real node
