@@ -1,4 +1,4 @@
-"""The agents' endpoint of this replica. Its certificates are in a Secret that all replicas share; the first makes it."""
+"""The agents' endpoint of this replica. Its certificates are in a Secret that all replicas share."""
 
 import logging
 from collections.abc import Callable

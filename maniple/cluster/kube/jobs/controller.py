@@ -153,7 +153,7 @@ class Jobs:
         known[key] = facts
         self._job_of[key] = job
         entry = self._entries.get(job)
-        replica = None if entry is None else replica_of(facts, entry.uid, self._mirror)
+        replica = None if entry is None else replica_of(key, facts, entry.uid, self._mirror)
         if entry is not None and replica is not None:
             entry.inbox.append(ReplicaSeen(replica))
             self._poke(entry)
@@ -233,8 +233,8 @@ class Jobs:
         entry.inbox.clear()
         if seen is None or seen.uid != entry.uid or not isinstance(seen.item, types.ElasticJob):
             return
-        pods = self._pods.get(entry.key, {}).values()
-        replicas = [replica_of(facts, entry.uid, self._mirror) for facts in pods]
+        pods = self._pods.get(entry.key, {})
+        replicas = [replica_of(key, facts, entry.uid, self._mirror) for key, facts in pods.items()]
         entry.state = restore(seen.item, [one for one in replicas if one is not None], time.time())
         entry.inbox.extend(entry.acks.values())
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from maniple.api import core, types
 from maniple.api.replicas import ReplicaFacts
-from maniple.cluster.kube.mirror import Mirror
+from maniple.cluster.kube.mirror import Key, Mirror
 from maniple.elastic.events import Replica, Stage
 
 _LONGEST_INDEX = 9  # digits
@@ -19,7 +19,7 @@ def place_of(facts: ReplicaFacts) -> tuple[str, int] | None:
     return facts.role, int(index)
 
 
-def replica_of(facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> Replica | None:
+def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> Replica | None:
     place = place_of(facts)
     if place is None:
         return None
@@ -32,7 +32,7 @@ def replica_of(facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> Replica | N
         is_leaving=facts.is_leaving or facts.owner not in ("", job_uid),
         node=facts.node,
         domains=_domains(facts.node, mirror),
-        address=facts.address,
+        address=facts.address or f"{key[1]}.{facts.job}.{key[0]}.svc",  # simulated nodes give no addresses
         bound_at=_seconds(facts.bound_at),
         ready_at=_seconds(facts.ready_at),
         trouble=facts.trouble,
@@ -49,7 +49,7 @@ def _stage(facts: ReplicaFacts) -> Stage:
         return "failed"
     if not facts.node:
         return "pending"
-    return "ready" if facts.is_ready and facts.address else "starting"
+    return "ready" if facts.is_ready else "starting"
 
 
 def _domains(node: str, mirror: Mirror) -> tuple[str, ...]:
