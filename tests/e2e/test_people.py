@@ -382,7 +382,7 @@ def test_the_controller_does_as_the_commands_say(new_cluster: NewCluster) -> Non
     install_crds(cluster)
     cluster.kubectl("create", "namespace", "people")
     bench, person = Bench(cluster, "people"), Person(cluster, "people")
-    bench.serve()
+    bench.serve("--scheduler-name=maniple")
     try:
         person.submit("bert", "--gpus", "4:8", "--framework", "none")
 
