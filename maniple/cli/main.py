@@ -14,6 +14,15 @@ COMMANDS = {
     "serve": "Schedule the pods of a Kubernetes cluster.",
     "agent": "Run the workers of an elastic job, one generation after another.",
     "explain": "Explain one job: where its pods are or go, on which GPUs, or why it waits.",
+    "submit": "Submit jobs: those of a file, or one made from options.",
+    "jobs": "List jobs: their phase, size now and to be, GPUs, and why they wait.",
+    "describe": "Describe a job: its sizes, replicas, GPUs, events, and why it waits.",
+    "logs": "Print the logs of a job's replicas.",
+    "resize": "Pin the size of a running job, or change its least and most.",
+    "suspend": "Suspend jobs: they give back their GPUs until they are resumed.",
+    "resume": "Resume suspended jobs.",
+    "delete": "Delete jobs and their pods.",
+    "watch": "Watch jobs live: sizes over time, GPUs, queues.",
     "topology": "Show how the GPUs of a node are linked, or write it as an annotation.",
     "bench": "Play published games on their data, to see what a policy is worth.",
     "crds": "Print or write the CustomResourceDefinitions.",
@@ -25,6 +34,7 @@ Examples:
   kubectl get nodes,pods -A -o json | maniple plan -f - --all -o json
   maniple crds | kubectl apply -f -
   maniple serve --dry-run
+  maniple submit --name bert --gpus 4:8 --image training:1 -- python train.py
 """
 
 

@@ -22,6 +22,13 @@ def render(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "
     return "\n".join(line.rstrip() for line in lines)
 
 
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The table as lines, none of them folded: for a view that is cut to the screen."""
+    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
 def _fold(text: str, width: int) -> list[str]:
     lines, line = [], ""
     for word in text.split(" "):

@@ -9,6 +9,11 @@ import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from click.testing import CliRunner
+
+from maniple.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -33,6 +38,21 @@ def run(
     result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in result.stderr, result.stderr
     return result
+
+
+def run_here(
+    *arguments: str | Path, stdin: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same in this process, for tests that run many commands: a process takes a second to begin."""
+    words = ["maniple", *map(str, arguments)]
+    with patch.object(sys, "argv", words), CliRunner().isolation(stdin, env) as streams:
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        out, err = (stream.getvalue().decode() for stream in streams[:2])
+    return subprocess.CompletedProcess(words, code, out, err)
 
 
 def plan(*arguments: str | Path, stdin: str | bytes = b"", env: dict[str, str] | None = None) -> Plan:

@@ -179,7 +179,7 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
     monkeypatch.setattr("maniple.cluster.kube.events._SERIES_S", 0.0)
     # Certificates for another address are renewed. A Service of somebody else's is looked at, and left alone.
-    meta = {"name": "maniple-agents", "namespace": "maniple-system"}
+    meta = {"name": "maniple-agents", "namespace": "kube-system"}
     stale = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": create(["elsewhere"]).to_secret()}
     taken = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "short-torch"}, "spec": {"clusterIP": "None"}}
     apply(cluster, [stale, taken])

@@ -16,6 +16,7 @@ from maniple.api.errors import InputError
 from maniple.cluster.kube.http import TRANSIENT, Answer, Place, Pool
 from maniple.cluster.kube.login import ConfigException, Login
 
+JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON = "application/json"
@@ -31,12 +32,20 @@ _HEADERS = {
 class ApiError(Exception):
     """The server's answer, if it is none of those one hopes for."""
 
-    def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after_s: float | None = None,
+        causes: tuple["Cause", ...] = (),
+    ) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after_s = retry_after_s
+        self.causes = causes
 
     @property
     def is_transient(self) -> bool:
@@ -52,8 +61,16 @@ class NotLeadingError(Exception):
     """A write was refused here, before it was sent: another replica may be the leader."""
 
 
+class Cause(msgspec.Struct, frozen=True):
+    """One thing that is wrong with an object, and its field."""
+
+    field: str = ""
+    message: str = ""
+
+
 class _Details(msgspec.Struct):
     retry_after_seconds: float = msgspec.field(name="retryAfterSeconds", default=0.0)
+    causes: tuple[Cause, ...] = ()
 
 
 class Status(msgspec.Struct):
@@ -209,7 +226,8 @@ def _refusal(answer: Answer) -> ApiError:
     retry_after_s = float(after) if after.isdigit() else None
     if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
         retry_after_s = status.details.retry_after_seconds
-    return ApiError(answer.status, status.reason, status.message, retry_after_s)
+    causes = () if status.details is None else status.details.causes
+    return ApiError(answer.status, status.reason, status.message, retry_after_s, causes)
 
 
 def _said(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from maniple.api.errors import InputError
 
 __all__ = ["ConfigException", "Login", "log_in"]
 
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LOOK_AGAIN_S = 60.0  # the library asks a plugin again five minutes before what it said runs out
 
 
@@ -48,6 +49,16 @@ class Login:
     @property
     def ssl(self) -> ssl.SSLContext | None:
         return self._ssl
+
+    @property
+    def namespace(self) -> str:
+        """Where the commands of a person go who names no namespace: the context's, and in a pod its own."""
+        named = ""
+        if self._loader is not None and (current := self._loader.current_context):
+            named = current["context"].get("namespace", "")
+        elif _POD_NAMESPACE.is_file():
+            named = _POD_NAMESPACE.read_text(encoding="utf-8").strip()
+        return named or "default"
 
     async def authorization(self) -> str | None:
         """The Authorization header of a request made now: tokens are renewed before they run out."""

@@ -1,0 +1,71 @@
+"""What the commands for people have in common: where they look, how a job is named, and how a visit ends."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from maniple.api.errors import InputError
+from maniple.cli.live import live_options, run_live
+
+if TYPE_CHECKING:
+    from maniple.cluster.kube.visit import Key, Visit
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_COMPLETION_S = 3.0
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+INTERRUPTED = 130
+
+_NAMESPACE = click.option(
+    "-n", "--namespace", metavar="NAME", help="Namespace to look in; without it that of the kubeconfig's context."
+)
+
+
+def visit_options(command: F) -> F:
+    return _NAMESPACE(live_options(command))
+
+
+def run_visit(
+    kubeconfig: str | None, context: str | None, namespace: str | None, work: "Callable[[Visit], Awaitable[T]]"
+) -> T:
+    """Does `work` on a cluster; Ctrl-C ends it without a word."""
+    from maniple.cluster.kube.visit import visit
+
+    async def whole() -> T:
+        async with visit(kubeconfig, context, namespace) as visited:
+            return await work(visited)
+
+    try:
+        done: T = run_live(whole)
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    return done
+
+
+def job_key(text: str, visited: "Visit") -> "Key":
+    """`bert` in the namespace that is looked in, or `research/bert`."""
+    namespace, slash, name = text.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(namespace)):
+        raise InputError([f"expected the name of a job, such as bert or research/bert, found {text!r}"])
+    return namespace or visited.namespace, name
+
+
+def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The cluster's jobs, for a shell that completes a name."""
+    del param
+    from maniple.cluster.kube.visit import visit
+
+    async def names_of(kubeconfig: str | None, context: str | None, namespace: str | None) -> list[str]:
+        async with asyncio.timeout(_COMPLETION_S), visit(kubeconfig, context, namespace) as visited:
+            return sorted(job.metadata.name for job in await visited.jobs(visited.namespace))
+
+    given = ctx.params
+    try:
+        names = asyncio.run(names_of(given.get("kubeconfig"), given.get("context"), given.get("namespace")))
+    except Exception:  # no cluster, no rights, no time: the shell gets no words
+        return []
+    return [name for name in names if name.startswith(incomplete)]

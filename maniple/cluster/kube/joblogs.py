@@ -1,0 +1,142 @@
+"""The logs of a job's replicas: as they are, or as they grow, replicas that come later included.
+
+Lines are asked for with their times, so that a broken connection goes on where it was: no line twice, none left out.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from maniple.api.errors import InputError
+from maniple.cluster.kube.client import ApiError, Backoff, UnansweredError
+from maniple.cluster.kube.replica import Replica, read_replica
+from maniple.cluster.kube.visit import JOBS, PODS, Key, Visit, read_job, refused, replica_query
+
+OVER = ("Succeeded", "Failed")
+_SILENT_S = 300.0  # a log in which nothing is written for so long is asked for again: the connection may be dead
+_LAST_WORDS_S = 10.0
+
+Take = Callable[[Replica, str], None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which lines of which replicas."""
+
+    is_chosen: Callable[[Replica], bool]
+    tail: int | None = None
+    since_s: int | None = None
+    container: str = ""
+
+
+async def read_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> list[Replica]:
+    """What there is now; the replicas that were chosen."""
+    chosen = [replica for replica in await visit.replicas(*key) if choice.is_chosen(replica)]
+    chosen.sort(key=lambda replica: (replica.role, replica.index))
+    for replica in chosen:
+        if replica.has_started:
+            try:
+                await _Log(visit, replica, choice, take).read(follow=False)
+            except ApiError as error:
+                raise _unreadable(error, replica) from None
+    return chosen
+
+
+async def follow_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> None:
+    """Until the job is over or gone."""
+    listed = asyncio.Event()
+    streams: dict[str, asyncio.Task[None]] = {}
+
+    async def find() -> None:
+        async with aclosing(visit.follow(PODS, key[0], read_replica, replica_query(key[1]))) as changes:
+            async for replicas in changes:
+                for replica in replicas.values():
+                    uid = replica.pod.metadata.uid
+                    if uid not in streams and choice.is_chosen(replica) and replica.has_started:
+                        streams[uid] = asyncio.create_task(_Log(visit, replica, choice, take).follow())
+                listed.set()
+
+    finding = asyncio.create_task(find())
+    ending = asyncio.create_task(_until_over(visit, key))
+    try:
+        await asyncio.wait({finding, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if finding.done():
+            finding.result()
+        ending.result()
+        await listed.wait()
+        if streams:
+            done, _ = await asyncio.wait(streams.values(), timeout=_LAST_WORDS_S)
+            for stream in done:
+                stream.result()
+    finally:
+        for task in (finding, ending, *streams.values()):
+            task.cancel()
+        await asyncio.gather(finding, ending, *streams.values(), return_exceptions=True)
+
+
+async def _until_over(visit: Visit, key: Key) -> None:
+    query = {"fieldSelector": f"metadata.name={key[1]}"}
+    async with aclosing(visit.follow(JOBS, key[0], read_job, query)) as changes:
+        async for jobs in changes:
+            if key not in jobs or jobs[key].status.phase in OVER:
+                return
+
+
+class _Log:
+    """The log of one replica."""
+
+    def __init__(self, visit: Visit, replica: Replica, choice: Choice, take: Take) -> None:
+        self._visit = visit
+        self._replica = replica
+        self._choice = choice
+        self._take = take
+        self._last = ""  # the time of the last line
+
+    async def follow(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await self.read(follow=True)
+                return
+            except UnansweredError:
+                await backoff.wait()
+            except ApiError as error:
+                if error.status == 404:  # it has gone
+                    return
+                if not error.is_transient or not self._last:
+                    raise _unreadable(error, self._replica) from None
+                await backoff.wait(error)
+
+    async def read(self, *, follow: bool) -> None:
+        meta = self._replica.pod.metadata
+        query = {"timestamps": "true", **({"follow": "true"} if follow else {})}
+        choice = self._choice
+        if choice.container:
+            query["container"] = choice.container
+        if self._last:
+            query["sinceTime"] = self._last
+        else:
+            query |= {} if choice.tail is None else {"tailLines": str(choice.tail)}
+            query |= {} if choice.since_s is None else {"sinceSeconds": str(choice.since_s)}
+        path = PODS.path(meta.namespace, meta.name, "log")
+        before, rest = self._last, b""
+        async with self._visit.client.stream(path, query, _SILENT_S) as chunks:
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._line(line, before)
+        if rest:
+            self._line(rest, before)
+
+    def _line(self, line: bytes, before: str) -> None:
+        moment, _, text = line.decode(errors="replace").partition(" ")
+        if moment <= before:
+            return  # seen before the connection broke
+        self._last = moment
+        self._take(self._replica, text.rstrip("\r"))
+
+
+def _unreadable(error: ApiError, replica: Replica) -> InputError:
+    messages = refused(error, f"Pod {replica.pod.metadata.namespace}/{replica.name}").messages
+    return InputError(f"{message} (its log could not be read)" for message in messages)

@@ -1,0 +1,125 @@
+"""What a person watches: jobs, their replicas, queues, and the GPUs of the cluster, as they are at each moment.
+
+What one may not read is left out: without the right to read all nodes and pods, it has no GPUs of the cluster.
+"""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import msgspec
+
+from maniple.api import core, types
+from maniple.api.live import read_live
+from maniple.cluster.kube.client import ApiError
+from maniple.cluster.kube.replica import Replica, gpus_of, read_replica
+from maniple.cluster.kube.visit import JOBS, NODES, PODS, QUEUES, Key, Visit, jobs_refused, read_job, replica_query
+from maniple.model.resources import amounts
+
+_MAY_NOT = (403, 404)
+
+
+@dataclass(frozen=True)
+class SeenPod:
+    replica: Replica | None  # None: of no job of ours
+    holds: float  # GPUs
+
+
+class Picture:
+    """`run` keeps it up to date; `begun` is set once it is whole, and `changed` whenever it has changed."""
+
+    def __init__(self, visit: Visit, namespace: str | None) -> None:
+        self._visit = visit
+        self._namespace = namespace
+        self.jobs: dict[Key, types.ElasticJob] = {}
+        self.queues: dict[Key, types.Queue] = {}
+        self._pods: dict[Key, SeenPod] = {}
+        self._nodes: dict[Key, float] = {}  # the GPUs of each
+        self._sees_all_pods = True
+        self._awaited = {"jobs", "queues", "nodes", "pods"}
+        self.begun = asyncio.Event()
+        self.changed = asyncio.Event()
+
+    @property
+    def replicas(self) -> list[Replica]:
+        return [seen.replica for seen in self._pods.values() if seen.replica is not None]
+
+    @property
+    def gpus(self) -> tuple[float, float] | None:
+        """(used, all) of the cluster; None where one may not know."""
+        if not self._sees_all_pods or not self._nodes:
+            return None
+        return sum(seen.holds for seen in self._pods.values()), sum(self._nodes.values())
+
+    async def run(self) -> None:
+        await asyncio.gather(self._watch_jobs(), self._watch_queues(), self._watch_nodes(), self._watch_pods())
+
+    def _heard(self, what: str) -> None:
+        self._awaited.discard(what)
+        if not self._awaited:
+            self.begun.set()
+            self.changed.set()
+
+    async def _watch_jobs(self) -> None:
+        try:
+            async with aclosing(self._visit.follow(JOBS, self._namespace, read_job)) as changes:
+                async for self.jobs in changes:
+                    self._heard("jobs")
+        except ApiError as error:
+            raise jobs_refused(error) from None
+
+    async def _watch_queues(self) -> None:
+        try:
+            async with aclosing(self._visit.follow(QUEUES, None, _read_queue)) as changes:
+                async for self.queues in changes:
+                    self._heard("queues")
+        except ApiError as error:
+            self._do_without("queues", error)
+
+    async def _watch_nodes(self) -> None:
+        try:
+            async with aclosing(self._visit.follow(NODES, None, _read_node)) as changes:
+                async for self._nodes in changes:
+                    self._heard("nodes")
+        except ApiError as error:
+            self._do_without("nodes", error)
+
+    async def _watch_pods(self) -> None:
+        """All of the cluster's, or those of the jobs in sight."""
+        try:
+            async with aclosing(self._visit.follow(PODS, None, _read_pod)) as changes:
+                async for self._pods in changes:
+                    self._heard("pods")
+        except ApiError as error:
+            if error.status != 403 or self._namespace is None:
+                raise
+            self._sees_all_pods = False
+        async with aclosing(self._visit.follow(PODS, self._namespace, _read_pod, replica_query())) as changes:
+            async for self._pods in changes:
+                self._heard("pods")
+
+    def _do_without(self, what: str, error: ApiError) -> None:
+        if error.status not in _MAY_NOT:
+            raise error
+        self._heard(what)
+
+
+def _read_queue(raw: msgspec.Raw) -> types.Queue | None:
+    item = read_live(raw, types.Queue).item
+    return item if isinstance(item, types.Queue) else None
+
+
+def _read_node(raw: msgspec.Raw) -> float | None:
+    item = read_live(raw, core.Node).item
+    if not isinstance(item, core.Node):
+        return None
+    there = amounts({name: value for name, value in item.status.allocatable.items() if name in types.GPU_RESOURCES})
+    return sum(there.values()) / 1000
+
+
+def _read_pod(raw: msgspec.Raw) -> SeenPod | None:
+    item = read_live(raw, core.Pod).item
+    if not isinstance(item, core.Pod):
+        return None
+    holds = gpus_of(item) if item.spec.node_name and item.status.phase not in ("Succeeded", "Failed") else 0.0
+    return SeenPod(read_replica(raw), holds)

@@ -1,0 +1,168 @@
+"""Jobs as people see them: the table, the live view and its lines, all without a cluster."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from maniple.api import types
+from maniple.cli.jobview import JobView, RoleView, age, number, view
+from maniple.cli.resize import operations
+from maniple.cli.waiting import progress
+from maniple.cli.watchview import History, changes, frame, sparkline
+from maniple.cluster.kube.client import ApiError, Cause
+from maniple.cluster.kube.visit import refused
+
+NOW = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC)
+
+
+def job(**status: object) -> types.ElasticJob:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    roles = [{"name": "worker", "min": 4, "max": 8, "template": template}]
+    whole = {"metadata": {"name": "bert", "namespace": "ml"}, "spec": {"roles": roles}, "status": status}
+    return msgspec.convert(whole, types.ElasticJob)
+
+
+def seen(name: str = "bert", running: int = 4, target: int = 4, phase: str = "Running", reason: str = "") -> JobView:
+    role = RoleView("worker", running, target, 4, 8)
+    return JobView("ml", name, "research", phase, "torch", (role,), float(running), 0, 0, "", reason, "")
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "line"),
+    [
+        ([0, 1, 2, 4, 8], 8, " ▁▂▄█"),
+        ([4, 4, 8, 8], 8, "▄▄██"),
+        ([1], 1000, "▁"),
+        ([9], 8, "█"),
+        ([1], 0, ""),
+    ],
+)
+def test_sizes_over_time_are_bars(sizes: list[int], most: int, line: str) -> None:
+    assert sparkline(sizes, most) == line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (10799, "179m"),
+        (10800, "3h"),
+        (12000, "3h20m"),
+        (90000, "1d"),
+        (-5, "0s"),
+    ],
+)
+def test_ages_are_short(seconds: int, text: str) -> None:
+    assert age(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+def test_numbers_have_no_more_places_than_they_need() -> None:
+    assert [number(value) for value in (4.0, 0.25, 0.5, 100.0)] == ["4", "0.25", "0.5", "100"]
+
+
+def test_a_frame_has_gpus_queues_and_jobs_and_fits_the_screen() -> None:
+    history = History()
+    history.remember([seen(running=4)])
+    history.remember([seen(running=8)])
+    queue = msgspec.convert(
+        {"metadata": {"name": "research"}, "status": {"allocated": {"nvidia.com/gpu": "8"}, "runningJobs": 1}},
+        types.Queue,
+    )
+    shown = frame([seen(running=8, target=8)], [queue], (8.0, 16.0), history, "ml", NOW, 120)
+    assert "GPUs: 8 of 16 used, 8 idle  ██████████░░░░░░░░░░" in shown[0]
+    assert shown[3].split() == ["research", "8", "0", "1", "0"]
+    assert shown[-1].split() == ["ml/bert", "research", "Running", "8", "4:8", "▄█", "8", "-"]
+    many = [seen(name=f"job-{index}") for index in range(100)]
+    small = frame(many, [], None, history, "ml", NOW, 40, 10)
+    assert len(small) == 10
+    assert max(map(len, small)) <= 40
+    assert small[-1] == "… and 94 more"
+
+
+def test_what_is_over_comes_last() -> None:
+    over = seen(name="a", phase="Succeeded")
+    shown = frame([over, seen(name="b")], [], None, History(), "ml", NOW, 120)
+    assert [line.split()[0] for line in shown[-2:]] == ["ml/b", "ml/a"]
+
+
+def test_a_pipe_gets_a_line_for_each_change_and_no_other() -> None:
+    first = {("ml", "bert"): seen()}
+    assert changes({}, first, NOW) == ["2026-01-01T10:00:00Z ml/bert Running, size 4 of 4:8, 4 GPUs, queue research"]
+    assert changes(first, dict(first), NOW) == []
+    grows = {("ml", "bert"): seen(target=8, phase="Growing")}
+    assert [line.split(" ", 2)[2] for line in changes(first, grows, NOW)] == [
+        "Growing, size 4→8 of 4:8, 4 GPUs, queue research"
+    ]
+    waits = {("ml", "bert"): seen(running=0, phase="Pending", reason="QuotaExceeded")}
+    assert "Pending: QuotaExceeded, size 0→4" in changes(first, waits, NOW)[0]
+    assert changes(first, {}, NOW) == ["2026-01-01T10:00:00Z ml/bert deleted"]
+
+
+def test_progress_says_the_size_and_why_it_waits() -> None:
+    assert progress(job()) == "Submitted: no `maniple serve` has said anything of it yet"
+    waits = condition("Scheduled", "False", "InsufficientResources", "needs 4 pods")
+    assert progress(job(phase="Pending", conditions=[waits])) == "Pending: InsufficientResources: needs 4 pods"
+    running = job(phase="Growing", target=[{"role": "worker", "replicas": 8}], replicas={"running": 4})
+    assert progress(running) == "Growing with 4 of 8 replicas"
+    failed = condition("Failed", "True", "BackoffLimitExceeded", "worker-2 exited with 1")
+    assert progress(job(phase="Failed", conditions=[failed])) == "Failed: BackoffLimitExceeded: worker-2 exited with 1"
+    assert progress(job(phase="Succeeded", replicas={"running": 1})) == "Succeeded"
+
+
+def test_what_is_over_or_suspended_is_to_have_nothing() -> None:
+    assert view(job(), []).target == 4
+    assert view(job(phase="Succeeded"), []).target == 0
+
+
+def test_a_resize_holds_only_for_the_role_that_was_read() -> None:
+    (role,) = job().spec.roles
+    assert operations(0, role, {"min": 2, "pin": 6}) == [
+        {"op": "test", "path": "/spec/roles/0/name", "value": "worker"},
+        {"op": "add", "path": "/spec/roles/0/min", "value": 2},
+        {"op": "add", "path": "/spec/roles/0/pin", "value": 6},
+    ]
+    assert operations(0, role, {"pin": None}) == [{"op": "test", "path": "/spec/roles/0/name", "value": "worker"}]
+    pinned = msgspec.structs.replace(role, pin=6)
+    assert operations(1, pinned, {"pin": None})[1:] == [{"op": "remove", "path": "/spec/roles/1/pin"}]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            ApiError(
+                422, "Invalid", "…", causes=(Cause("spec.roles[0].max", "Invalid value: 3: max must be at least min"),)
+            ),
+            "spec.roles[0].max: max must be at least min, found 3",
+        ),
+        (
+            ApiError(
+                422,
+                "Invalid",
+                "…",
+                causes=(Cause("<nil>", "Invalid value: null: some validation rules were not checked"),),
+            ),
+            "some validation rules were not checked, found null",
+        ),
+        (
+            ApiError(422, "Invalid", "…", causes=(Cause("spec.containers[0].image", "Required value"),)),
+            "spec.containers[0].image: Required value",
+        ),
+        (ApiError(403, "Forbidden", 'User "a" cannot'), 'you may not do this: User "a" cannot'),
+        (ApiError(401, "Unauthorized", ""), "log in again"),
+        (ApiError(503, "ServiceUnavailable", "no leader"), "try again: no leader"),
+    ],
+)
+def test_a_refusal_of_the_server_names_object_and_field(error: ApiError, message: str) -> None:
+    (said,) = refused(error, "ElasticJob ml/bert").messages
+    assert said.startswith("ElasticJob ml/bert: ")
+    assert message in said

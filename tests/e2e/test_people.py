@@ -1,0 +1,452 @@
+"""The commands for people on a real API server. The controller's part, status and pods, is written by the tests."""
+
+import json
+import os
+import pty
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+from docs.pages import blocks, commands
+
+from tools.cluster import Cluster, wait_until
+
+from .people import Person
+from .running import NewCluster
+from .serving import ROOT, Bench, Json, install_crds
+
+EXAMPLES = sorted((ROOT / "examples" / "elastic").glob("*.yaml"))
+
+
+@pytest.fixture
+def person(with_crds: Cluster, namespace: str) -> Iterator[Person]:
+    made = Person(with_crds, namespace)
+    yield made
+    made.close()
+
+
+def test_a_job_from_options_is_there_as_asked_for(person: Person) -> None:
+    said = person.do("submit", "--name", "bert", "--gpus", "4:8", "--image", "training:1", "--", "python", "train.py")
+    assert said == f"ElasticJob {person.namespace}/bert submitted\n"
+    (role,) = person.get("elasticjobs", "bert")["spec"]["roles"]
+    assert (role["min"], role["max"]) == (4, 8)
+    job = person.jobs()["bert"]
+    assert (job["queue"], job["framework"], job["reason"]) == ("default", "torch", "NotSeen")
+    assert person.jobs("--queue", "other") == person.jobs("--phase", "Running") == {}
+
+
+def test_a_job_that_is_there_already_is_not_touched(person: Person) -> None:
+    person.submit("bert", "--gpus", "4:8")
+    said = person.refused("submit", "--name", "bert", "--gpus", "2", "--image", "other:1", "--", "true")
+    assert f"ElasticJob {person.namespace}/bert: is there already" in said
+    assert "maniple resize bert" in said
+    assert person.get("elasticjobs", "bert")["spec"]["roles"][0]["min"] == 4
+
+
+CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: script}\ndata: {a: b}\n"
+
+
+def test_of_a_file_with_one_wrong_object_nothing_is_made(person: Person) -> None:
+    """The mistake is one that only the server knows: a mount of a volume that the pod does not have."""
+    container = {"name": "main", "image": "training:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    role = {"name": "worker", "min": 1, "max": 2, "template": {"spec": {"containers": [container]}}}
+    job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "bert"}}
+    text = f"{CONFIG}---\n{yaml.safe_dump({**job, 'spec': {'roles': [role]}})}"
+    said = person.refused("submit", "-", stdin=text)
+    at = "spec.roles[0].template.spec.containers[0].volumeMounts[0].name"
+    assert f"<stdin>, document 2: ElasticJob {person.namespace}/bert: {at}: " in said
+    assert not person.exists("configmaps", "script")
+    assert not person.exists("elasticjobs", "bert")
+
+
+def test_what_was_made_before_the_server_refused_is_undone(person: Person) -> None:
+    """Each of two ConfigMaps may be made, and not both: only the second, real request can tell."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
+    there = len(person.client.get(person.path("configmaps"))["items"])
+    hard = {"configmaps": str(there + 1)}
+    person.client.post(person.path("resourcequotas"), {**quota, "spec": {"hard": hard}})
+    counted = {"status": {"hard": hard, "used": {"configmaps": str(there)}}}  # as its controller would
+    person.client.patch(f"{person.path('resourcequotas', 'few')}/status", counted)
+    said = person.refused("submit", "-", stdin=f"{CONFIG}---\n{CONFIG.replace('script', 'second')}")
+    assert "document 2: ConfigMap" in said
+    assert "exceeded quota" in said
+    wait_until("the first to be gone", lambda: not person.exists("configmaps", "script"))
+
+
+def test_an_unknown_queue_or_class_is_told_with_the_nearest(person: Person) -> None:
+    queue = {
+        "apiVersion": "maniple.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": f"research-{person.namespace}"},
+    }
+    queues = "/apis/maniple.dev/v1alpha1/queues"
+    person.client.post(queues, queue)
+    try:
+        wish = ("--name", "bert", "--image", "training:1")
+        said = person.refused("submit", *wish, "-q", f"reserch-{person.namespace}", "--", "true")
+        assert f"spec.queue: unknown Queue 'reserch-{person.namespace}'; did you mean 'research-" in said
+        said = person.refused("submit", *wish, "--priority", "system-cluster-critcal", "--", "true")
+        assert "spec.priorityClassName: unknown PriorityClass 'system-cluster-critcal'; did you mean" in said
+        person.submit("bert", "-q", f"research-{person.namespace}", "--priority", "system-cluster-critical")
+    finally:
+        person.client.delete(f"{queues}/research-{person.namespace}")
+
+
+def test_an_object_may_bring_its_queue(person: Person) -> None:
+    name = f"own-{person.namespace}"
+    text = f"apiVersion: maniple.dev/v1alpha1\nkind: Queue\nmetadata: {{name: {name}}}\n---\n"
+    text += person.do("submit", "--name", "bert", "--image", "i", "-q", name, "--dry-run", "--", "true")
+    person.do("submit", "-", stdin=text)
+    person.client.delete(f"/apis/maniple.dev/v1alpha1/queues/{name}")
+    assert person.exists("elasticjobs", "bert")
+
+
+def test_who_has_no_rights_is_told_so(with_crds: Cluster, namespace: str) -> None:
+    nobody = Person(with_crds, namespace, "nobody")
+    for arguments in (["jobs"], ["describe", "bert"], ["delete", "bert"], ["suspend", "bert"], ["watch", "--once"]):
+        said = nobody.refused(*arguments)
+        assert "you may not do this" in said
+        assert "elasticjobs" in said
+    said = nobody.refused("submit", "--name", "bert", "--image", "training:1", "--", "true")
+    assert f"ElasticJob {namespace}/bert: you may not do this" in said
+    nobody.close()
+
+
+def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
+    person.submit("bert", "--gpus", "4:8")
+    at = f"ElasticJob {person.namespace}/bert worker"
+    assert person.do("resize", "bert", "--min", "2", "--max", "6") == f"{at} 4:8 → worker 2:6\n"
+    for options, words in (
+        (["--min", "7"], "least 7 and most 6 contradict each other; add --max 7"),
+        (["--max", "1"], "least 2 and most 1 contradict each other; add --min 1"),
+        (["--pin", "9"], "--pin: 9 is beyond its most, 6; add --max 9"),
+        (["--pin", "1"], "--pin: 1 is beyond its least, 2; add --min 1"),
+        (["--role", "wrker", "--max", "3"], "unknown role 'wrker'; did you mean 'worker'?"),
+        (["--min", "0", "--max", "0"], "at least one role must have a min of 1 or more"),
+    ):
+        assert words in person.refused("resize", "bert", *options)
+    (role,) = person.get("elasticjobs", "bert")["spec"]["roles"]
+    assert (role["min"], role["max"], role.get("pin")) == (2, 6, None)
+    assert person.do("resize", "bert", "--pin", "4") == f"{at} 2:6 → worker 2:6 pinned at 4\n"
+    assert person.jobs()["bert"]["roles"][0]["pin"] == 4
+    assert "2:6=4" in person.do("jobs")
+    assert "is pinned at 4, beyond its new most, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
+    person.do("resize", "bert", "--max", "3", "--unpin")
+    assert "pin" not in person.get("elasticjobs", "bert")["spec"]["roles"][0]
+    person.do("submit", ROOT / "examples" / "elastic" / "horovod.yaml")
+    assert "has several roles; expected --role with one of launcher, worker" in person.refused(
+        "resize", "horovod", "--max", "4"
+    )
+    person.do("resize", "horovod", "--role", "worker", "--max", "4")
+    assert [role["max"] for role in person.get("elasticjobs", "horovod")["spec"]["roles"]] == [1, 4]
+
+
+def test_suspend_and_resume_change_all_or_none(person: Person) -> None:
+    for name in ("a", "b", "over"):
+        person.submit(name)
+    person.say("over", phase="Succeeded")
+    assert "is over (Succeeded) and cannot be suspended" in person.refused("suspend", "a", "over")
+    assert "did you mean 'over'?" in person.refused("suspend", "a", "ovr")
+    assert not person.get("elasticjobs", "a")["spec"]["suspend"]
+    person.do("suspend", "a", "b", "a")
+    assert all(person.get("elasticjobs", name)["spec"]["suspend"] for name in ("a", "b"))
+    assert person.jobs()["a"]["reason"] == "Suspended"
+    assert "is suspended already" in person.do("suspend", "a")
+    person.do("resume", f"{person.namespace}/a")
+    assert not person.get("elasticjobs", "a")["spec"]["suspend"]
+
+
+def test_delete_waits_until_the_pods_are_gone(bench: Bench) -> None:
+    person = Person(bench.cluster, bench.namespace)
+    (node,) = bench.nodes(1)
+    person.submit("bert", "--gpus", "2")
+    pods = [person.replica("bert", index, node=node) for index in range(2)]
+    person.wait_running(pods)
+    assert "there is no such job" in person.refused("delete", "bert", "nosuch")
+    assert person.exists("elasticjobs", "bert")
+    assert person.do("delete", "bert", "--wait") == f"ElasticJob {bench.namespace}/bert deleted\n"
+    assert not any(person.exists("pods", pod) for pod in pods)
+    person.close()
+
+
+def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
+    person = Person(bench.cluster, bench.namespace)
+    (node,) = bench.nodes(1)
+    person.submit("bert", "--gpus", "2:4")
+    person.wait_running([person.replica("bert", index, node=node) for index in range(2)])
+    person.replica("bert", 2)
+    person.say(
+        "bert",
+        phase="Growing",
+        target=[{"role": "worker", "replicas": 3}],
+        resizes=1,
+        restarts=2,
+        lastResizeTime="2026-01-01T10:00:00Z",
+        speeds=[{"replicas": 2, "throughput": 190.5}],
+        generation={
+            "number": 3,
+            "members": [
+                {
+                    "pod": f"bert-worker-{index}",
+                    "uid": "u",
+                    "role": "worker",
+                    "index": index,
+                    "address": f"10.0.0.{index}",
+                }
+                for index in range(2)
+            ],
+            "coordinator": "10.0.0.0",
+            "port": 23117,
+        },
+    )
+    person.submit("waits")
+    message = "needs 1 pod of 1 nvidia.com/gpu; no node has it"
+    held = {"type": "Scheduled", "status": "False", "reason": "NoNodeFits", "message": message}
+    person.say("waits", phase="Pending", conditions=[held | {"lastTransitionTime": "2026-01-01T10:00:00Z"}])
+    table = [line.split() for line in person.do("jobs").splitlines()]
+    assert table[1][:8] == ["bert", "default", "Growing", "2", "3", "2:4", "2", "2"]
+    assert table[2][:7] == ["waits", "default", "Pending", "0", "1", "1:1", "0"]
+    assert table[2][-1] == "NoNodeFits"
+    assert message in person.do("jobs", "-o", "wide")
+    text = person.do("describe", "bert")
+    for words in (
+        *("2 running of 3, from 2 to 4", "Restarts:  2 of 6 allowed", node, "bert-worker-2", "Pending"),
+        *("Generation 3: 2 members, who meet at 10.0.0.0:23117", "1      bert-worker-1  10.0.0.1", "190.5"),
+    ):
+        assert words in text
+    told = json.loads(person.do("describe", "bert", "-o", "json"))
+    assert [(one["node"], one["gpus"]) for one in told["replicas"]] == [(node, ["0"]), (node, ["1"]), ("", ["2"])]
+    assert f"Waits (NoNodeFits)\n  Why:       {message}" in person.do("describe", "waits")
+    person.close()
+
+
+# -- waiting
+
+
+@pytest.mark.parametrize(
+    ("phase", "code"),
+    [("Succeeded", 0), ("Failed", 1)],
+)
+def test_wait_tells_how_it_goes_and_ends_as_the_job_does(person: Person, phase: str, code: int) -> None:
+    waiting = person.begin("submit", "--name", "bert", "--image", "i", "--gpus", "4:8", "--wait", "--", "true")
+    waiting.wait_for("bert submitted")
+    held = {"type": "Scheduled", "status": "False", "reason": "NoNodeFits", "message": "no node"}
+    person.say("bert", phase="Pending", conditions=[held])
+    waiting.wait_for(f"{person.namespace}/bert: Pending: NoNodeFits: no node")
+    person.say("bert", phase="Running", replicas={"running": 4}, conditions=[])
+    waiting.wait_for(f"{person.namespace}/bert: Running with 4 of 4 replicas")
+    person.say("bert", phase=phase)
+    assert waiting.end() == code
+    assert waiting.err[-1] == f"{person.namespace}/bert: {phase}"
+    assert waiting.out == []
+
+
+def test_wait_ends_when_the_job_is_deleted_or_the_time_is_over(person: Person) -> None:
+    wish = ("--image", "i", "--wait", "--", "true")
+    waiting = person.begin("submit", "--name", "bert", *wish)
+    waiting.wait_for("bert submitted")
+    person.do("delete", "bert")
+    assert waiting.end() == 1
+    assert waiting.err[-1] == f"{person.namespace}/bert: deleted"
+    late = person.run("submit", "--name", "bert", "--timeout", "1", *wish)
+    assert late.returncode == 3
+    assert "not over after 1 s; the jobs go on" in late.stderr
+    assert person.exists("elasticjobs", "bert")
+
+
+def test_interrupted_the_job_goes_on(person: Person) -> None:
+    waiting = person.begin("submit", "--name", "bert", "--image", "i", "--wait", "--", "true")
+    waiting.wait_for("bert: Submitted")
+    assert waiting.interrupt() == 130
+    assert person.exists("elasticjobs", "bert")
+
+
+# -- the live view
+
+
+def test_watch_in_a_pipe_prints_a_line_for_each_change(bench: Bench) -> None:
+    person = Person(bench.cluster, bench.namespace)
+    (node,) = bench.nodes(1)
+    person.submit("bert", "--gpus", "1:2")
+    watching = person.begin("watch")
+    watching.wait_for(f"{bench.namespace}/bert New: NotSeen, size 0→1 of 1:2, 0 GPUs, queue default")
+    person.replica("bert", 0, node=node)
+    person.say("bert", phase="Running")
+    watching.wait_for("Running, size 1 of 1:2, 1 GPUs")
+    person.say("bert", phase="Growing", target=[{"role": "worker", "replicas": 2}])
+    watching.wait_for("Growing, size 1→2 of 1:2")
+    person.do("delete", "bert")
+    watching.wait_for(f"{bench.namespace}/bert deleted")
+    assert watching.interrupt() == 130
+    person.close()
+
+
+def test_watch_once_has_the_gpus_of_the_cluster(bench: Bench) -> None:
+    person = Person(bench.cluster, bench.namespace)
+    (node,) = bench.nodes(1)
+    person.submit("bert", "--gpus", "2")
+    person.wait_running([person.replica("bert", index, node=node) for index in range(2)])
+    shown = person.do("watch", "--once").splitlines()
+    match = re.search(r"GPUs: (\d+) of (\d+) used, (\d+) idle", shown[0])
+    assert match is not None
+    used, total, idle = map(int, match.groups())
+    assert used >= 2  # other tests use the cluster too
+    assert total >= 8
+    assert used + idle == total
+    (line,) = [line for line in shown if "/bert" in line]
+    assert "▁" not in line  # all of its replicas run: a whole bar
+    assert "█" in line
+    person.close()
+
+
+def test_watch_in_a_terminal_redraws_and_leaves_it_as_it_was(person: Person) -> None:
+    person.submit("bert", "--gpus", "1:2")
+    pid, terminal = pty.fork()
+    if pid == 0:  # the child: maniple in a terminal of its own
+        command = [sys.executable, "-m", "maniple", "watch", f"--kubeconfig={person.cluster.kubeconfig()}"]
+        os.chdir(ROOT)
+        os.environ |= {"COLUMNS": "160", "LINES": "40"}
+        os.execv(sys.executable, [*command, f"--namespace={person.namespace}"])
+    os.set_blocking(terminal, False)
+    shown = b""
+
+    def has(words: bytes) -> bool:
+        nonlocal shown
+        with suppress(OSError):  # nothing to read yet, or the terminal is closed
+            shown += os.read(terminal, 65536)
+        return words in shown
+
+    wait_until("the first frame", lambda: has(b"NotSeen"))
+    person.say("bert", phase="Running")
+    wait_until("the change", lambda: has(b"Running"))
+    assert shown.startswith(b"\x1b[?1049h")
+    assert shown.count(b"\x1b[H") >= 2
+    os.kill(pid, signal.SIGTERM)
+    wait_until("the other screen to be left", lambda: has(b"\x1b[?1049l"))
+    deadline = time.monotonic() + 30
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        assert time.monotonic() < deadline, "it does not end"
+        time.sleep(0.05)
+    os.close(terminal)
+
+
+# -- completion, examples, the page
+
+
+def test_a_shell_completes_the_names_of_jobs(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bert", "bart", "gpt"):
+        person.submit(name)
+    config = person.cluster.kubeconfig()
+    words = f"maniple describe --kubeconfig {config} -n {person.namespace} b"
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", "6")
+    monkeypatch.setenv("_MANIPLE_COMPLETE", "bash_complete")
+    asked = person.begin("")
+    assert asked.end() == 0
+    assert {line.split(",")[1] for line in asked.out} == {"bert", "bart"}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_an_example_applies_as_it_stands_and_can_be_submitted(person: Person, example: Path) -> None:
+    person.cluster.kubectl(f"--namespace={person.namespace}", "apply", "--dry-run=server", "--filename", str(example))
+    items = [item for item in yaml.safe_load_all(example.read_text()) if item]
+    said = person.do("submit", example).splitlines()
+    assert said == [f"{item['kind']} {person.namespace}/{item['metadata']['name']} submitted" for item in items]
+
+
+def test_the_commands_of_the_page_about_jobs(person: Person) -> None:
+    """In their order. Logs need a real node, and are followed there."""
+    page = ROOT / "docs" / "jobs.md"
+    lines = [one.line for block in blocks(page) if block.language == "console" for one in commands(block)]
+    run = [line for line in lines if "--dry-run" not in line and not line.startswith("maniple logs")]
+    assert len(run) >= 10
+    for line in run:
+        words = line.split()
+        assert words[0] == "maniple"
+        person.do(words[1], *(str(ROOT / word) if word.startswith("examples/") else word for word in words[2:]))
+    assert not person.exists("elasticjobs", "bert")
+
+
+# -- with the controller
+
+
+def test_the_controller_does_as_the_commands_say(new_cluster: NewCluster) -> None:
+    """A cluster of its own: a scheduler sees the jobs of all."""
+    cluster = new_cluster(nodes=1, gpus=8)
+    install_crds(cluster)
+    cluster.kubectl("create", "namespace", "people")
+    bench, person = Bench(cluster, "people"), Person(cluster, "people")
+    bench.serve("--scheduler-name=maniple")
+    try:
+        person.submit("bert", "--gpus", "4:8", "--framework", "none")
+
+        def wait_for(size: int) -> None:
+            def is_so() -> bool:
+                job = person.jobs()["bert"]
+                return bool(job["roles"][0]["running"] == size and job["gpus"] == size)
+
+            bench.wait(f"{size} replicas to run", is_so)
+
+        wait_for(8)  # nobody else is there
+        person.do("resize", "bert", "--pin", "6")
+        wait_for(6)
+        person.do("suspend", "bert")
+        wait_for(0)
+        assert person.jobs()["bert"]["phase"] == "Suspended"
+        person.do("resume", "bert")
+        wait_for(6)
+        assert person.do("delete", "bert", "--wait") == "ElasticJob people/bert deleted\n"
+        assert bench.all_pods() == []
+    finally:
+        person.close()
+        bench.close()
+
+
+# -- logs, on a real node
+
+IMAGE: Json = {"image": "maniple.dev/busybox:local", "imagePullPolicy": "Never"}
+
+
+def printing(text: str) -> Json:
+    return {"containers": [{"name": "main", **IMAGE, "command": ["sh", "-c", text]}]}
+
+
+def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
+    install_crds(real_node)
+    person = Person(real_node, real_namespace)
+    node = real_node.spec.real_node_name
+    person.submit("bert", "--gpus", "1:3")
+    done = person.run("logs", "bert")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no such replica is there now" in done.stderr
+    assert "--role: unknown role 'wrker'; did you mean 'worker'?" in person.refused("logs", "bert", "--role", "wrker")
+    following = person.begin("logs", "bert", "--all", "--follow")
+    script = "for i in 1 2 3; do echo line $i of $HOSTNAME; done; until [ -e /tmp/stop ]; do sleep 0.1; done; echo last"
+    person.replica("bert", 0, node=node, **printing(script))
+    following.wait_for("[worker-0] line 3 of bert-worker-0")
+    person.replica("bert", 1, node=node, **printing(script))  # one that comes later
+    following.wait_for("[worker-1] line 3 of bert-worker-1")
+    assert person.do("logs", "bert") == "".join(f"line {i} of bert-worker-0\n" for i in (1, 2, 3))
+    assert person.do("logs", "bert", "--index", "1", "--tail", "1") == "line 3 of bert-worker-1\n"
+    assert person.do("logs", "bert", "--all", "--tail", "1", "--since", "1h").splitlines() == [
+        f"[worker-{index}] line 3 of bert-worker-{index}" for index in (0, 1)
+    ]
+    for index in (0, 1):
+        person.cluster.kubectl(
+            f"--namespace={real_namespace}", "exec", f"bert-worker-{index}", "--", "touch", "/tmp/stop"
+        )
+    following.wait_for("[worker-1] last")
+    person.say("bert", phase="Succeeded")
+    assert following.end() == 0
+    assert sorted(following.out) == sorted(
+        f"[worker-{index}] {text}"
+        for index in (0, 1)
+        for text in (*(f"line {i} of bert-worker-{index}" for i in (1, 2, 3)), "last")
+    )
+    person.close()
