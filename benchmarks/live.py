@@ -235,9 +235,7 @@ def main() -> None:
     parser.add_argument("--large-nodes", type=int, default=5_000)
     parser.add_argument("--large-pods", type=int, default=50_000, help="0: no restart")
     parser.add_argument("--rest", type=float, default=30.0, metavar="SECONDS", help="how long rest is measured")
-    parser.add_argument(
-        "--times", type=int, default=2, help="how often each rate is measured; the best counts; 0: not at all"
-    )
+    parser.add_argument("--times", type=int, default=2, help="how often to measure rates; the best counts")
     options = parser.parse_args()
     spec = Spec(name=f"bench-{os.getpid()}", kube_scheduler=True, owner_pid=os.getpid())
     build.ensure(_say, programs_for(spec), with_packages=False)
