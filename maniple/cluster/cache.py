@@ -54,12 +54,26 @@ class Cache:
         if isinstance(item, core.Pod) and not matters(item, self._ours):
             self.remove(*key)
             return
+        if isinstance(item, core.Pod) and self._was_assumed(item, held.get(key[1:])):
+            held[key[1:]] = item
+            return
         held[key[1:]] = item
         self._wrong.pop(key, None)
         wrong = problems(item)
         if wrong:
             self._wrong[key] = [str(problem) for problem in wrong]
         self._tell(key)
+
+    def _was_assumed(self, pod: core.Pod, before: core.Pod | None) -> bool:
+        """Whether a pod is reported just as it was assumed to be: it is assumed no longer, and nothing has changed."""
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        assumed = self._assumed.get(name)
+        if assumed is None or before is None or assumed.is_leaving or self._holders or self._promised:
+            return False
+        if (core.Pod, pod.metadata.namespace, pod.metadata.name) in self._wrong or applied(before, assumed) != pod:
+            return False
+        del self._assumed[name]
+        return True
 
     def remove(self, kind: type, namespace: str, name: str) -> None:
         """An object is gone, and with it what was assumed of it."""

@@ -236,7 +236,7 @@ class Bench:
         found: dict[str, list[str]] = {}
         for pod in self.all_pods():
             gpus = pod["metadata"].get("annotations", {}).get("maniple.dev/gpus", "")
-            if pod["spec"].get("nodeName") and gpus:
+            if pod["spec"].get("nodeName") and gpus and pod["status"].get("phase") not in ("Succeeded", "Failed"):
                 found.setdefault(pod["spec"]["nodeName"], []).extend(gpus.split(","))
         return found
 

@@ -10,7 +10,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache
 from typing import NamedTuple, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -172,6 +171,11 @@ class _Connection(asyncio.Protocol):
         secured = await self._loop.start_tls(self._transport, self, context, server_hostname=name)
         self._transport = cast(asyncio.Transport, secured)
 
+    def run_out(self) -> None:
+        """Of time."""
+        self._fail(TimeoutError("no answer in time"))
+        self.close()
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -183,6 +187,7 @@ class Pool:
     def __init__(self, place: Callable[[], Place]) -> None:
         self._place = place
         self._kept: list[_Connection] = []
+        self._host = urlsplit(place().server).netloc
 
     def close(self) -> None:
         while self._kept:
@@ -193,26 +198,30 @@ class Pool:
     ) -> Answer:
         """The answer, whatever its status is. One of TRANSIENT if there is none."""
         request = self._encoded(method, path, headers, body)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._exchange(request, may_repeat=method == "GET")
-        except TimeoutError:
-            self.close()  # what is dead for one is likely to be dead for those that are kept beside it
-            raise
-
-    async def _exchange(self, request: bytes, may_repeat: bool) -> Answer:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
         while True:
-            connection = self._pick() or await self._connect()
+            connection = self._pick()
+            if connection is None:
+                async with asyncio.timeout_at(until):
+                    connection = await self._connect()
+            # A timer of its own, because asyncio.timeout costs a quarter of a request.
+            timer = loop.call_at(until, connection.run_out)
             try:
                 answer = await connection.send(request)
             except _StaleError:
                 # Only what may be done twice is sent twice: the server may have read it after all.
-                if not may_repeat:
+                if method != "GET":
                     raise
                 continue
+            except TimeoutError:
+                self.close()  # what is dead for one is likely to be dead for those that are kept beside it
+                raise
             except BaseException:
                 connection.close()
                 raise
+            finally:
+                timer.cancel()
             self._keep(connection)
             return answer
 
@@ -249,6 +258,7 @@ class Pool:
     async def _connect(self) -> _Connection:
         place = self._place()
         server = urlsplit(place.server)
+        self._host = server.netloc
         host = server.hostname or ""
         name = place.server_name or host
         loop = asyncio.get_running_loop()
@@ -271,18 +281,13 @@ class Pool:
         return connection
 
     def _encoded(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {_host(self._place().server)}"]
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {self._host}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if body is not None:
             lines.append(f"Content-Length: {len(body)}")
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError(f"{method} {path}: a line break in a header")
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + (body or b"")
-
-
-@lru_cache(maxsize=4)
-def _host(server: str) -> str:
-    return urlsplit(server).netloc
 
 
 def _port(place: SplitResult) -> int:
