@@ -7,7 +7,6 @@ and the machine says again what is to be done. Only the leader acts: `begin` and
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,7 +30,6 @@ from maniple.elastic.events import (
     ReplicaGone,
     ReplicaSeen,
     Reported,
-    TimePassed,
 )
 from maniple.elastic.instructions import (
     Arm,
@@ -43,7 +41,7 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import restore, step
+from maniple.elastic.machine import restore, step_all
 from maniple.elastic.sizes import wanted_sizes
 from maniple.elastic.state import State
 from maniple.model.build import DEFAULT_SCHEDULER
@@ -60,7 +58,7 @@ class _Entry:
         self.key = key
         self.uid = uid
         self.state: State | None = None  # None: to be read again
-        self.inbox: deque[Event] = deque()
+        self.inbox: list[Event] = []
         self.acks: dict[tuple[str, str], Acknowledged] = {}  # what replicas said; the server does not know
         self.spec: dict[str, Any] | None = None  # as it was written
         self.has_surroundings = False
@@ -218,15 +216,13 @@ class Jobs:
                 self._restore(entry)
                 if entry.state is None:
                     return
-            event = entry.inbox.popleft() if entry.inbox else TimePassed()
-            is_last = not entry.inbox
-            entry.state, instructions = step(entry.state, event, time.time())
+            events, entry.inbox = entry.inbox, []
+            entry.state, instructions = step_all(entry.state, events, time.time())
             todo = [one for one in instructions if not isinstance(one, Arm)]
-            if todo:
-                await self._obey(entry, todo)
-            elif is_last:
+            if not todo:
                 self._arm(entry, instructions)
                 return
+            await self._obey(entry, todo)
 
     def _restore(self, entry: _Entry) -> None:
         seen = self._mirror.seen(JOBS).get(entry.key)
