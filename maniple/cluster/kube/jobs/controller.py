@@ -66,6 +66,7 @@ class _Entry:
         self.task: asyncio.Task[None] | None = None
         self.backoff = Backoff(0.1, 30.0)
         self.is_paused = False  # after something went wrong, until the timer
+        self.is_due = False  # to be looked at, though nothing was heard of it
 
 
 class Jobs:
@@ -89,6 +90,7 @@ class Jobs:
         for entry in self._entries.values():
             entry.state, entry.spec, entry.has_surroundings, entry.is_paused = None, None, False, False
             entry.backoff.reset()
+            entry.is_due = True
             self._poke(entry)
 
     def pause(self) -> None:
@@ -197,6 +199,7 @@ class Jobs:
 
     async def _drive(self, entry: _Entry) -> None:
         """Until nothing more is to be done now."""
+        entry.is_due = False
         try:
             await self._walk(entry)
             entry.backoff.reset()
@@ -207,7 +210,7 @@ class Jobs:
             self._stumble(entry, None)
         finally:
             entry.task = None
-        if entry.inbox and not entry.is_paused and self._entries.get(entry.key) is entry:
+        if (entry.inbox or entry.is_due) and self._entries.get(entry.key) is entry:
             self._poke(entry)
 
     async def _walk(self, entry: _Entry) -> None:
