@@ -71,6 +71,7 @@ class Elastic:
             self.is_leaving = True
         elif newest is not None and least == most == newest.generation:
             self._move_on(newest)
+            return not self.is_leaving and self._boundary()  # newcomers begin with a vote: so do we
         return not self.is_leaving
 
     @property

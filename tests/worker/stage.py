@@ -19,7 +19,7 @@ from maniple.worker.pack import agent_pyz
 from .endpoint import JOB, UID
 
 HERE = Path(__file__).parent
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def free_port() -> int:

@@ -33,7 +33,7 @@ def cli() -> None:
 def build(only: tuple[str, ...], if_possible: bool) -> None:
     """Build what is missing into the cache, once."""
     try:
-        building.ensure(say, only or building.ALL, with_packages=not only)
+        building.ensure(say, only or building.ALL, with_packages=not only, with_torch=not only)
     except CannotBuildError as error:
         if not if_possible or os.environ.get(building.REQUIRE_VARIABLE) == "1":
             raise

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.cluster import debian, go
+from tools.cluster import debian, go, pytorch
 from tools.cluster.go import CannotBuildError, Say
 from tools.cluster.programs import BY_NAME, KWOK, cache_folder, missing_programs, source_folder
 
@@ -31,13 +31,15 @@ def stages_path() -> Path:
     return source_folder(KWOK) / "stages.yaml"
 
 
-def is_built(names: tuple[str, ...] = ALL, with_packages: bool = True) -> bool:
-    return not missing_programs(names) and not _missing_stages(names) and not (with_packages and debian.missing())
+def is_built(names: tuple[str, ...] = ALL, with_packages: bool = True, with_torch: bool = False) -> bool:
+    if missing_programs(names) or _missing_stages(names) or (with_packages and debian.missing()):
+        return False
+    return not (with_torch and pytorch.missing())
 
 
-def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True) -> None:
+def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True, with_torch: bool = False) -> None:
     """Builds what is missing of these programs; says what, how long it takes, and how far it is."""
-    if is_built(names, with_packages):
+    if is_built(names, with_packages, with_torch):
         return
     if platform.system() != "Linux":
         raise CannotBuildError(f"a cluster needs Linux, this is {platform.system()}")
@@ -55,6 +57,8 @@ def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True) -
             _write_stages()
         if with_packages and debian.missing():
             debian.fetch(say)
+        if with_torch and pytorch.missing():
+            pytorch.fetch(say)
         if not missing_programs(ALL):
             go.remove_work()
 

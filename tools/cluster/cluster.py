@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from tools.cluster import build, cgroups, components, kubeconfig, kwok, node
+from tools.cluster import build, cgroups, components, kubeconfig, kwok, node, pytorch
 from tools.cluster import layout as folders
+from tools.cluster.certificates import NODE_ADDRESS
 from tools.cluster.client import ApiError, Client, wait_until
 from tools.cluster.components import PORTS
 from tools.cluster.go import Say
@@ -28,6 +29,7 @@ PORT_RANGE = range(20000, 32000)
 UP_S = 240.0
 DOWN_S = 60.0
 END_S = 10.0
+IMPORT_S = 300.0
 
 
 def silent(_line: str) -> None:
@@ -160,6 +162,18 @@ class Cluster:
                 with suppress(ApiError):
                     client.delete(f"/api/v1/nodes/{name}")
 
+    # The real node.
+
+    def import_torch(self) -> str:
+        """Makes the image with PyTorch known to the real node; its name, for pods with `imagePullPolicy: Never`."""
+        self._ask({"do": "import", "path": str(pytorch.image()), "image": pytorch.IMAGE}, IMPORT_S)
+        return pytorch.IMAGE
+
+    @property
+    def way_out(self) -> tuple[str, int]:
+        """Where pods on the real node reach a server that listens on this port of the machine's loopback."""
+        return NODE_ADDRESS, self.spec.ports["agents"]
+
     # Its parts.
 
     def status(self) -> dict[str, int | None]:
@@ -188,9 +202,9 @@ class Cluster:
     def log(self, component: str) -> str:
         return self.layout.log(component).read_text(errors="replace")
 
-    def _ask(self, request: dict[str, Any]) -> Any:
+    def _ask(self, request: dict[str, Any], timeout_s: float = DOWN_S) -> Any:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
-            control.settimeout(DOWN_S)
+            control.settimeout(timeout_s)
             try:
                 control.connect(str(self.layout.control_socket))
                 control.sendall(json.dumps(request).encode() + b"\n")

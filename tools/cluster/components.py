@@ -11,7 +11,7 @@ from tools.cluster.layout import Layout, Spec
 from tools.cluster.programs import program_path
 
 # A port on this machine for each of these; with a real node, ports inside its network namespace.
-PORTS = ("apiserver", "etcd", "etcd-peer", "controller-manager", "scheduler", "kwok")
+PORTS = ("apiserver", "etcd", "etcd-peer", "controller-manager", "scheduler", "kwok", "agents")
 # With a real node the API server listens where pods look for it: the address and port of the `kubernetes` Service.
 PORT_FOR_PODS = 443
 

@@ -41,10 +41,10 @@ def fetch(say: Say) -> None:
         folder.mkdir(parents=True)
     settings = (f"Dir::State::lists={unfinished / 'lists'}", f"Dir::Cache={downloads}", "APT::Sandbox::User=root")
     private = [word for setting in settings for word in ("-o", setting)]
-    _run(["apt-get", *private, "--quiet", "update"], downloads)
-    _run(["apt-get", *private, "--quiet", "download", *PACKAGES], downloads)
+    run(["apt-get", *private, "--quiet", "update"], downloads)
+    run(["apt-get", *private, "--quiet", "download", *PACKAGES], downloads)
     for package in sorted(downloads.glob("*.deb")):
-        _run(["dpkg", "-x", str(package), str(unfinished)], downloads)
+        run(["dpkg", "-x", str(package), str(unfinished)], downloads)
     lacking = [file for file in FILES if not (unfinished / file).exists()]
     if lacking:
         raise CannotBuildError(f"Debian's packages {', '.join(PACKAGES)} have no {', '.join(lacking)}")
@@ -53,7 +53,8 @@ def fetch(say: Say) -> None:
     unfinished.rename(_folder())
 
 
-def _run(command: list[str], folder: Path) -> None:
+def run(command: list[str], folder: Path) -> None:
+    """Runs it in that folder; its last words, if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()

@@ -128,10 +128,17 @@ def import_images(layout: Layout) -> None:
     for name in (images.PAUSE, images.BUSYBOX):
         tar = layout.folder / "image.tar"
         images.write_busybox(tar, name, debian.path("busybox"), ["/bin/sleep", "infinity"])
-        done = _ctr("images", "import", str(tar))
+        import_image(tar, name)
         tar.unlink()
-        if done.returncode:
-            raise ClusterError(f"image {name}: {done.stderr.strip()}")
+
+
+def import_image(tar: Path, name: str) -> None:
+    """Makes an image known to the node, unless one of that name is."""
+    if name in _ctr("images", "list", "--quiet").stdout.split():
+        return
+    done = _ctr("images", "import", str(tar))
+    if done.returncode:
+        raise ClusterError(f"image {name}: {done.stderr.strip()}")
 
 
 def kubelet(layout: Layout, spec: Spec) -> Component:

@@ -1,14 +1,16 @@
-"""What a cluster with a real node needs outside its namespaces: its control group, and a way to its API server.
+"""What a cluster with a real node needs outside its namespaces: its control group, and ways in and out of its network.
 
 The cluster has a network of its own, which nothing on the machine can reach. A thread here listens on the machine's
-loopback and connects inside: a thread that has entered the network's namespace makes its sockets there, while the
-socket it already listens on stays where it was made.
+loopback and connects inside, to the API server: a thread that has entered the network's namespace makes its sockets
+there, while the socket it already listens on stays where it was made. The same the other way round for one port, where
+pods reach a server that runs on the machine.
 """
 
 import asyncio
 import ctypes
 import json
 import os
+import queue
 import select
 import socket
 import subprocess
@@ -44,7 +46,7 @@ def run(layout: Layout, lock: int, report: int, stop: type[BaseException]) -> No
             pass_fds=[lock, report],
         )
     try:
-        _enter_when_there(process.pid, listener)
+        _enter_when_there(process.pid, listener, spec.ports["agents"])
         _wait_for_the_end(process, spec.owner_pid)
     except stop:
         pass
@@ -72,7 +74,7 @@ def _end(process: subprocess.Popen[bytes], layout: Layout) -> None:
         process.wait()
 
 
-def _enter_when_there(pid: int, listener: socket.socket) -> None:
+def _enter_when_there(pid: int, listener: socket.socket, port_out: int) -> None:
     """Starts forwarding as soon as the process has its own network."""
     network, ours = Path(f"/proc/{pid}/ns/net"), Path("/proc/self/ns/net").readlink()
 
@@ -83,28 +85,34 @@ def _enter_when_there(pid: int, listener: socket.socket) -> None:
 
     wait_until("the cluster's network namespace", is_there, timeout_s=10, every_s=0.01)
     handle = os.open(network, os.O_RDONLY)
-    threading.Thread(target=_forward_inside, args=(handle, listener), daemon=True).start()
+    made: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+    threading.Thread(target=_forward_inside, args=(handle, listener, port_out, made), daemon=True).start()
+    # A thread is in the network of the one that started it: this one is outside.
+    threading.Thread(target=lambda: asyncio.run(_forward(made.get(), port_out)), daemon=True).start()
 
 
-def _forward_inside(network: int, listener: socket.socket) -> None:
+def _forward_inside(
+    network: int, listener: socket.socket, port_out: int, made: "queue.SimpleQueue[socket.socket]"
+) -> None:
     if ctypes.CDLL(None, use_errno=True).setns(network, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "cannot enter the cluster's network")
     os.close(network)
-    asyncio.run(_forward(listener))
+    # Made in here and served by a thread outside: pods connect to it, and it connects to the machine's loopback.
+    made.put(socket.create_server(("0.0.0.0", port_out), backlog=128))
+    asyncio.run(_forward(listener, PORT_FOR_PODS))
 
 
-async def _forward(listener: socket.socket) -> None:
-    server = await asyncio.start_server(_connect, sock=listener)
+async def _forward(listener: socket.socket, port: int) -> None:
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_copy(reader, other_writer), _copy(other_reader, writer))
+
+    server = await asyncio.start_server(connect, sock=listener)
     await server.serve_forever()
-
-
-async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", PORT_FOR_PODS)
-    except OSError:
-        writer.close()
-        return
-    await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -135,6 +135,8 @@ class Runner:
                 return self._keeper.start(name)
             case {"do": "signal", "component": name, "number": number}:
                 return self._keeper.signal(name, number)
+            case {"do": "import", "path": path, "image": name} if self._spec.real_node:
+                return node.import_image(Path(path), name)
             case {"do": "stop"}:
                 return None
         raise ClusterError(f"unknown request {request}")

@@ -1,0 +1,135 @@
+"""Real PyTorch in real containers, from 2 workers to 4 and back to 2, as room comes and goes; not a step is lost."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tools.cluster import Cluster, build, pytorch
+
+from .serving import GPU, OURS, ROOT, Bench, Json, install_crds
+from .test_serve_real import running
+
+SLOTS = 4
+WAIT_S = 180.0
+
+
+@pytest.fixture
+def corner(real_node: Cluster, real_namespace: str) -> Iterator[Bench]:
+    """The real node says that it has four GPUs; its pods share a folder, where the scripts are."""
+    if pytorch.missing():
+        reason = "no PyTorch here: `python -m tools.cluster build` fetches it, or says why it cannot"
+        (pytest.fail if os.environ.get(build.REQUIRE_VARIABLE) == "1" else pytest.skip)(reason)
+    install_crds(real_node)
+    real_node.import_torch()
+    made = Bench(real_node, real_namespace)
+    node = f"/api/v1/nodes/{real_node.spec.real_node_name}"
+    made.client.patch(f"{node}/status", {"status": {"capacity": {GPU: str(SLOTS)}}})
+    made.wait("the node to have GPUs", lambda: made.get(node)["status"]["allocatable"].get(GPU) == str(SLOTS))
+    shared = shared_folder(made)
+    shared.mkdir()
+    for script in (ROOT / "examples" / "torch").glob("*.py"):
+        shutil.copy(script, shared)
+    yield made
+    made._remove(f"{OURS}/namespaces/{real_namespace}/elasticjobs/bert")
+    made.close()
+
+
+def shared_folder(corner: Bench) -> Path:
+    return corner.cluster.layout.folder / "data" / corner.namespace
+
+
+def job(corner: Bench, script: str) -> Json:
+    """As a user would write it: an image with PyTorch, the agent from the Secret, and a folder for checkpoints."""
+    container = {
+        "name": "main",
+        "image": pytorch.IMAGE,
+        "imagePullPolicy": "Never",
+        "workingDir": "/shared",
+        "command": ["python3", "/var/run/maniple/agent/agent.pyz", "--", "python3", script],
+        "args": ["--steps=100000", "--checkpoint=model.pt", "--log=steps.log"],
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "resources": {"limits": {GPU: "1"}},
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+    }
+    volume = {"name": "shared", "hostPath": {"path": str(shared_folder(corner))}}
+    template = {"spec": {"schedulerName": corner.scheduler, "containers": [container], "volumes": [volume]}}
+    return {
+        "apiVersion": "maniple.dev/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": "bert"},
+        "spec": {
+            "framework": "torch",
+            "elastic": {"cooldownSeconds": 1, "graceSeconds": 30, "restartSeconds": 1},
+            "roles": [{"name": "worker", "min": 2, "max": 4, "template": template}],
+        },
+    }
+
+
+def steps(corner: Bench) -> list[Json]:
+    path = shared_folder(corner) / "steps.log"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def await_size(corner: Bench, size: int) -> None:
+    """Ten steps at this size, at the end of what has been done."""
+
+    def is_so() -> bool:
+        return [line["size"] for line in steps(corner)[-10:]] == [size] * 10
+
+    try:
+        corner.wait(f"ten steps at size {size}", is_so, WAIT_S)
+    except AssertionError as error:
+        pods = [pod["metadata"]["name"] for pod in corner.all_pods()]
+        logs = [
+            corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "--tail=20", name)
+            for name in pods
+            if name.startswith("bert-")
+        ]
+        found = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]
+        raise AssertionError("\n".join([str(error), *logs, json.dumps(found, indent=1)])) from None
+
+
+@pytest.mark.parametrize("script", ["train.py", "live.py"])
+def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(corner: Bench, script: str) -> None:
+    address, port = corner.cluster.way_out
+    corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
+    container = {
+        "name": "main",
+        "image": "maniple.dev/busybox:local",
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "infinity"],
+        "resources": {"limits": {GPU: "1"}},
+    }
+    plain: Json = {"containers": [container], "nodeSelector": {}, "terminationGracePeriodSeconds": 0}
+    others = corner.pods("other", 2, **plain)
+    corner.wait_bound(others)
+
+    corner.client.post(f"{OURS}/namespaces/{corner.namespace}/elasticjobs", job(corner, script))
+    await_size(corner, 2)
+    corner.delete_pods(others)
+    await_size(corner, 4)
+    corner.group("gang", 2)
+    gang = corner.pods("gang", 2, labels={"maniple.dev/pod-group": "gang"}, **plain)
+    await_size(corner, 2)
+    corner.wait("the gang to run", lambda: running(corner, gang) == set(gang), WAIT_S)
+
+    lines = steps(corner)
+    done = [line["step"] for line in lines]
+    assert done == list(range(1, len(done) + 1))  # monotone: none lost, none done twice
+    losses = [line["loss"] for line in lines]
+    assert sum(losses[-10:]) < sum(losses[:10])
+    status = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]
+    assert status["generation"]["number"] == 3
+    pauses = [
+        round(after["time"] - before["time"], 2) for before, after in pairwise(lines) if before["size"] != after["size"]
+    ]
+    print(f"{script}: {len(done)} steps, seconds without progress: {pauses}")
+    # The pod that stayed was never restarted, only its workers; live, not even those.
+    log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "bert-worker-0")
+    assert log.count("maniple: generation") >= 3
+    assert log.count(": ranks 0-0 of") == (1 if script == "live.py" else 3)
