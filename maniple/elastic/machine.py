@@ -1,5 +1,6 @@
 """`step(state, event, now)`: the state after an event, and what is to be done. `restore` is in state.py."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
@@ -23,13 +24,19 @@ from maniple.elastic.table import TABLE
 from maniple.elastic.turn import Turn
 from maniple.elastic.upkeep import keep_up
 
-__all__ = ["restore", "step"]
+__all__ = ["restore", "step", "step_all"]
 
 COUNTS_S = 1.0  # where only the counts of replicas have changed, they are written no more often
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Instruction, ...]]:
-    state = _hear(state, event, now)
+    return step_all(state, (event,), now)
+
+
+def step_all(state: State, events: Iterable[Event], now: float) -> tuple[State, tuple[Instruction, ...]]:
+    """Several events, and one decision. Events say how things are: what was in between adds nothing."""
+    for event in events:
+        state = _hear(state, event, now)
     if state.is_gone or state.job.is_leaving:
         return state, ()  # its pods go with it: it owns them
     turn = Turn(state, now)

@@ -12,14 +12,13 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import socket
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from maniple.worker.desk import Desk
-from maniple.worker.line import Line, Settings, complain, from_environment
+from maniple.worker.line import Line, Settings, complain, free_port, from_environment
 from maniple.worker.notices import Notice, alone, environment
 from maniple.worker.processes import Processes, adopt_orphans
 
@@ -69,7 +68,7 @@ class Agent:
         if self._settings.has_endpoint or self._settings.has_file:
             self._line.start()
         else:
-            self._events.put(("notice", alone(self._settings.pod, self._nproc, _free_port())))
+            self._events.put(("notice", alone(self._settings.pod, self._nproc, free_port())))
         try:
             while True:
                 code = self._turn()
@@ -245,13 +244,6 @@ def _python_path() -> dict[str, str]:
         return {}
     before = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": f"{before}{os.pathsep}{archive}" if before else archive}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import random
+import socket
 import ssl
 import sys
 import threading
@@ -33,6 +34,14 @@ _FILE_S = 0.5
 
 def complain(text: str) -> None:
     print(f"maniple: {text}", file=sys.stderr, flush=True)
+
+
+def free_port() -> int:
+    """For those who are alone, and have nobody to tell them where to meet."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @dataclass(frozen=True)

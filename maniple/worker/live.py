@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from torch import distributed
 
 from maniple.worker.inside import inside
+from maniple.worker.line import free_port
 from maniple.worker.notices import Notice, environment
 
 JOIN_S = 300.0
@@ -44,7 +44,7 @@ class Elastic:
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._stop)
         address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
-        self._join(_store(address or "127.0.0.1", int(port or _free_port()), self.rank == 0), is_newcomer=True)
+        self._join(_store(address or "127.0.0.1", int(port or free_port()), self.rank == 0), is_newcomer=True)
         self._inside.tell(live=True)
 
     def steps(self, until: int) -> Iterator[int]:
@@ -158,13 +158,6 @@ def _store(address: str, port: int, is_master: bool) -> Any:
     return distributed.TCPStore(
         address, port, None, is_master, timeout=timedelta(seconds=JOIN_S), wait_for_workers=False
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class _Hole:

@@ -64,8 +64,13 @@ def words(cell: str) -> list[str]:
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
     """A shell command in a block of another kind would not be run."""
-    assert {block.language for block in ALL_BLOCKS} <= {"console", "yaml", "json", "mermaid", ""}
+    assert {block.language for block in ALL_BLOCKS} <= {"console", "yaml", "json", "python", "mermaid", ""}
     assert not [block.where for block in ALL_BLOCKS if not block.language and re.search(r"^\$ ", block.body, re.M)]
+
+
+@each("python")
+def test_python_can_be_read(block: Block) -> None:
+    compile(block.body, block.where, "exec")
 
 
 @each("console")

@@ -122,6 +122,9 @@ class Happenings:
     def hear_all(self, _number: int) -> None:
         self.world.hear_all()
 
+    def hear_all_at_once(self, _number: int) -> None:
+        self.world.hear_all_at_once()
+
     def hear_again(self, number: int) -> None:
         places = [None, *sorted(self.world.pods)]
         self.world.hear(places[number % len(places)])

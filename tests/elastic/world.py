@@ -33,7 +33,7 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import restore, step
+from maniple.elastic.machine import restore, step_all
 from maniple.elastic.table import TABLE
 
 RUNS = ("Running", "Growing", "Shrinking")
@@ -105,10 +105,10 @@ class World:
     def phase(self) -> str:
         return self.item.status.phase
 
-    def tell(self, event: Event) -> None:
+    def tell(self, *events: Event) -> None:
         for _ in range(60):
-            instructions = self._step(event)
-            event = TimePassed()
+            instructions = self._step(*events)
+            events = ()
             if not [one for one in instructions if not isinstance(one, Arm)]:
                 self._arm(instructions)
                 return
@@ -119,9 +119,9 @@ class World:
                 return
         raise AssertionError(f"never at rest: {instructions}")
 
-    def _step(self, event: Event) -> tuple[Instruction, ...]:
+    def _step(self, *events: Event) -> tuple[Instruction, ...]:
         before: str = self.state.status.phase
-        self.state, instructions = step(self.state, event, self.now)
+        self.state, instructions = step_all(self.state, events, self.now)
         for row in self.state.taken:
             self.paths.add((before, row))
             before = TARGETS[row]
@@ -325,6 +325,20 @@ class World:
                 self.tell((self.gone or self.refusals).pop(0))
             else:
                 self.hear(min(self.news, key=lambda place: place or ("", 0)))
+
+    def hear_all_at_once(self) -> None:
+        """As a controller that was busy: one decision for all of it."""
+        events: list[Event] = [*self.gone, *self.refusals]
+        for place in self.news:
+            if place is not None:
+                events.append(ReplicaSeen(self._replica(self.pods[place])))
+            else:
+                self._conflict, self._known_spec = False, self.item
+                events.append(JobSeen(self.item))
+        self.news.clear()
+        self.gone.clear()
+        self.refusals.clear()
+        self.tell(*events)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

@@ -25,11 +25,13 @@ from maniple.cluster.kube.resources import PODS, Resource
 from maniple.model.job import Job
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.plan import Bind, Eviction, Plan, Resize
+from maniple.scheduler.units import SHRUNK
 
 log = logging.getLogger("maniple.apply")
 
 GANG_TIMEOUT = "GangTimeout"
 MANY = 128
+_LATE_S = 30.0
 
 
 class Applier:
@@ -46,6 +48,8 @@ class Applier:
         self._patches = Patches(client, mirror, metrics)
         self._half_since: dict[tuple[str, str], float] = {}
         self._busy: set[tuple[Resource, Key] | None] = set()
+        self._left: dict[str, tuple[Eviction, str, float]] = {}  # pod -> its eviction, its uid, when it is overdue
+        self.runs_jobs = False  # whether a controller here carries out the sizes of elastic jobs
         self.under_way: set[asyncio.Task[None]] = set()
 
     def apply(self, snapshot: Snapshot, plan: Plan) -> None:
@@ -55,6 +59,9 @@ class Applier:
             if there:
                 self._begin(self._start(job, there))
         for eviction in self._evictor.assume([*plan.evictions, *self._timed_out(snapshot)]):
+            if not self._is_left_to_its_job(eviction):
+                self._begin(self._evictor.evict(eviction))
+        for eviction in self._overdue():
             self._begin(self._evictor.evict(eviction))
         self._nominate(plan)
         self._resize(plan.resizes)
@@ -94,6 +101,37 @@ class Applier:
         task = asyncio.create_task(done())
         self.under_way.add(task)
         task.add_done_callback(self.under_way.discard)
+
+    # -- replicas of elastic jobs
+
+    def _is_left_to_its_job(self, eviction: Eviction) -> bool:
+        """A replica that its job is to shrink by: the job's controller asks it for a checkpoint, waits, and deletes it.
+
+        It counts as leaving all the same. If it is still there long after its grace, it is evicted after all.
+        """
+        found = self._mirror.find(core.Pod, _key(eviction.pod))
+        replica = None if found is None else found[1].replica
+        if not self.runs_jobs or eviction.reason != SHRUNK or replica is None:
+            return False
+        job = self._mirror.find(types.ElasticJob, (_key(eviction.pod)[0], replica.job))
+        if job is None or not isinstance(job[1].item, types.ElasticJob):
+            return False
+        grace_s = job[1].item.spec.elastic.grace_seconds
+        self._left[eviction.pod] = (eviction, replica.uid, time.monotonic() + grace_s + _LATE_S)
+        return True
+
+    def _overdue(self) -> list[Eviction]:
+        """Those that were left to their jobs' controller, and should be gone by now."""
+        now = time.monotonic()
+        overdue = []
+        for pod, (eviction, uid, at) in [*self._left.items()]:
+            found = self._mirror.find(core.Pod, _key(pod))
+            if found is None or found[1].uid != uid:
+                del self._left[pod]
+            elif now >= at:
+                del self._left[pod]
+                overdue.append(eviction)
+        return overdue
 
     # -- gangs
 

@@ -94,6 +94,8 @@ class Statuses:
             try:
                 if not await work:
                     self._gangs.touched.add(place[1])
+                    if place[0].struct is types.ElasticJob:  # its controller was quicker: there is no need to wait
+                        self._written.pop(place, None)
             except Exception:
                 log.exception("status")
             finally:

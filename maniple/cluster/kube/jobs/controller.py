@@ -7,7 +7,6 @@ and the machine says again what is to be done. Only the leader acts: `begin` and
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,7 +30,6 @@ from maniple.elastic.events import (
     ReplicaGone,
     ReplicaSeen,
     Reported,
-    TimePassed,
 )
 from maniple.elastic.instructions import (
     Arm,
@@ -43,7 +41,7 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import restore, step
+from maniple.elastic.machine import restore, step_all
 from maniple.elastic.sizes import wanted_sizes
 from maniple.elastic.state import State
 from maniple.model.build import DEFAULT_SCHEDULER
@@ -60,7 +58,7 @@ class _Entry:
         self.key = key
         self.uid = uid
         self.state: State | None = None  # None: to be read again
-        self.inbox: deque[Event] = deque()
+        self.inbox: list[Event] = []
         self.acks: dict[tuple[str, str], Acknowledged] = {}  # what replicas said; the server does not know
         self.spec: dict[str, Any] | None = None  # as it was written
         self.has_surroundings = False
@@ -68,6 +66,7 @@ class _Entry:
         self.task: asyncio.Task[None] | None = None
         self.backoff = Backoff(0.1, 30.0)
         self.is_paused = False  # after something went wrong, until the timer
+        self.is_due = False  # to be looked at, though nothing was heard of it
 
 
 class Jobs:
@@ -91,6 +90,7 @@ class Jobs:
         for entry in self._entries.values():
             entry.state, entry.spec, entry.has_surroundings, entry.is_paused = None, None, False, False
             entry.backoff.reset()
+            entry.is_due = True
             self._poke(entry)
 
     def pause(self) -> None:
@@ -199,6 +199,7 @@ class Jobs:
 
     async def _drive(self, entry: _Entry) -> None:
         """Until nothing more is to be done now."""
+        entry.is_due = False
         try:
             await self._walk(entry)
             entry.backoff.reset()
@@ -209,7 +210,7 @@ class Jobs:
             self._stumble(entry, None)
         finally:
             entry.task = None
-        if entry.inbox and not entry.is_paused and self._entries.get(entry.key) is entry:
+        if (entry.inbox or entry.is_due) and self._entries.get(entry.key) is entry:
             self._poke(entry)
 
     async def _walk(self, entry: _Entry) -> None:
@@ -218,15 +219,13 @@ class Jobs:
                 self._restore(entry)
                 if entry.state is None:
                     return
-            event = entry.inbox.popleft() if entry.inbox else TimePassed()
-            is_last = not entry.inbox
-            entry.state, instructions = step(entry.state, event, time.time())
+            events, entry.inbox = entry.inbox, []
+            entry.state, instructions = step_all(entry.state, events, time.time())
             todo = [one for one in instructions if not isinstance(one, Arm)]
-            if todo:
-                await self._obey(entry, todo)
-            elif is_last:
+            if not todo:
                 self._arm(entry, instructions)
                 return
+            await self._obey(entry, todo)
 
     def _restore(self, entry: _Entry) -> None:
         seen = self._mirror.seen(JOBS).get(entry.key)
