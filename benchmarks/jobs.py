@@ -11,9 +11,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from benchmarks.live import NAMESPACE, PODS, Bare, Scheduler
+from benchmarks.bare import NAMESPACE, PODS, Bare, Object
+from benchmarks.live import serve
 from benchmarks.measuring import Result
 from tools.cluster import Cluster, Spec, build, wait_until
 from tools.cluster.cluster import programs_for
@@ -22,7 +22,6 @@ from tools.cluster.kwok import node
 JOBS = f"/apis/maniple.dev/v1alpha1/namespaces/{NAMESPACE}/elasticjobs"
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 600.0
-Object = dict[str, Any]
 
 
 def job(name: str) -> Object:
@@ -46,7 +45,7 @@ def measure(cluster: Cluster, count: int, folder: Path) -> list[Result]:
 
         _say(f"{count} jobs from cold")
         start = time.perf_counter()
-        scheduler = Scheduler(cluster.kubeconfig(), folder / "serve.log")
+        scheduler = serve(cluster.kubeconfig(), folder / "serve.log")
         try:
             wait_until("pods of all", lambda: len(client.get(PODS)["items"]) >= count, TIMEOUT_S, every_s=0.5)
             made = time.perf_counter() - start
@@ -55,7 +54,7 @@ def measure(cluster: Cluster, count: int, folder: Path) -> list[Result]:
             scheduler.stop()
             _say("again, with everything there")
             start = time.perf_counter()
-            scheduler = Scheduler(cluster.kubeconfig(), folder / "serve.log")
+            scheduler = serve(cluster.kubeconfig(), folder / "serve.log")
             delays = [_delay(cluster, number) for number in range(10)]
         finally:
             scheduler.stop()

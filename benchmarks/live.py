@@ -75,6 +75,10 @@ class Process:
         self._process.wait(timeout=60)
 
 
+def serve(kubeconfig: Path, log: Path) -> Process:
+    return Process(["maniple", "serve", "--kubeconfig", str(kubeconfig), "--no-leader-elect"], log)
+
+
 class Peer:
     """kube-scheduler."""
 
@@ -108,7 +112,7 @@ class Bench:
         return Process(command, self._folder / "process.log")
 
     def _serve(self) -> Process:
-        return self._process(["maniple", "serve", "--kubeconfig", str(self._kubeconfig), "--no-leader-elect"])
+        return serve(self._kubeconfig, self._folder / "process.log")
 
     async def _account(self) -> None:
         with self._cluster.client() as client:
