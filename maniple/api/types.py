@@ -55,8 +55,10 @@ Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 RoleName = Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 
 
-class StatusCondition(Struct, frozen=True):
+class StatusCondition(Struct, frozen=True, omit_defaults=True):
     """A condition in Kubernetes' usual form."""
+
+    # An observedGeneration of 0 is not written: `kubectl wait` would take the condition for older than the object.
 
     type: str
     status: Literal["True", "False", "Unknown"]

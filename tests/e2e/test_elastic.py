@@ -217,13 +217,14 @@ def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(be
     bench.serve()
     jobs.make("bert", 1, 1)
     jobs.wait_phase("bert", "Pending")
-    pod = {"schedulerName": bench.scheduler, "containers": [{"name": "Not A Name", "image": "none"}]}
+    mount = {"name": "not-there", "mountPath": "/data"}
+    pod = {"schedulerName": bench.scheduler, "containers": [{"name": "main", "image": "none", "volumeMounts": [mount]}]}
     role = {"name": "worker", "min": 1, "max": 1, "template": {"spec": pod}}
     body = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "wrong"}}
     bench.client.post(jobs.folder, body | {"spec": {"roles": [role]}})
     jobs.wait_phase("wrong", "Failed")
     failed = bench.condition_of(jobs.get("wrong"), "Failed")
-    assert (failed["reason"], "Not A Name" in failed["message"]) == ("PodRefused", True)
+    assert (failed["reason"], "not-there" in failed["message"]) == ("PodRefused", True)
 
 
 def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> None:
