@@ -97,7 +97,8 @@ def await_size(corner: Bench, size: int) -> None:
 @pytest.mark.parametrize("script", ["train.py", "live.py"])
 def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(corner: Bench, script: str) -> None:
     address, port = corner.cluster.way_out
-    corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
+    endpoint = (f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
+    server = corner.serve(*endpoint)
     container = {
         "name": "main",
         "image": "maniple.dev/busybox:local",
@@ -113,6 +114,10 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     await_size(corner, 2)
     corner.delete_pods(others)
     await_size(corner, 4)
+    # Who trains does not notice that the controller is gone, and agents find the next one by themselves.
+    server.kill()
+    corner.forget(server)
+    corner.serve(*endpoint)
     corner.group("gang", 2)
     gang = corner.pods("gang", 2, labels={"maniple.dev/pod-group": "gang"}, **plain)
     await_size(corner, 2)

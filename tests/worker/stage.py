@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,14 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def zombies_of(parent: int) -> list[int]:
+    """Its children that have ended and that it has not waited for."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # a process that ends while we look
+            state, its_parent = path.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(its_parent) == parent:
+                found.append(int(path.parent.name))
+    return found

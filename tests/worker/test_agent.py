@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .stage import HERE, Stage, is_alive, wait
+from .stage import HERE, Stage, is_alive, wait, zombies_of
 
 PODS = ["bert-worker-0", "bert-worker-1", "bert-worker-2"]
 OBEDIENT = [sys.executable, str(HERE / "obedient.py")]
@@ -162,13 +162,7 @@ def test_nothing_is_left_behind_from_one_generation_to_the_next(stage: Stage) ->
     stage.publish(PODS[:1])
     await_ran(stage, 2, 1)
     assert not any(is_alive(worker[name]) for name in ("pid", "child", "runaway"))
-    agent = stage.agents[PODS[0]].pid
-    zombies = [
-        path
-        for path in Path("/proc").glob("[0-9]*/stat")
-        if (fields := path.read_text().rpartition(")")[2].split())[0] == "Z" and fields[1] == str(agent)
-    ]
-    assert zombies == []
+    assert zombies_of(stage.agents[PODS[0]].pid) == []
 
 
 def test_workers_die_with_an_agent_that_is_killed(stage: Stage) -> None:
