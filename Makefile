@@ -56,8 +56,9 @@ cluster-down: $(STAMP) ## stop it and remove everything of it
 bench-cluster: $(STAMP) ## binds a second on a real API server, beside a bare client and kube-scheduler
 	$(BIN)/python -m benchmarks.live
 
-chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go
+chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go; then 200 elastic jobs
 	PYTHONPATH=tests $(BIN)/python -m e2e.chaos --seconds 300 --seed 7
+	MANIPLE_JOBS=200 $(BIN)/pytest tests/e2e/test_elastic.py -k many_jobs -n 0 -q
 
 crds: $(STAMP) ## write deploy/crds/ from the types
 	$(BIN)/maniple crds --write deploy/crds

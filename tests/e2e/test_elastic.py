@@ -1,6 +1,7 @@
 """Elastic jobs on a real API server, seen from outside. Nodes are simulated: pods are ready at once, and nobody in them
 answers, so shrinking takes the grace that the job gives."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -229,8 +230,8 @@ def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(be
 
 def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> None:
     """Two waves on too few GPUs for all at their largest; every job is where it should be in the end."""
-    count = 40
-    bench.nodes(8)
+    count = int(os.environ.get("MANIPLE_JOBS", "40"))  # `make chaos` has 200
+    bench.nodes(count // 5)
     bench.serve()
     for number in range(count):
         jobs.make(f"j{number}", 1, 3, framework=("torch", "none", "torchrun", "horovod")[number % 4])
@@ -248,14 +249,14 @@ def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> No
         are_done = all(statuses[f"j{number}"]["phase"] == "Succeeded" for number in range(0, count, 4))
         sizes = {name: len(statuses[name]["generation"]["members"]) for name in left}
         pins = all(sizes[f"j{number}"] == 1 for number in range(2, count, 4))
-        # 64 GPUs: all that may grow have grown.
+        # 8 GPUs for 5 jobs: all that may grow have grown.
         grown = all(sizes[f"j{number}"] == 3 for number in range(3, count, 4))
         return are_done and pins and grown and all(statuses[name]["phase"] == "Running" for name in left)
 
-    bench.wait("all jobs to settle", settled, timeout_s=120)
+    bench.wait("all jobs to settle", settled, timeout_s=3.0 * count)
     running = [pod for pod in bench.all_pods() if pod["status"].get("phase") == "Running"]
     assert {pod["metadata"]["labels"]["maniple.dev/job"] for pod in running} == left
-    assert len(running) == 10 + 30
+    assert len(running) == count // 4 + 3 * count // 4
     given = [(pod["spec"]["nodeName"], pod["metadata"]["annotations"]["maniple.dev/gpus"]) for pod in running]
     assert len(given) == len(set(given)), "a GPU was given twice"
 
