@@ -40,7 +40,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
         "volumesAttached volumesInUse"
     ),
     "ObjectMeta": _fields(
-        "clusterName deletionGracePeriodSeconds finalizers generateName generation initializers "
+        "clusterName deletionGracePeriodSeconds finalizers generateName initializers "
         "managedFields resourceVersion selfLink"
     ),
     "OwnerReference": _fields("apiVersion blockOwnerDeletion"),

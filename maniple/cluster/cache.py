@@ -51,7 +51,8 @@ class Cache:
         held = self._held.setdefault(key[0], {})
         if held.get(key[1:]) == item:
             return
-        if isinstance(item, core.Pod) and not matters(item, self._ours):
+        is_nothing = isinstance(item, core.Pod) and not matters(item, self._ours)
+        if is_nothing or (isinstance(item, types.ElasticJob) and not self._ours.runs(item)):
             self.remove(*key)
             return
         if isinstance(item, core.Pod) and self._was_assumed(item, held.get(key[1:])):

@@ -33,6 +33,11 @@ class Ours:
     def claims(self, pod: core.Pod) -> bool:
         return self.every_pod or pod.spec.scheduler_name == self.scheduler_name
 
+    def runs(self, job: types.ElasticJob) -> bool:
+        """Whether a live job is this scheduler's: the one that its first role names, maniple if it names none."""
+        named = job.spec.roles[0].template.spec.scheduler_name if job.spec.roles else ""
+        return self.every_pod or (named or DEFAULT_SCHEDULER) == self.scheduler_name
+
 
 def matters(pod: core.Pod, ours: Ours) -> bool:
     """Whether the pod can make a difference: it is on a node, is ours to place, or counts for a gang."""

@@ -56,14 +56,14 @@ def test_what_it_cannot_know_is_told_on_the_object_and_stops_nobody(bench: Bench
 
 def test_a_pod_that_cannot_be_the_replica_it_says_it_is(bench: Bench) -> None:
     bench.nodes(1)
-    template = {"spec": {"containers": [{"name": "main", "image": "pause"}]}}
+    template = {"spec": {"schedulerName": bench.scheduler, "containers": [{"name": "main", "image": "pause"}]}}
     job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "train"}}
     role = {"name": "worker", "min": 2, "max": 2, "template": template}
     bench.client.post(f"{OURS}/namespaces/{bench.namespace}/elasticjobs", job | {"spec": {"roles": [role]}})
     for name, role_name, index in (("first", "worker", "0"), ("second", "worker", "0"), ("odd", "wroker", "1")):
         labels = {"maniple.dev/job": "train", "maniple.dev/role": role_name, "maniple.dev/index": index}
         bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", bench.pod(name, labels=labels))
-    bench.serve()
+    bench.serve("--no-jobs")
 
     bench.wait("the second to say why", lambda: "which pod first has too" in _said_by_pod(bench, "second"))
     bench.wait("the other to say why", lambda: "did you mean 'worker'?" in _said_by_pod(bench, "odd"))

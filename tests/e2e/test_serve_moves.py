@@ -108,7 +108,8 @@ def test_a_gang_that_was_whole_is_not_evicted_when_it_loses_a_pod(bench: Bench) 
 def test_sizes_are_written_to_elastic_jobs(bench: Bench) -> None:
     bench.nodes(1, gpus=4)
     container = bench.pod("x")["spec"]["containers"][0]
-    template = {"spec": {"containers": [container], "nodeSelector": {"bench": bench.namespace}}}
+    spec = {"schedulerName": bench.scheduler, "containers": [container], "nodeSelector": {"bench": bench.namespace}}
+    template = {"spec": spec}
     role = {"name": "worker", "min": 1, "max": 4, "template": template}
     elastic = {"cooldownSeconds": 0, "restartSeconds": 0}
     job = {
@@ -121,7 +122,7 @@ def test_sizes_are_written_to_elastic_jobs(bench: Bench) -> None:
     labels = {"maniple.dev/job": "job", "maniple.dev/role": "worker", "maniple.dev/index": "0"}
     folder = f"/api/v1/namespaces/{bench.namespace}/pods"
     bench.client.post(folder, bench.pod("job-worker-0", labels=labels))
-    bench.serve()
+    bench.serve("--no-jobs")
     bench.wait_bound(["job-worker-0"])
 
     def status() -> Json:

@@ -36,6 +36,9 @@ class Gangs:
     def members(self, key: Key) -> list[core.Pod]:
         return list(self._members.get(key, {}).values())
 
+    def runs(self, job: types.ElasticJob) -> bool:
+        return self._ours.runs(job)
+
     def is_ours(self, key: Key) -> bool:
         """Whether any of its pods is. One of another scheduler's pods is that scheduler's to speak of."""
         return any(map(self._ours.claims, self._members.get(key, {}).values()))

@@ -49,6 +49,7 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) 
     held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in aside]
     for items in objects.by_kind().values():
         items[:] = [item for item in items if describe(item) not in aside]
+    objects.elastic_jobs[:] = [job for job in objects.elastic_jobs if ours.runs(job)]
     objects.pods += held
     replicas = implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=ours.scheduler_name)
     objects.implied = [pod for pod in replicas if describe(pod) not in aside]  # the name is taken

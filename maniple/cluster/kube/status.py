@@ -120,6 +120,8 @@ class Statuses:
         if place in self._busy:
             self._gangs.touched.add(key)
             return
+        if isinstance(found[1].item, types.ElasticJob) and not self._gangs.runs(found[1].item):
+            return
         if place in wrong:
             why = Why(INVALID, _said(wrong[place]))
         seen, now = found[1], _now()

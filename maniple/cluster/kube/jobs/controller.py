@@ -44,7 +44,7 @@ from maniple.elastic.instructions import (
 from maniple.elastic.machine import restore, step_all
 from maniple.elastic.sizes import wanted_sizes
 from maniple.elastic.state import State
-from maniple.model.build import DEFAULT_SCHEDULER
+from maniple.model.build import Ours
 
 log = logging.getLogger("maniple.jobs")
 
@@ -73,7 +73,7 @@ class Jobs:
     def __init__(self, client: Client, mirror: Mirror, events: Events, setting: Setting) -> None:
         self._mirror = mirror
         self._events = events
-        self._scheduler_name = setting.scheduler_name
+        self._ours = Ours(setting.scheduler_name)
         self._entries: dict[Key, _Entry] = {}
         self._pods: dict[Key, dict[Key, ReplicaFacts]] = {}  # job -> its pods
         self._job_of: dict[Key, Key] = {}  # pod -> its job
@@ -118,7 +118,7 @@ class Jobs:
         if entry is not None and (item is None or item.metadata.uid != entry.uid):
             self._forget(entry)
             entry = None
-        if item is None or not self._is_ours(item) or problems(item):
+        if item is None or not self._ours.runs(item) or problems(item):
             return
         if entry is None:
             entry = self._entries[key] = _Entry(key, item.metadata.uid)
@@ -126,11 +126,6 @@ class Jobs:
                 self.hands.agents.expect("/".join(key), entry.uid)
         entry.inbox.append(JobSeen(item))
         self._poke(entry)
-
-    def _is_ours(self, item: types.ElasticJob) -> bool:
-        """A job is run by the scheduler that its first role names."""
-        named = item.spec.roles[0].template.spec.scheduler_name if item.spec.roles else ""
-        return (named or DEFAULT_SCHEDULER) == self._scheduler_name
 
     def _forget(self, entry: _Entry) -> None:
         del self._entries[entry.key]
@@ -239,7 +234,7 @@ class Jobs:
 
     def _stumble(self, entry: _Entry, error: Exception | None) -> None:
         """What could not be done is tried again later, from what the server has by then."""
-        entry.state, entry.has_surroundings = None, False
+        entry.state = None
         if isinstance(error, NotLeadingError):
             return
         is_conflict = isinstance(error, ApiError) and error.status in (404, 409)
