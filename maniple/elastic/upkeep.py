@@ -68,6 +68,9 @@ def _clean_up(turn: Turn) -> bool:
     ended = turn.status.completion_time
     policy = turn.job.clean
     for replica in list(turn.replicas.values()):
+        if replica.stage == "pending":
+            turn.delete(replica)  # it would take room that nobody needs any more
+            continue
         if policy == "None" or (policy == "Running" and replica.has_ended):
             continue
         grace_s = turn.job.grace_s if turn.phase == "Succeeded" and not replica.has_ended else 0.0

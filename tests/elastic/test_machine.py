@@ -330,6 +330,19 @@ def test_the_clean_pod_policy_says_which_pods_stay(policy: str, left: list[int])
     assert (world.phase, world.indices()) == ("Succeeded", left)
 
 
+@pytest.mark.parametrize("policy", ["None", "Running", "All"])
+def test_a_replica_that_waits_when_the_job_ends_goes_at_once(policy: str) -> None:
+    """It would take room that nobody needs any more."""
+    world = running(2, least=1, most=3, cleanPodPolicy=policy)
+    world.decide(worker=3)
+    world.hear_all()
+    assert world.indices() == [0, 1, 2]
+    world.end(world.pod(0), 0)
+    world.hear_all()
+    assert world.phase == "Succeeded"
+    assert 2 not in world.indices()
+
+
 def test_a_job_is_deleted_when_its_time_after_the_end_is_over() -> None:
     world = running(2, ttlSecondsAfterFinished=100)
     world.end(world.pod(0), 0)

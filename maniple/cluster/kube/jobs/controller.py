@@ -66,6 +66,7 @@ class _Entry:
         self.task: asyncio.Task[None] | None = None
         self.backoff = Backoff(0.1, 30.0)
         self.is_paused = False  # after something went wrong, until the timer
+        self.wish: tuple[Any, Any] | None = None  # spec and target as they were last heard of
         self.is_due = False  # to be looked at, though nothing was heard of it
 
 
@@ -124,6 +125,9 @@ class Jobs:
             entry = self._entries[key] = _Entry(key, item.metadata.uid)
             if self.hands.agents is not None:
                 self.hands.agents.expect("/".join(key), entry.uid)
+        wish = (item.spec, item.status.target)
+        if wish != entry.wish:  # what could not be done may no longer be asked for
+            entry.wish, entry.is_paused = wish, False
         entry.inbox.append(JobSeen(item))
         self._poke(entry)
 

@@ -13,6 +13,7 @@ from maniple.cluster.kube.agents import Agents
 from maniple.cluster.kube.client import MERGE_PATCH, ApiError, Client
 from maniple.cluster.kube.jobs import manifests
 from maniple.cluster.kube.jobs.manifests import Setting
+from maniple.cluster.kube.jobs.views import place_of
 from maniple.cluster.kube.mirror import Key, Mirror
 from maniple.cluster.kube.resources import PODS, Resource
 from maniple.elastic.conditions import OURS
@@ -124,8 +125,8 @@ class Hands:
                 raise ApiError(409, "AlreadyExists", f"{job.pod(place)} was there, and has gone") from None
             raise
         self._mirror.put(PODS, live)
-        if live.replica is None or live.replica.job != job.name:
-            raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
+        if live.replica is None or live.replica.job != job.name or place_of(live.replica) != place:
+            raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's, or has other labels")
 
     async def delete(self, job: Job, one: DeleteReplica) -> None:
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": one.uid}}

@@ -21,8 +21,8 @@ def place_of(facts: ReplicaFacts) -> tuple[str, int] | None:
 
 def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> Replica | None:
     place = place_of(facts)
-    if place is None:
-        return None
+    if place is None or key[1] != f"{facts.job}-{place[0]}-{place[1]}":
+        return None  # its labels say something else than its name, which the scheduler complains of
     return Replica(
         role=place[0],
         index=place[1],
