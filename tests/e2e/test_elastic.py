@@ -129,8 +129,12 @@ def test_a_job_lives_on_what_there_is_4_8_4_8(bench: Bench, jobs: Jobs) -> None:
     status = jobs.get("bert")["status"]
     numbers = [one["generation"]["number"] for one in seen if one.get("generation")]
     assert numbers == sorted(numbers)
-    told = after[0]["metadata"]["annotations"]["maniple.dev/generation"]
-    assert f'"generation":{status["generation"]["number"]},' in told
+    number = f'"generation":{status["generation"]["number"]},'
+
+    def is_told() -> bool:  # after it was written to the status
+        return number in jobs.pods("bert")[0]["metadata"]["annotations"]["maniple.dev/generation"]
+
+    bench.wait("the first replica to be told", is_told)
     assert status["generation"]["members"][0]["pod"] == "bert-worker-0"
     said = {one["type"]: one["status"] for one in status["conditions"]}
     assert (said["Created"], said["Running"]) == ("True", "True")
