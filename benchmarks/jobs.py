@@ -6,17 +6,14 @@ the API server, etcd and KWOK share the machine with `maniple serve`.
 
 import argparse
 import asyncio
-import os
-import sys
-import tempfile
 import time
 from pathlib import Path
 
 from benchmarks.bare import NAMESPACE, PODS, Bare, Object
+from benchmarks.cluster import measure_on_a_cluster, say
 from benchmarks.live import serve
 from benchmarks.measuring import Result
-from tools.cluster import Cluster, Spec, build, wait_until
-from tools.cluster.cluster import programs_for
+from tools.cluster import Cluster, wait_until
 from tools.cluster.kwok import node
 
 JOBS = f"/apis/maniple.dev/v1alpha1/namespaces/{NAMESPACE}/elasticjobs"
@@ -43,7 +40,7 @@ def measure(cluster: Cluster, count: int, folder: Path) -> list[Result]:
         def phases() -> list[str]:
             return [one.get("status", {}).get("phase", "") for one in client.get(JOBS)["items"]]
 
-        _say(f"{count} jobs from cold")
+        say(f"{count} jobs from cold")
         start = time.perf_counter()
         scheduler = serve(cluster.kubeconfig(), folder / "serve.log")
         try:
@@ -52,7 +49,7 @@ def measure(cluster: Cluster, count: int, folder: Path) -> list[Result]:
             wait_until("all to run", lambda: phases().count("Running") == count, TIMEOUT_S, every_s=0.5)
             running = time.perf_counter() - start
             scheduler.stop()
-            _say("again, with everything there")
+            say("again, with everything there")
             start = time.perf_counter()
             scheduler = serve(cluster.kubeconfig(), folder / "serve.log")
             delays = [_delay(cluster, number) for number in range(10)]
@@ -88,25 +85,11 @@ def _delay(cluster: Cluster, number: int) -> float:
     return took
 
 
-def _say(line: str) -> None:
-    print(f"{line} …", file=sys.stderr, flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jobs", description=__doc__)
     parser.add_argument("--jobs", type=int, default=1_000)
     options = parser.parse_args()
-    spec = Spec(name=f"bench-{os.getpid()}", owner_pid=os.getpid())
-    build.ensure(_say, programs_for(spec), with_packages=False)
-    cluster = Cluster.up(spec, _say)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            found = measure(cluster, options.jobs, Path(folder))
-    finally:
-        cluster.down()
-    print("| what | measured | aim | |\n|---|---|---|---|")
-    for one in found:
-        print(f"| {one.name} | {one.figure} | {one.aim} | {'met' if one.met else 'MISSED'} |")
+    measure_on_a_cluster(lambda cluster, folder: measure(cluster, options.jobs, folder))
 
 
 if __name__ == "__main__":

@@ -10,15 +10,14 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bare import NAMESPACE, PODS, Bare, Object, bare_name, node_name
+from benchmarks.cluster import measure_on_a_cluster, say
 from benchmarks.measuring import Result
-from tools.cluster import Cluster, Spec, build
-from tools.cluster.cluster import programs_for
+from tools.cluster import Cluster
 from tools.cluster.kwok import node
 
 GROUPS = f"/apis/maniple.dev/v1alpha1/namespaces/{NAMESPACE}/podgroups"
@@ -200,7 +199,7 @@ async def run(cluster: Cluster, options: argparse.Namespace, folder: Path) -> li
         if options.times:
             found += await compare(bench, options)
         if options.large_pods:
-            _say(f"restart with {options.large_nodes} nodes and {options.large_pods} pods")
+            say(f"restart with {options.large_nodes} nodes and {options.large_pods} pods")
             await bench.add_nodes(options.nodes, options.large_nodes)
             found += await bench.restart(options.large_nodes, options.large_pods, options.rest)
     return found
@@ -209,12 +208,12 @@ async def run(cluster: Cluster, options: argparse.Namespace, folder: Path) -> li
 async def compare(bench: Bench, options: argparse.Namespace) -> list[Result]:
     rates: dict[str, list[float]] = {"bare": [], "single": [], "gangs": [], "peer": []}
     for number in range(options.times):
-        _say(f"binds, run {number + 1} of {options.times}")
+        say(f"binds, run {number + 1} of {options.times}")
         rates["bare"].append(await bench.bare_rate(options.pods, options.nodes))
         rates["single"].append(await bench.our_rate(options.pods, 1))
         rates["gangs"].append(await bench.our_rate(options.pods, 10))
         rates["peer"].append(await bench.peer_rate(options.pods))
-        _say(", ".join(f"{name} {found[-1]:.0f}/s" for name, found in rates.items()))
+        say(", ".join(f"{name} {found[-1]:.0f}/s" for name, found in rates.items()))
     best = {name: max(each) for name, each in rates.items()}
     size = f"{options.pods:,} pods on {options.nodes:,} nodes"
     found = []
@@ -228,10 +227,6 @@ async def compare(bench: Bench, options: argparse.Namespace) -> list[Result]:
     return found
 
 
-def _say(line: str) -> None:
-    print(f"{line} …", file=sys.stderr, flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_000)
@@ -241,17 +236,7 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=30.0, metavar="SECONDS", help="how long rest is measured")
     parser.add_argument("--times", type=int, default=2, help="how often to measure rates; the best counts")
     options = parser.parse_args()
-    spec = Spec(name=f"bench-{os.getpid()}", kube_scheduler=True, owner_pid=os.getpid())
-    build.ensure(_say, programs_for(spec), with_packages=False)
-    cluster = Cluster.up(spec, _say)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            found = asyncio.run(run(cluster, options, Path(folder)))
-    finally:
-        cluster.down()
-    print("| what | measured | aim | |\n|---|---|---|---|")
-    for one in found:
-        print(f"| {one.name} | {one.figure} | {one.aim} | {'met' if one.met else 'MISSED'} |")
+    measure_on_a_cluster(lambda cluster, folder: asyncio.run(run(cluster, options, folder)), kube_scheduler=True)
 
 
 if __name__ == "__main__":

@@ -303,7 +303,7 @@ def check_namespace(namespace: core.Namespace, found: Found) -> None:
 
 def check_metadata(metadata: ObjectMeta, found: Found) -> None:
     name = metadata.name
-    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
+    if not is_name(name):
         add(found, "metadata.name", A_NAME, shown(name))
     if metadata.namespace and not is_label(metadata.namespace):
         add(found, "metadata.namespace", A_LABEL, shown(metadata.namespace))
@@ -314,6 +314,11 @@ def check_metadata(metadata: ObjectMeta, found: Found) -> None:
 def check_time(moment: datetime | None, at: str, found: Found) -> None:
     if moment is not None and moment.year >= LAST_YEAR:
         add(found, at, f"a time before the year {LAST_YEAR}", moment.isoformat())
+
+
+def is_name(text: str) -> bool:
+    """Whether an object can be called so."""
+    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)

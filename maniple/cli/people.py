@@ -1,13 +1,13 @@
 """What the commands for people have in common: where they look, how a job is named, and how a visit ends."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from maniple.api.errors import InputError
+from maniple.api.validate_core import is_name
 from maniple.cli.live import live_options, run_live
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _COMPLETION_S = 3.0
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 INTERRUPTED = 130
 
 _NAMESPACE = click.option(
@@ -49,7 +48,7 @@ def run_visit(
 def job_key(text: str, visited: "Visit") -> "Key":
     """`bert` in the namespace that is looked in, or `research/bert`."""
     namespace, slash, name = text.rpartition("/")
-    if not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(namespace)):
+    if not is_name(name) or (slash and not is_name(namespace)):
         raise InputError([f"expected the name of a job, such as bert or research/bert, found {text!r}"])
     return namespace or visited.namespace, name
 

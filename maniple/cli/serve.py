@@ -3,7 +3,6 @@
 import asyncio
 import math
 import os
-import re
 import signal
 import socket
 import uuid
@@ -12,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maniple.api.errors import InputError
+from maniple.api.validate_core import is_name
 from maniple.cli.files import read_one
 from maniple.cli.live import live_options, run_live
 from maniple.model.build import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import load_policy
-
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 if TYPE_CHECKING:
     from maniple.cluster.kube.endpoint import Endpoint
@@ -169,7 +167,7 @@ def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry
 
 def _lease(text: str | None, scheduler_name: str) -> tuple[str, str]:
     if text is None:
-        if not _OBJECT_NAME.fullmatch(scheduler_name):
+        if not is_name(scheduler_name):
             raise InputError(
                 [f"--lease: expected one, because {scheduler_name!r} cannot be its name; such as kube-system/maniple"]
             )

@@ -27,6 +27,7 @@ from maniple.cluster.kube.client import (
 from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.replica import Replica, read_replica
 from maniple.cluster.kube.resources import RESOURCES, Resource
+from maniple.cluster.kube.wire import EVENTS, PAGES
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute
 PAGE = 500
@@ -76,20 +77,6 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
         return 1 if self.series is None else self.series.count
 
 
-class _Page(msgspec.Struct):
-    class Metadata(msgspec.Struct, frozen=True):
-        version: str = msgspec.field(name="resourceVersion", default="")
-        rest: str = msgspec.field(name="continue", default="")
-
-    metadata: Metadata = Metadata()
-    items: list[msgspec.Raw] | None = None
-
-
-class _Change(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
 class _Head(msgspec.Struct, frozen=True):
     class Metadata(msgspec.Struct, frozen=True):
         name: str = ""
@@ -114,7 +101,7 @@ class Watched(Generic[T]):
         self.version = version
 
     def take(self, line: bytes) -> None:
-        change = msgspec.json.decode(line, type=_Change)
+        change = EVENTS.decode(line)
         if change.type == "ERROR":
             status = msgspec.json.decode(change.object, type=Status)
             raise ApiError(status.code, status.reason, status.message)
@@ -231,7 +218,7 @@ class Visit:
         rest = ""
         while True:
             asked = {**query, "limit": str(PAGE), **({"continue": rest} if rest else {})}
-            page = msgspec.json.decode(await self.client.get(path, asked, timeout_s=60.0), type=_Page)
+            page = PAGES.decode(await self.client.get(path, asked, timeout_s=60.0))
             items += page.items or ()
             rest = page.metadata.rest
             if not rest:

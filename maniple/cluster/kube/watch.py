@@ -18,6 +18,7 @@ from maniple.cluster.kube.client import ApiError, Backoff, Client, Status, Unans
 from maniple.cluster.kube.metrics import Metrics
 from maniple.cluster.kube.mirror import Mirror, as_number
 from maniple.cluster.kube.resources import RESOURCES, Resource
+from maniple.cluster.kube.wire import EVENTS, PAGES
 
 log = logging.getLogger("maniple.watch")
 
@@ -25,20 +26,6 @@ PAGE = 500
 SILENCE_S = 130.0  # the server sends a bookmark every minute or so, later when it is busy
 _WATCH_S = (240, 480)
 _DISCOVER_S = 10.0
-
-
-class _Page(msgspec.Struct):
-    class Metadata(msgspec.Struct, frozen=True):
-        version: str = msgspec.field(name="resourceVersion", default="")
-        rest: str = msgspec.field(name="continue", default="")
-
-    metadata: Metadata = Metadata()
-    items: list[msgspec.Raw] | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
 
 
 class _Groups(msgspec.Struct):
@@ -51,8 +38,6 @@ class _Groups(msgspec.Struct):
     groups: list[Group] = []
 
 
-_PAGES = msgspec.json.Decoder(_Page)
-_EVENTS = msgspec.json.Decoder(_Event)
 _STATUSES = msgspec.json.Decoder(Status)
 _HEADS = msgspec.json.Decoder(Head)
 
@@ -65,7 +50,7 @@ async def list_all(client: Client, resource: Resource) -> tuple[list[Live], int]
         try:
             while True:
                 query = {"limit": limit, "continue": rest} if rest else {"limit": limit} if limit else {}
-                page = _PAGES.decode(await client.get(resource.list_path, query, timeout_s=60.0))
+                page = PAGES.decode(await client.get(resource.list_path, query, timeout_s=60.0))
                 lives.extend(read_live(raw, resource.struct) for raw in page.items or ())
                 rest = page.metadata.rest
                 if not rest:
@@ -182,7 +167,7 @@ class Watcher:
 
     def take(self, line: bytes) -> None:
         try:
-            event = _EVENTS.decode(line)
+            event = EVENTS.decode(line)
             if event.type == "ERROR":
                 status = _STATUSES.decode(event.object)
                 raise ApiError(status.code, status.reason, status.message)
