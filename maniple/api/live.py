@@ -11,7 +11,7 @@ from maniple.api import core, foreign
 from maniple.api.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
 from maniple.api.replicas import ReplicaFacts, read_replica
-from maniple.api.types import JOB_LABEL
+from maniple.api.types import JOB_LABEL, ElasticJob
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -36,9 +36,15 @@ class Live(typing.NamedTuple):
     wrong: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what it says that has no counterpart here
     replica: ReplicaFacts | None = None  # of a pod that an ElasticJob has made: what its controller looks at
+    spec: bytes = b""  # of an ElasticJob, as it was written: its pods have much that scheduling does not read
+
+
+class _WithSpec(msgspec.Struct, frozen=True, gc=False):
+    spec: msgspec.Raw = msgspec.Raw()
 
 
 _HEADS = msgspec.json.Decoder(Head)
+_SPECS = msgspec.json.Decoder(_WithSpec)
 
 
 def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
@@ -56,4 +62,5 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
     replica = None
     if isinstance(found, core.Pod) and JOB_LABEL in found.metadata.labels:
         replica = read_replica(raw)
-    return Live(head, typing.cast(Object, found), source, (), notes, replica)
+    spec = bytes(_SPECS.decode(raw).spec) if isinstance(found, ElasticJob) else b""
+    return Live(head, typing.cast(Object, found), source, (), notes, replica, spec)

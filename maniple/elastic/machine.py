@@ -19,14 +19,14 @@ from maniple.elastic.events import (
 from maniple.elastic.instructions import Arm, DeleteJob, Instruction, Publish, WriteStatus
 from maniple.elastic.job import read_job
 from maniple.elastic.speeds import measured
-from maniple.elastic.state import ACTIVE, OVER, State, WorkerFailure, restore, take_others
+from maniple.elastic.state import ACTIVE, OVER, WAITING, State, WorkerFailure, restore, take_others
 from maniple.elastic.table import TABLE
 from maniple.elastic.turn import Turn
 from maniple.elastic.upkeep import keep_up
 
 __all__ = ["restore", "step", "step_all"]
 
-COUNTS_S = 1.0  # where only the counts of replicas have changed, they are written no more often
+LAG_S = 1.0  # how long what is only for people to read may wait for something to be written with it
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Instruction, ...]]:
@@ -143,13 +143,15 @@ def _learn(turn: Turn) -> None:
 
 def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Instruction, ...]]:
     status = msgspec.structs.replace(turn.status, replicas=_counts(turn))
-    written, counted_at = state.written, state.counted_at
+    written, lags_since = state.written, state.lags_since
     out: list[Instruction] = []
     if status != written:
-        is_more = msgspec.structs.replace(status, replicas=written.replicas) != written
-        if is_more or turn.is_past(counted_at + COUNTS_S):
+        lags_since = lags_since or turn.now
+        if not _may_lag(status, written) or turn.is_past(lags_since + LAG_S):
             out.append(WriteStatus(status))
-            written, counted_at = status, turn.now
+            written = status
+    if status == written:
+        lags_since = 0.0
     told = state.told
     if turn.phase not in OVER and status.generation.number > told:
         out.append(Publish(status.generation))
@@ -170,11 +172,18 @@ def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Inst
         crashed=turn.crashed,
         refused=turn.refused,
         samples=turn.samples,
-        counted_at=counted_at,
+        lags_since=lags_since,
         is_gone=is_to_go,
         taken=tuple(turn.taken),
     )
     return after, tuple(out)
+
+
+def _may_lag(status: types.ElasticJobStatus, written: types.ElasticJobStatus) -> bool:
+    """Whether nothing depends on what has changed: how many replicas do what, and how far a start has come."""
+    if status.phase in WAITING and written.phase in ("", *WAITING):
+        written = msgspec.structs.replace(written, phase=status.phase, conditions=status.conditions)
+    return msgspec.structs.replace(written, replicas=status.replicas) == status
 
 
 def _counts(turn: Turn) -> types.ReplicaCounts:

@@ -15,8 +15,9 @@ Phase = Literal[
     "", "Pending", "Starting", "Running", "Growing", "Shrinking", "Restarting", "Suspended", "Succeeded", "Failed"
 ]
 OVER: tuple[Phase, ...] = ("Succeeded", "Failed")
+WAITING: tuple[Phase, ...] = ("Pending", "Starting")
 ACTIVE: tuple[Phase, ...] = ("Running", "Growing", "Shrinking")  # a generation runs
-LIVE: tuple[Phase, ...] = ("Pending", "Starting", *ACTIVE, "Restarting")
+LIVE: tuple[Phase, ...] = (*WAITING, *ACTIVE, "Restarting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class State:
     crashed: WorkerFailure | None = None
     refused: str = ""
     samples: Samples = field(default_factory=Samples)
-    counted_at: float = 0.0  # when the counts of replicas were last written
+    lags_since: float = 0.0  # since when what is written is not what is to be; 0: it is
     is_gone: bool = False
     taken: tuple[str, ...] = ()  # rows of the table that the last step took
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from maniple.elastic import effects, guards
-from maniple.elastic.state import ACTIVE, LIVE, Phase
+from maniple.elastic.state import ACTIVE, LIVE, WAITING, Phase
 from maniple.elastic.turn import Turn
 
 
@@ -23,8 +23,7 @@ class Row:
     words: str
 
 
-_NOT_RUNNING: tuple[Phase, ...] = ("Pending", "Starting")
-_MAY_FAIL: tuple[Phase, ...] = (*_NOT_RUNNING, *ACTIVE)
+_MAY_FAIL: tuple[Phase, ...] = (*WAITING, *ACTIVE)
 
 TABLE: tuple[Row, ...] = (
     Row("new", ("",), "Pending", guards.always, effects.begin, "the job is new"),

@@ -35,6 +35,27 @@ def test_a_job_starts_as_a_gang_and_runs_when_its_minimum_is_ready() -> None:
     assert world.status.start_time is not None
 
 
+def test_what_only_people_read_is_written_within_a_second_and_at_once_with_all_else() -> None:
+    waits = World(elastic_job())
+    assert (waits.status.phase, waits.indices()) == ("", [0, 1])
+    waits.pass_time(1.0)
+    assert (waits.status.phase, waits.status.replicas.pending) == ("Pending", 2)
+    waits.pass_time(3600.0)
+    waits.bind(waits.pod(0))
+    waits.hear_all()
+    assert waits.status.replicas == types.ReplicaCounts(pending=2)
+    waits.pass_time(1.0)
+    assert waits.status.replicas == types.ReplicaCounts(pending=1, starting=1)
+
+    starts = World(elastic_job())
+    for index in (0, 1):
+        starts.bind(starts.pod(index))
+        starts.get_ready(starts.pod(index))
+    starts.hear_all()
+    assert (starts.status.phase, starts.status.replicas.running) == ("Running", 2)
+    assert starts.reason("Created") == "JobCreated"
+
+
 def test_growing_makes_all_new_pods_at_once_and_the_others_go_on_until_they_are_ready() -> None:
     world = running(2, most=8)
     world.decide(worker=8)

@@ -38,6 +38,7 @@ from maniple.elastic.table import TABLE
 
 RUNS = ("Running", "Growing", "Shrinking")
 OVER = ("Succeeded", "Failed")
+WAITS = ("Pending", "Starting")
 TARGETS = {row.name: row.target for row in TABLE}
 START = 1_800_000_000.0
 LONG_AGO = -1.0
@@ -103,7 +104,9 @@ class World:
 
     @property
     def phase(self) -> str:
-        return self.item.status.phase
+        """As the server has it; how far a start has come is told there a little later."""
+        written, is_to_be = self.status.phase, self.state.status.phase
+        return is_to_be if written in ("", *WAITS) and is_to_be in WAITS else written
 
     def tell(self, *events: Event) -> None:
         for _ in range(60):

@@ -138,14 +138,24 @@ class Client:
             return await self._send("GET", path, None, JSON, timeout_s, query)
 
     async def write(
-        self, lane: Lane, method: str, path: str, body: bytes, content_type: str = JSON, timeout_s: float = TIMEOUT_S
+        self,
+        lane: Lane,
+        method: str,
+        path: str,
+        body: bytes | Callable[[], bytes],
+        content_type: str = JSON,
+        timeout_s: float = TIMEOUT_S,
     ) -> bytes:
-        """A write that only the leader may do; it ends before its lease does."""
+        """A write that only the leader may do; it ends before its lease does.
+
+        A body that depends on what the server has is put together when its turn has come.
+        """
         async with lane.places:
             left = timeout_s if self.seconds_left is None else self.seconds_left()
             if left <= 0:
                 raise NotLeadingError(f"{method} {path}")
-            return await self._send(method, path, body, content_type, min(timeout_s, left))
+            made = body if isinstance(body, bytes) else body()
+            return await self._send(method, path, made, content_type, min(timeout_s, left))
 
     async def contend(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
         """A write of the lease itself, which those who do not lead make too."""

@@ -75,7 +75,7 @@ def condition_of(
         last_transition_time=turned,
         observed_generation=generation,
     )
-    return (*(one for one in before if one.type != kind), made)
+    return (*before, made) if old is None else tuple(made if one is old else one for one in before)
 
 
 def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: str) -> types.PodGroupStatus:

@@ -32,6 +32,7 @@ class Seen(NamedTuple):
     wrong: tuple[str, ...]
     notes: tuple[str, ...]
     replica: ReplicaFacts | None = None
+    spec: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _entry(live: Live) -> tuple[Key, Seen]:
     head, item = live.head, live.item
     if isinstance(item, core.Pod | core.Node):  # there are many, and they may carry a megabyte of annotations
         item = trimmed(item)
-    seen = Seen(as_number(head.resource_version), head.uid, item, live.source, live.wrong, live.notes, live.replica)
+    seen = Seen(as_number(head.resource_version), head.uid, item, *live[2:])
     return (head.namespace, head.name), seen
 
 

@@ -81,7 +81,7 @@ class Server:
             url = "" if settings.agents is None else settings.agents.url
             setting = Setting(settings.ours.scheduler_name, url)
             self.jobs = Jobs(client, self.mirror, self.events, setting)
-            self.applier.runs_jobs = True
+            self.applier.runs_jobs = self.statuses.makes_pods = True
         self.events.must_wait = lambda: self.applier.is_busy
         self.feed = Feed(client, self.mirror, self._poke, self.metrics)
         self.lease = None

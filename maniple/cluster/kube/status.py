@@ -6,7 +6,7 @@ What only re-words itself is written seldom, and so many pods at most in a cycle
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,6 +46,8 @@ _UNCLAIMED_S = 5.0
 _LONGEST = 1000
 _REMEMBERED = 10_000
 
+NOT_ENOUGH = "NotEnoughPods"
+
 Place = tuple[Resource, Key]
 
 
@@ -62,6 +64,7 @@ class Statuses:
         self._voiced: dict[str, tuple[str, float]] = {}  # uid of a gang -> the reason its last event gave, and when
         self._told: dict[Place, str] = {}  # what an object was told to be wrong with it
         self._noted: dict[Place, tuple[str, ...]] = {}  # what a queue was told that is not read of it
+        self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
         self.under_way: set[asyncio.Task[None]] = set()
 
     def write(self, snapshot: Snapshot, plan: Plan, wrong: Mapping[Place, Wrong]) -> None:
@@ -187,12 +190,14 @@ class Statuses:
     ) -> dict[str, Any] | None:
         """Of an ElasticJob only the condition is ours."""
         before = job.status.conditions
-        was = any(one.type == SCHEDULED and one.status == "True" for one in before)
+        old = _status_of(SCHEDULED, before)
         minimum = max(1, sum(role.least for role in job.spec.roles))
-        after = gang_conditions(before, count, minimum, was, why, now, job.metadata.generation)
+        if self.makes_pods and not old and not count.is_whole(minimum) and (why is None or why.reason == NOT_ENOUGH):
+            return None  # they are being made: there is nothing to say yet
+        after = gang_conditions(before, count, minimum, old == "True", why, now, job.metadata.generation)
         if after == before:
             return None
-        if self._is_recent(place, _REWORD_S):
+        if old == _status_of(SCHEDULED, after) and self._is_recent(place, _REWORD_S):
             self._gangs.touched.add(place[1])
             return None
         return {"conditions": msgspec.to_builtins(after)}
@@ -364,6 +369,10 @@ def _why(entry: Waiting) -> Why:
 
 def _said(entry: Wrong) -> str:
     return "; ".join(entry.why)[:_LONGEST]
+
+
+def _status_of(kind: str, conditions: Iterable[types.StatusCondition]) -> str:
+    return next((one.status for one in conditions if one.type == kind), "")
 
 
 def _exactly(seen: Seen, status: dict[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ from maniple.model.build import Ours
 log = logging.getLogger("maniple.jobs")
 
 JOBS = next(resource for resource in RESOURCES if resource.struct is types.ElasticJob)
+_TURNS = 32  # jobs that are attended to at once
 
 
 class _Entry:
@@ -60,7 +61,6 @@ class _Entry:
         self.state: State | None = None  # None: to be read again
         self.inbox: list[Event] = []
         self.acks: dict[tuple[str, str], Acknowledged] = {}  # what replicas said; the server does not know
-        self.spec: dict[str, Any] | None = None  # as it was written
         self.has_surroundings = False
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
@@ -79,6 +79,7 @@ class Jobs:
         self._pods: dict[Key, dict[Key, ReplicaFacts]] = {}  # job -> its pods
         self._job_of: dict[Key, Key] = {}  # pod -> its job
         self._is_active = False
+        self._turns = asyncio.Semaphore(_TURNS)
         self.hands = Hands(client, mirror, JOBS, setting)
         self.under_way: set[asyncio.Task[None]] = set()
         mirror.listen(self._hear)
@@ -89,7 +90,7 @@ class Jobs:
         """We lead, and know all that was written before: every job is looked at."""
         self._is_active = True
         for entry in self._entries.values():
-            entry.state, entry.spec, entry.has_surroundings, entry.is_paused = None, None, False, False
+            entry.state, entry.has_surroundings, entry.is_paused = None, False, False
             entry.backoff.reset()
             entry.is_due = True
             self._poke(entry)
@@ -213,18 +214,21 @@ class Jobs:
             self._poke(entry)
 
     async def _walk(self, entry: _Entry) -> None:
-        while self._is_active and self._entries.get(entry.key) is entry:
-            if entry.state is None:
-                self._restore(entry)
-                if entry.state is None:
+        while True:
+            async with self._turns:  # decided when its turn has come: what happened until then needs no writes
+                if not self._is_active or self._entries.get(entry.key) is not entry:
                     return
-            events, entry.inbox = entry.inbox, []
-            entry.state, instructions = step_all(entry.state, events, time.time())
-            todo = [one for one in instructions if not isinstance(one, Arm)]
-            if not todo:
-                self._arm(entry, instructions)
-                return
-            await self._obey(entry, todo)
+                if entry.state is None:
+                    self._restore(entry)
+                    if entry.state is None:
+                        return
+                events, entry.inbox = entry.inbox, []
+                entry.state, instructions = step_all(entry.state, events, time.time())
+                todo = [one for one in instructions if not isinstance(one, Arm)]
+                if not todo:
+                    self._arm(entry, instructions)
+                    return
+                await self._obey(entry, todo)
 
     def _restore(self, entry: _Entry) -> None:
         seen = self._mirror.seen(JOBS).get(entry.key)
@@ -298,12 +302,10 @@ class Jobs:
             await self._create(entry, state, creates)
 
     async def _create(self, entry: _Entry, state: State, creates: list[CreateReplica]) -> None:
-        if entry.spec is None:
-            entry.spec = await self.hands.templates(entry.key, entry.uid)
         if not entry.has_surroundings:
             await self.hands.make_surroundings(state.job)
             entry.has_surroundings = True
-        spec = entry.spec
+        spec = self.hands.spec(entry.key, entry.uid)
         sizes = wanted_sizes(state.job, state.status.target, state.replicas.values(), keeps_first=False)
 
         async def create(one: CreateReplica) -> None:

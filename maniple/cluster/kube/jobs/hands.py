@@ -14,7 +14,7 @@ from maniple.cluster.kube.client import MERGE_PATCH, ApiError, Client
 from maniple.cluster.kube.jobs import manifests
 from maniple.cluster.kube.jobs.manifests import Setting
 from maniple.cluster.kube.jobs.views import place_of
-from maniple.cluster.kube.mirror import Key, Mirror
+from maniple.cluster.kube.mirror import Key, Mirror, Seen
 from maniple.cluster.kube.resources import PODS, Resource
 from maniple.elastic.conditions import OURS
 from maniple.elastic.generations import notice
@@ -24,6 +24,7 @@ from maniple.elastic.job import Job
 log = logging.getLogger("maniple.jobs")
 
 _STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if name != "conditions")
+_WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(types.ElasticJobStatus)}
 _GONE = (404, 409)
 
 
@@ -49,24 +50,28 @@ class Hands:
 
     async def write_status(self, key: Key, uid: str, status: types.ElasticJobStatus) -> None:
         """What differs from what the server has, and only if nobody has written since we looked."""
+
+        def body() -> bytes:
+            seen, before = self._seen(key, uid)
+            changed = _changed(before.status, status)
+            return msgspec.json.encode(
+                {"metadata": {"resourceVersion": str(seen.version), "uid": uid}, "status": changed}
+            )
+
+        if _changed(self._seen(key, uid)[1].status, status):
+            path = self._resource.path(*key, "status")
+            answer = await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH)
+            self._mirror.put(self._resource, read_live(answer, self._resource.struct))
+
+    def _seen(self, key: Key, uid: str) -> tuple[Seen, types.ElasticJob]:
         seen = self._mirror.seen(self._resource).get(key)
         if seen is None or seen.uid != uid or not isinstance(seen.item, types.ElasticJob):
             raise ApiError(404, "NotFound", "the job is gone")
-        before = seen.item.status
-        changed = _changed(before, status)
-        if not changed:
-            return
-        body = {"metadata": {"resourceVersion": str(seen.version), "uid": uid}, "status": changed}
-        path = self._resource.path(*key, "status")
-        answer = await self._client.write(self._client.jobs, "PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
-        self._mirror.put(self._resource, read_live(answer, self._resource.struct))
+        return seen, seen.item
 
-    async def templates(self, key: Key, uid: str) -> dict[str, Any]:
-        """The spec as it was written, with all that scheduling does not read."""
-        raw = msgspec.json.decode(await self._client.get(self._resource.path(*key)))
-        if raw["metadata"]["uid"] != uid:
-            raise ApiError(404, "NotFound", "the job is gone")
-        spec: dict[str, Any] = raw["spec"]
+    def spec(self, key: Key, uid: str) -> dict[str, Any]:
+        """As it was written, with all that scheduling does not read."""
+        spec: dict[str, Any] = msgspec.json.decode(self._seen(key, uid)[0].spec)
         return spec
 
     async def delete_job(self, key: Key, uid: str) -> None:
@@ -189,8 +194,7 @@ class Hands:
 def _changed(before: types.ElasticJobStatus, after: types.ElasticJobStatus) -> dict[str, Any]:
     """For a merge: what is to be otherwise. Conditions of others are left as they are."""
     names = [name for name in _STATUS if getattr(before, name) != getattr(after, name)]
-    shown = {field.encode_name: field.name for field in msgspec.structs.fields(types.ElasticJobStatus)}
-    changed = {wire: msgspec.to_builtins(getattr(after, name)) for wire, name in shown.items() if name in names}
+    changed = {_WIRE[name]: msgspec.to_builtins(getattr(after, name)) for name in names}
     mine = [one for one in after.conditions if one.type in OURS]
     conditions = [*(one for one in before.conditions if one.type not in OURS), *mine]
     if sorted(conditions, key=lambda one: one.type) != sorted(before.conditions, key=lambda one: one.type):
