@@ -74,8 +74,8 @@ class Process:
         self._process.wait(timeout=60)
 
 
-def serve(kubeconfig: Path, log: Path) -> Process:
-    return Process(["maniple", "serve", "--kubeconfig", str(kubeconfig), "--no-leader-elect"], log)
+def serve(kubeconfig: Path, log: Path, *more: str) -> Process:
+    return Process(["maniple", "serve", "--kubeconfig", str(kubeconfig), "--no-leader-elect", *more], log)
 
 
 class Peer:

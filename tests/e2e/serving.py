@@ -5,7 +5,6 @@ Every test has a namespace, nodes that only its pods may use, a schedulerName an
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from tools.cluster import ApiError, Cluster, kwok, wait_until
+from tools.cluster import ApiError, Cluster, free_port, kwok, wait_until
 from tools.cluster.client import TRANSIENT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -297,13 +296,6 @@ class Bench:
         """Deletes what may be gone already."""
         with suppress(ApiError):
             self.client.delete(path, body)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def install_crds(cluster: Cluster) -> None:

@@ -4,7 +4,6 @@ the one that schedules is real, and runs as their container would."""
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -21,7 +20,7 @@ from deploy.rights import ROOT
 from docs.pages import blocks, commands
 
 from deploy import container
-from tools.cluster import Cluster, ClusterError, wait_until
+from tools.cluster import Cluster, ClusterError, free_port, wait_until
 from tools.cluster.programs import program_path
 from tools.helm import helm_path
 
@@ -97,9 +96,7 @@ def section(heading: str) -> list[str]:
 @contextmanager
 def replica(cluster: Cluster, deployed: dict[str, Any], folder: Path) -> Iterator[None]:
     """One replica for real: the Deployment's arguments and its service account, on a port that is free here."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     spec = deployed["spec"]["template"]["spec"]
     arguments = [each for each in spec["containers"][0]["args"] if not each.startswith("--listen")]
     known = yaml.safe_load(cluster.service_account_kubeconfig("maniple-system", spec["serviceAccountName"]).read_text())

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,18 +15,12 @@ from typing import Any
 from maniple.cluster.kube import credentials
 from maniple.cluster.kube.agents import Agents
 from maniple.worker.pack import agent_pyz
+from tools.cluster import free_port
 
 from .endpoint import JOB, UID
 
 HERE = Path(__file__).parent
 WAIT_S = 120.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait(what: str, condition: Callable[[], Any]) -> Any:

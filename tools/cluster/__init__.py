@@ -3,8 +3,8 @@
 Not part of the installed package, and nothing in it may import this. docs/cluster.md says how to use it.
 """
 
-from tools.cluster.client import ApiError, Client, wait_until
+from tools.cluster.client import ApiError, Client, free_port, wait_until
 from tools.cluster.cluster import Cluster, clean_up
 from tools.cluster.layout import ClusterError, Spec
 
-__all__ = ["ApiError", "Client", "Cluster", "ClusterError", "Spec", "clean_up", "wait_until"]
+__all__ = ["ApiError", "Client", "Cluster", "ClusterError", "Spec", "clean_up", "free_port", "wait_until"]

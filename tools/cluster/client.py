@@ -6,6 +6,7 @@ in its own client cannot hide here.
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -111,3 +112,10 @@ def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0
         if time.monotonic() > deadline:
             raise ClusterError(f"waited {timeout_s:.0f} s for {what}")
         time.sleep(every_s)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

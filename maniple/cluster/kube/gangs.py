@@ -14,6 +14,7 @@ from maniple.cluster.kube.resources import PODS, Resource
 from maniple.model.build import Ours
 from maniple.model.job import Job
 from maniple.model.podinfo import group_name
+from maniple.model.snapshot import Snapshot
 
 SCHEDULED = "Scheduled"  # the condition of a gang
 SCHEDULED_NOW = "maniple.dev/Scheduled"  # the same, of a PodGroup of upstream's
@@ -123,3 +124,17 @@ def is_whole(job: Job) -> bool:
         return False
     there, done = job.placed_by_role, job.succeeded_by_role
     return all(there.get(role, 0) + done.get(role, 0) >= least for role, least in job.role_min.items())
+
+
+def jobs_by_queue(snapshot: Snapshot) -> tuple[dict[str, int], dict[str, int]]:
+    """How many jobs of each queue wait with all of their pods, and how many have some that run."""
+    pending: dict[str, int] = {}
+    running: dict[str, int] = {}
+    for job in snapshot.jobs:
+        if job.placed:
+            name = snapshot.queues[job.queue].name
+            running[name] = running.get(name, 0) + 1
+        elif job.groups or job.gated:
+            name = snapshot.queues[job.queue].name
+            pending[name] = pending.get(name, 0) + 1
+    return pending, running

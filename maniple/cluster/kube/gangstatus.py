@@ -118,6 +118,16 @@ def gang_conditions(
     return condition_of(before, kind, False, why, now, generation)
 
 
+def job_conditions(job: types.ElasticJob, count: Count, why: Why | None, now: str) -> tuple[types.StatusCondition, ...]:
+    before = job.status.conditions
+    was = any(one.type == SCHEDULED and one.status == "True" for one in before)
+    return gang_conditions(before, count, least(job), was, why, now, job.metadata.generation)
+
+
+def least(job: types.ElasticJob) -> int:
+    return max(1, sum(role.least for role in job.spec.roles))
+
+
 def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, now: str) -> dict[str, Any] | None:
     """The status of another system's PodGroup in that system's words; None if it says so already."""
     before: dict[str, Any] = getattr(source, "status", {})

@@ -18,7 +18,7 @@ from maniple.cluster.kube.client import ApiError, Client
 from maniple.cluster.kube.drift import check_for_ever
 from maniple.cluster.kube.endpoint import Endpoint, open_endpoint
 from maniple.cluster.kube.events import Events
-from maniple.cluster.kube.gangs import Gangs
+from maniple.cluster.kube.gangs import Gangs, jobs_by_queue
 from maniple.cluster.kube.jobs.controller import Jobs
 from maniple.cluster.kube.jobs.manifests import Setting
 from maniple.cluster.kube.lease import Lease
@@ -28,7 +28,7 @@ from maniple.cluster.kube.mirror import Key, Mirror, Wrong
 from maniple.cluster.kube.patches import Patches
 from maniple.cluster.kube.resources import RESOURCES, Resource
 from maniple.cluster.kube.shared import SharedCache
-from maniple.cluster.kube.status import Statuses, jobs_by_queue
+from maniple.cluster.kube.status import Statuses
 from maniple.cluster.kube.watch import Feed, list_all
 from maniple.cluster.kube.web import start_web
 from maniple.model.build import Ours
@@ -81,6 +81,7 @@ class Server:
             url = "" if settings.agents is None else settings.agents.url
             setting = Setting(settings.ours.scheduler_name, url)
             self.jobs = Jobs(client, self.mirror, self.events, setting)
+            self.jobs.hands.conditions_of = self.statuses.conditions_of
             self.applier.runs_jobs = self.statuses.makes_pods = True
         self.events.must_wait = lambda: self.applier.is_busy
         self.feed = Feed(client, self.mirror, self._poke, self.metrics)

@@ -16,15 +16,16 @@ from maniple.api import core, types
 from maniple.api.upstream import UpstreamPodGroup, UpstreamPodGroupStatus
 from maniple.cluster.kube.client import STRATEGIC_PATCH
 from maniple.cluster.kube.events import Events, Regarding
-from maniple.cluster.kube.gangs import SCHEDULED, Gangs
+from maniple.cluster.kube.gangs import SCHEDULED, Gangs, jobs_by_queue
 from maniple.cluster.kube.gangstatus import (
     INVALID,
     Count,
     Why,
     condition_of,
     foreign_status,
-    gang_conditions,
     is_message_only,
+    job_conditions,
+    least,
     pod_group_status,
 )
 from maniple.cluster.kube.mirror import Key, Mirror, Seen, Wrong
@@ -40,6 +41,7 @@ VALID = "Valid"  # the condition of a queue
 _MOST_PODS = 100  # whose condition is written in one cycle
 _MOST_UNDER_WAY = 400
 _REWORD_S = 10.0  # the same reason in other words, at most this often
+_HELD_S = 30.0  # what a controller here is about to write anyway
 _SAY_AGAIN_S = 60.0  # an event with the same reason in other words
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
@@ -190,17 +192,28 @@ class Statuses:
     ) -> dict[str, Any] | None:
         """Of an ElasticJob only the condition is ours."""
         before = job.status.conditions
-        old = _status_of(SCHEDULED, before)
-        minimum = max(1, sum(role.least for role in job.spec.roles))
-        if self.makes_pods and not old and not count.is_whole(minimum) and (why is None or why.reason == NOT_ENOUGH):
+        old, is_whole = _status_of(SCHEDULED, before), count.is_whole(least(job))
+        if self.makes_pods and not old and not is_whole and (why is None or why.reason == NOT_ENOUGH):
             return None  # they are being made: there is nothing to say yet
-        after = gang_conditions(before, count, minimum, old == "True", why, now, job.metadata.generation)
+        after = job_conditions(job, count, why, now)
         if after == before:
             return None
-        if old == _status_of(SCHEDULED, after) and self._is_recent(place, _REWORD_S):
+        has_turned = old != _status_of(SCHEDULED, after)
+        pause_s = _REWORD_S
+        if has_turned and is_whole and self.makes_pods and job.status.phase in ("", "Pending"):
+            pause_s = _HELD_S  # the job's controller says it with what it has to say, which is that the job starts
+            self._written.setdefault(place, time.monotonic())
+        elif has_turned:
+            pause_s = 0.0
+        if self._is_recent(place, pause_s):
             self._gangs.touched.add(place[1])
             return None
         return {"conditions": msgspec.to_builtins(after)}
+
+    def conditions_of(self, key: Key, job: types.ElasticJob) -> tuple[types.StatusCondition, ...]:
+        """With ours as it is now, for the controller to write with its own."""
+        count = Count.of(self._gangs.members(key))
+        return job_conditions(job, count, None, _now()) if count.is_whole(least(job)) else job.status.conditions
 
     def _tell_waiting(self, place: Place, seen: Seen, why: Why | None) -> None:
         """The same reason in other words is no news: the condition has the words."""
@@ -345,20 +358,6 @@ class Statuses:
                 conditions = condition_of((), SCHEDULED, False, why, _now(), 0)
                 body = {"status": {"conditions": msgspec.to_builtins(conditions)}}
                 self._begin(place, self._patches.write(*place, body, "status"))
-
-
-def jobs_by_queue(snapshot: Snapshot) -> tuple[dict[str, int], dict[str, int]]:
-    """How many jobs of each queue wait with all of their pods, and how many have some that run."""
-    pending: dict[str, int] = {}
-    running: dict[str, int] = {}
-    for job in snapshot.jobs:
-        if job.placed:
-            name = snapshot.queues[job.queue].name
-            running[name] = running.get(name, 0) + 1
-        elif job.groups or job.gated:
-            name = snapshot.queues[job.queue].name
-            pending[name] = pending.get(name, 0) + 1
-    return pending, running
 
 
 def _why(entry: Waiting) -> Why:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from maniple.cluster.kube.jobs.manifests import Setting
 from maniple.cluster.kube.jobs.views import place_of
 from maniple.cluster.kube.mirror import Key, Mirror, Seen
 from maniple.cluster.kube.resources import PODS, Resource
-from maniple.elastic.conditions import OURS
+from maniple.elastic.conditions import OURS, Conditions
 from maniple.elastic.generations import notice
 from maniple.elastic.instructions import CreateReplica, DeleteReplica
 from maniple.elastic.job import Job
@@ -42,6 +43,8 @@ class Hands:
         self._mirror = mirror
         self._resource = resource
         self.setting = setting
+        # What a job's conditions are to be by now, those of the scheduler among them.
+        self.conditions_of: Callable[[Key, types.ElasticJob], Conditions] = lambda _, job: job.status.conditions
         self.agents: Agents | None = None
         self.authority = b""
         self.archive = b""
@@ -52,13 +55,14 @@ class Hands:
         """What differs from what the server has, and only if nobody has written since we looked."""
 
         def body() -> bytes:
-            seen, before = self._seen(key, uid)
-            changed = _changed(before.status, status)
+            seen, job = self._seen(key, uid)
+            changed = _changed(job.status, status, self.conditions_of(key, job))
             return msgspec.json.encode(
                 {"metadata": {"resourceVersion": str(seen.version), "uid": uid}, "status": changed}
             )
 
-        if _changed(self._seen(key, uid)[1].status, status):
+        before = self._seen(key, uid)[1].status
+        if _changed(before, status, before.conditions):
             path = self._resource.path(*key, "status")
             answer = await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH)
             self._mirror.put(self._resource, read_live(answer, self._resource.struct))
@@ -84,18 +88,23 @@ class Hands:
     async def make_surroundings(self, job: Job) -> None:
         """Service, Secret and ConfigMap; before the first pod, which would not start without them."""
         folder = f"/api/v1/namespaces/{job.namespace}"
+        made = []
         if manifests.has_names(job):
-            try:
-                await self._create(f"{folder}/services", manifests.service(job))
-            except ApiError as error:
-                if error.status != 409:
-                    raise
-                await self._check_owner(f"{folder}/services/{job.name}", job)
+            made.append(self._make_service(f"{folder}/services", job))
         if job.has_agents and self.agents is not None:
             token = self.agents.token(f"{job.namespace}/{job.name}", job.uid)
-            await self._make(f"{folder}/secrets", manifests.secret(job, token, self.authority, self.archive))
+            made.append(self._make(f"{folder}/secrets", manifests.secret(job, token, self.authority, self.archive)))
         if job.framework == "horovod":
-            await self._make(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration()))
+            made.append(self._make(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
+        await asyncio.gather(*made)
+
+    async def _make_service(self, path: str, job: Job) -> None:
+        try:
+            await self._create(path, manifests.service(job))
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            await self._check_owner(f"{path}/{job.name}", job)
 
     async def _check_owner(self, path: str, job: Job) -> None:
         found = msgspec.json.decode(await self._client.get(path))
@@ -191,12 +200,14 @@ class Hands:
                 raise
 
 
-def _changed(before: types.ElasticJobStatus, after: types.ElasticJobStatus) -> dict[str, Any]:
-    """For a merge: what is to be otherwise. Conditions of others are left as they are."""
+def _changed(
+    before: types.ElasticJobStatus, after: types.ElasticJobStatus, known: Iterable[types.StatusCondition]
+) -> dict[str, Any]:
+    """For a merge: what is to be otherwise. Conditions of others are as they are known."""
     names = [name for name in _STATUS if getattr(before, name) != getattr(after, name)]
     changed = {_WIRE[name]: msgspec.to_builtins(getattr(after, name)) for name in names}
     mine = [one for one in after.conditions if one.type in OURS]
-    conditions = [*(one for one in before.conditions if one.type not in OURS), *mine]
+    conditions = [*(one for one in known if one.type not in OURS), *mine]
     if sorted(conditions, key=lambda one: one.type) != sorted(before.conditions, key=lambda one: one.type):
         changed["conditions"] = msgspec.to_builtins(conditions)
     return changed
