@@ -53,8 +53,9 @@ cluster: $(STAMP) ## start a real Kubernetes with four simulated nodes on this m
 cluster-down: $(STAMP) ## stop it and remove everything of it
 	@$(BIN)/python -m tools.cluster down
 
-bench-cluster: $(STAMP) ## binds a second on a real API server, beside a bare client and kube-scheduler
+bench-cluster: $(STAMP) ## on a real API server: binds a second, beside a bare client and kube-scheduler; elastic jobs
 	$(BIN)/python -m benchmarks.live
+	$(BIN)/python -m benchmarks.jobs
 
 chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go; then 200 elastic jobs
 	PYTHONPATH=tests $(BIN)/python -m e2e.chaos --seconds 300 --seed 7

@@ -233,10 +233,10 @@ def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(be
 
 
 def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> None:
-    """Two waves on too few GPUs for all at their largest; every job is where it should be in the end."""
+    """Too few GPUs for all at their largest, and a kill amidst it; every job is where it should be in the end."""
     count = int(os.environ.get("MANIPLE_JOBS", "40"))  # `make chaos` has 200
     bench.nodes(count // 5)
-    bench.serve()
+    server = bench.serve()
     for number in range(count):
         jobs.make(f"j{number}", 1, 3, framework=("torch", "none", "torchrun", "horovod")[number % 4])
     for number in range(0, count, 4):
@@ -244,6 +244,9 @@ def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> No
         jobs.end(f"j{number}", 0, 0)
     for number in range(1, count, 4):
         bench.client.delete(f"{jobs.folder}/j{number}")
+    server.kill()
+    bench.forget(server)
+    bench.serve()
     for number in range(2, count, 4):
         jobs.change(f"j{number}", pin=1)
     left = {f"j{number}" for number in range(count) if number % 4 >= 2}
