@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tools.cluster import Cluster, build, pytorch
 
@@ -138,3 +139,24 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "bert-worker-0")
     assert log.count("maniple: generation") >= 3
     assert log.count(": ranks 0-0 of") == (1 if script == "live.py" else 3)
+
+
+def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_path: Path) -> None:
+    address, port = corner.cluster.way_out
+    corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
+    code = (
+        "from torch.distributed import *; init_process_group('gloo'); print('rank', get_rank(), get_world_size())"
+    )
+    said = ("--name=bert", "--gpus=2", f"--image={pytorch.IMAGE}", f"--namespace={corner.namespace}")
+    made = corner.run("submit", *said, "--dry-run", "--", "python3", "-c", code)
+    assert made.returncode == 0, made.stderr
+    written = yaml.safe_load(made.stdout)
+    written["spec"]["roles"][0]["template"]["spec"]["schedulerName"] = corner.scheduler
+    file = tmp_path / "bert.yaml"
+    file.write_text(yaml.safe_dump(written))
+    cluster = f"--kubeconfig={corner.cluster.kubeconfig()}"
+    followed = corner.run("submit", str(file), "--follow", "--timeout=150", cluster, f"--namespace={corner.namespace}")
+    assert followed.returncode == 0, followed.stdout + followed.stderr
+    assert "rank 0 2" in followed.stdout
+    other = corner.run("logs", "bert", "--index=1", cluster, f"--namespace={corner.namespace}")
+    assert "rank 1 2" in other.stdout, other.stderr

@@ -1,0 +1,55 @@
+"""Elastic jobs with a real kubelet: starts that are stuck, and what replicas without an agent are told."""
+
+import json
+
+from .serving import GPU, OURS, Bench, Json
+from .test_serve_real import corner
+
+__all__ = ["corner"]
+
+GENERATION = "/var/run/maniple/pod/generation"
+
+
+def submit(corner: Bench, name: str, least: int, most: int, container: Json, **spec: object) -> None:
+    """Of one role; the container has one GPU."""
+    whole = {"name": "main", "imagePullPolicy": "Never", "resources": {"limits": {GPU: "1"}}} | container
+    template = {"spec": {"schedulerName": corner.scheduler, "containers": [whole]}}
+    body = {
+        "apiVersion": "maniple.dev/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": name},
+        "spec": {"roles": [{"name": "worker", "min": least, "max": most, "template": template}], **spec},
+    }
+    corner.client.post(f"{OURS}/namespaces/{corner.namespace}/elasticjobs", body)
+
+
+def status(corner: Bench, name: str) -> Json:
+    found: Json = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/{name}")["status"]
+    return found
+
+
+def test_a_start_that_is_stuck_fails_with_the_kubelets_word_and_gives_its_gpus_back(corner: Bench) -> None:
+    corner.serve()
+    container = {"image": "maniple.dev/no-such-image:local"}
+    submit(corner, "stuck", 4, 4, container, startSeconds=5, backoffLimit=0, framework="none")
+    corner.wait("the job to fail", lambda: status(corner, "stuck")["phase"] == "Failed")
+    failed = corner.condition_of({"status": status(corner, "stuck")}, "Failed")
+    assert "ErrImageNeverPull" in failed["message"]
+    # All four GPUs are free again: another job gets them.
+    submit(corner, "next", 4, 4, {"image": "maniple.dev/busybox:local", "command": ["true"]}, framework="none")
+    corner.wait("the next job to succeed", lambda: status(corner, "next")["phase"] == "Succeeded")
+
+
+def test_a_sweep_is_told_its_numbers_and_by_a_file_who_takes_part(corner: Bench) -> None:
+    corner.serve()
+    told = f"until [ -s {GENERATION} ]; do sleep 0.1; done"
+    script = f"{told}; echo $MANIPLE_REPLICA_INDEX/$MANIPLE_REPLICA_COUNT; cat {GENERATION}"
+    container = {"image": "maniple.dev/busybox:local", "command": ["sh", "-c", script]}
+    submit(corner, "sweep", 2, 2, container, framework="none")
+    # The kubelet brings the file up to date about once a minute.
+    corner.wait("the sweep to succeed", lambda: status(corner, "sweep")["phase"] == "Succeeded", timeout_s=150.0)
+    for index in range(2):
+        log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", f"sweep-worker-{index}")
+        numbers, notice = log.strip().split("\n")
+        assert numbers == f"{index}/2"
+        assert [one["pod"] for one in json.loads(notice)["members"]] == ["sweep-worker-0", "sweep-worker-1"]
