@@ -56,6 +56,7 @@ cluster-down: $(STAMP) ## stop it and remove everything of it
 bench-cluster: $(STAMP) ## on a real API server: binds a second, beside a bare client and kube-scheduler; elastic jobs
 	$(BIN)/python -m benchmarks.live
 	$(BIN)/python -m benchmarks.jobs
+	$(BIN)/python -m benchmarks.agents
 
 chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go; then 200 elastic jobs
 	PYTHONPATH=tests $(BIN)/python -m e2e.chaos --seconds 300 --seed 7

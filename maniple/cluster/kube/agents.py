@@ -175,6 +175,11 @@ class Agents:
             return None
         return time.monotonic() if known.listens(pod) else known.heard.get(pod)
 
+    def listens(self, job: str, pod: str) -> bool:
+        """Whether the pod's agent waits for an answer."""
+        known = self._jobs.get(job)
+        return known is not None and known.listens(pod)
+
     async def start(self, host: str, port: int, tls: ssl.SSLContext) -> None:
         """Listens; port 0 takes any, and `self.port` says which."""
         app = web.Application(client_max_size=BODY_BYTES)
