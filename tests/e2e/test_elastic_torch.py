@@ -144,9 +144,7 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
 def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_path: Path) -> None:
     address, port = corner.cluster.way_out
     corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
-    code = (
-        "from torch.distributed import *; init_process_group('gloo'); print('rank', get_rank(), get_world_size())"
-    )
+    code = "from torch.distributed import *; init_process_group('gloo'); print('rank', get_rank(), get_world_size())"
     said = ("--name=bert", "--gpus=2", f"--image={pytorch.IMAGE}", f"--namespace={corner.namespace}")
     made = corner.run("submit", *said, "--dry-run", "--", "python3", "-c", code)
     assert made.returncode == 0, made.stderr

@@ -27,6 +27,9 @@ log = logging.getLogger("maniple.jobs")
 _STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if name != "conditions")
 _WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(types.ElasticJobStatus)}
 _GONE = (404, 409)
+# Every pod has the notice, and the notice names every pod: what is written grows with the square of a job's size.
+_LONGEST = 200_000  # bytes; the server takes 262,144 for all annotations of an object
+_LONGEST_BESIDE = 32_000  # where the endpoint tells it too
 
 
 class RefusedError(Exception):
@@ -160,8 +163,13 @@ class Hands:
             if facts.told < generation.number and not facts.is_leaving and (facts.uid in told or facts.told)
         ]
         name = f"{job.namespace}/{job.name}"
+        most = _LONGEST
         if self.agents is not None and job.has_agents:
             self.agents.publish(name, job.uid, text, generation.number)
+            most = _LONGEST_BESIDE
+        if len(text) > most:
+            log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": most})
+            untold = []
         if job.framework == "horovod":
             body = {"data": manifests.hosts(job, generation)["data"]}
             path = f"/api/v1/namespaces/{job.namespace}/configmaps/{manifests.hosts_name(job)}"
