@@ -223,7 +223,7 @@ class ElasticRole(Struct, frozen=True):
 
     @property
     def least(self) -> int:
-        """Replicas below which it is never."""
+        """Replicas that it starts with and is brought back to; what is lost may leave it with fewer, down to min."""
         return self.min if self.pin is None else self.pin
 
     @property
