@@ -16,7 +16,7 @@ from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEve
 from maniple.elastic.job import Place
 from maniple.elastic.moments import moment, seconds
 from maniple.elastic.sizes import as_target, wanted_sizes
-from maniple.elastic.state import Phase, State
+from maniple.elastic.state import ACTIVE, Phase, State
 
 
 class Turn:
@@ -79,7 +79,7 @@ class Turn:
 
     def _has_gap(self, sizes: dict[str, int], filled: set[Place]) -> bool:
         """Whether a running job is without its first replica, or without one below its highest."""
-        if not self.generation.members:
+        if self.phase not in ACTIVE or not self.generation.members:
             return False
         ends = {self.job.first[0]: 1}
         for one in self.generation.members:

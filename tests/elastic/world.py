@@ -271,7 +271,9 @@ class World:
         if pod is None or pod.uid != one.uid:
             return
         generation = self.status.generation
-        if self.phase in RUNS and pod.stage == "ready" and not pod.is_leaving:
+        heard = self.heard.get((one.role, one.index))
+        is_known = heard is not None and heard.uid == pod.uid and heard.stage == "ready"
+        if self.phase in RUNS and pod.stage == "ready" and is_known and not pod.is_leaving:
             assert (pod.role, pod.index) != (self.item.spec.roles[0].name, 0), "index 0 was shrunk away"
             assert pod.uid not in {member.uid for member in generation.members}, "a member was deleted"
             was_member = any(pod.uid == one.uid for known in self.published for one in known.members)
