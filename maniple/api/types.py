@@ -217,13 +217,11 @@ class ElasticRole(Struct, frozen=True):
     template: PodTemplate
     step: Annotated[int, Meta(ge=1, le=100_000, description="The role grows and shrinks by this many replicas.")] = 1
     gpu_models: GpuModels = ()
-    pin: Annotated[Replicas, Meta(description="Exactly so many replicas, as if min and max were both this.")] | None = (
-        None
-    )
+    pin: Annotated[Replicas, Meta(description="The size that it starts with and is kept at; min to max.")] | None = None
 
     @property
     def least(self) -> int:
-        """Replicas below which it is never."""
+        """Replicas that it starts with and is brought back to; what is lost may leave it with fewer, down to min."""
         return self.min if self.pin is None else self.pin
 
     @property

@@ -117,6 +117,9 @@ def why(job: types.ElasticJob) -> tuple[str, str]:
     failed = conditions.get("Failed")
     if failed is not None and failed.status == "True":
         return failed.reason, failed.message
+    suspended = conditions.get("Suspended")
+    if suspended is not None and suspended.status == "False" and suspended.reason == "Stopping":
+        return suspended.reason, suspended.message
     if job.spec.suspend:
         return "Suspended", f"`maniple resume {job.metadata.name}` lets it go on"
     waits = conditions.get(SCHEDULED)

@@ -1,7 +1,8 @@
 """Conditions in the manner of pytorch-operator, so that tools which wait for `Succeeded` work.
 
 Created, Running, Restarting, Succeeded, Failed; and Suspended. Running and Restarting replace each other, and when the
-job has ended Running is False. Conditions of others stay as they are.
+job has ended Running is False. Suspended is True when nothing of the job is left, and not before: whoever waits for it
+may use the room. Conditions of others stay as they are.
 """
 
 import msgspec
@@ -19,28 +20,36 @@ _OF_PHASE = {
     "Succeeded": "Succeeded",
     "Failed": "Failed",
 }
+STOPPING = "Stopping"
 Conditions = tuple[types.StatusCondition, ...]
 
 
-def conditions_in(phase: str, before: Conditions, reason: str, message: str, now: float) -> Conditions:
-    """`reason` and `message` say why the job came into this phase."""
+def conditions_in(
+    phase: str, before: Conditions, reason: str, message: str, now: float, *, is_idle: bool
+) -> Conditions:
+    """`reason` and `message` say why the job came into this phase. `is_idle`: it has no replicas."""
     after = before
     if not any(one.type == "Created" for one in after):
         after = _with(after, "Created", True, "JobCreated", "the job has been accepted", now)
     mine = _OF_PHASE.get(phase)
     if mine is None:
-        return _ended(after, ("Suspended",), reason, now)
+        return _ended(after, ("Running", "Suspended"), reason, now)
     if mine in ("Running", "Restarting"):
         after = tuple(one for one in after if one.type not in ("Running", "Restarting") or one.type == mine)
         return _ended(_with(after, mine, True, reason, message, now), ("Suspended",), reason, now)
     after = tuple(one for one in after if one.type != "Restarting")
+    if mine == "Suspended":
+        after = _ended(after, ("Running",), reason, now)
+        if is_idle:
+            return _with(after, mine, True, "Suspended", "it has stopped, and holds nothing", now)
+        return _with(after, mine, False, STOPPING, "its replicas checkpoint and stop", now)
     return _with(_ended(after, ("Running", "Suspended"), reason, now), mine, True, reason, message, now)
 
 
 def _ended(conditions: Conditions, kinds: tuple[str, ...], reason: str, now: float) -> Conditions:
     """Those of these that are there become False."""
     for one in conditions:
-        if one.type in kinds and one.status == "True":
+        if one.type in kinds and (one.status == "True" or one.reason == STOPPING):
             conditions = _with(conditions, one.type, False, reason, "", now)
     return conditions
 
@@ -48,7 +57,7 @@ def _ended(conditions: Conditions, kinds: tuple[str, ...], reason: str, now: flo
 def _with(conditions: Conditions, kind: str, is_true: bool, reason: str, message: str, now: float) -> Conditions:
     status = "True" if is_true else "False"
     old = next((one for one in conditions if one.type == kind), None)
-    if old is not None and old.status == status and is_true:
+    if old is not None and old.status == status and (is_true or old.reason == reason):
         return conditions  # since then, and for the reason that it had then
     time = msgspec.json.encode(moment(int(now))).decode().strip('"')
     new = types.StatusCondition(kind, "True" if is_true else "False", reason, message, time)

@@ -99,7 +99,6 @@ def go_on_in_place(turn: Turn) -> None:
 
 
 def suspend(turn: Turn) -> None:
-    turn.why = ("Suspended", "spec.suspend is true")
     turn.say("Suspended", "checkpoints, stops and gives its GPUs back")
     turn.start_over()
     failures = types.JobFailures(count=turn.status.failures.count)
@@ -111,9 +110,10 @@ def resume(turn: Turn) -> None:
 
 
 def succeed(turn: Turn) -> None:
-    turn.why = ("JobSucceeded", "its first replica has ended well")
+    said = f"{turn.job.pod(guards.speakers(turn)[0])}, the first of its replicas, has ended well"
     if turn.job.framework == "none":
-        turn.why = ("JobSucceeded", "all replicas of its first role have ended well")
+        said = "all replicas of its first role have ended well"
+    turn.why = ("JobSucceeded", said)
     _end(turn)
     turn.say("Succeeded", turn.why[1])
 

@@ -3,6 +3,7 @@
 from maniple.elastic import failures
 from maniple.elastic.events import Replica
 from maniple.elastic.failures import SETTLE_S, Failure
+from maniple.elastic.job import Place
 from maniple.elastic.moments import seconds
 from maniple.elastic.turn import Turn
 
@@ -23,15 +24,19 @@ def is_refused(turn: Turn) -> bool:
 
 
 def is_done(turn: Turn) -> bool:
-    """The first of the generation speaks for all; without a framework each replica of the first role for itself."""
+    """Those who speak for the job have ended well."""
     if turn.job.restart_policy == "Always" or (turn.phase == "Restarting" and turn.generation.stop):
         return False
+    places = speakers(turn)
+    return bool(places) and all(_ended_well(turn.replicas.get(place)) for place in places)
+
+
+def speakers(turn: Turn) -> list[Place]:
+    """The first of the generation speaks for all; without a framework each replica of the first role for itself."""
     if turn.job.framework == "none":
         role = turn.job.roles[0].name
-        places = [(role, index) for index in range(turn.wanted[role])]
-    else:
-        places = [(one.role, one.index) for one in turn.generation.members[:1]] or [turn.job.first]
-    return bool(places) and all(_ended_well(turn.replicas.get(place)) for place in places)
+        return [(role, index) for index in range(turn.wanted[role])]
+    return [(one.role, one.index) for one in turn.generation.members[:1]] or [turn.job.first]
 
 
 def _ended_well(replica: Replica | None) -> bool:
@@ -40,6 +45,11 @@ def _ended_well(replica: Replica | None) -> bool:
 
 def is_suspended(turn: Turn) -> bool:
     return turn.job.is_suspended
+
+
+def has_no_generation(turn: Turn) -> bool:
+    """It is said to run, and nobody ever did: somebody else has written its phase."""
+    return not turn.generation.members
 
 
 def may_resume(turn: Turn) -> bool:
@@ -115,7 +125,7 @@ def has_lost_some(turn: Turn) -> bool:
 
 
 def is_bound(turn: Turn) -> bool:
-    return turn.is_enough(one for one in _wanted(turn) if one.is_bound)
+    return turn.is_complete(one for one in _wanted(turn) if one.is_bound)
 
 
 def is_unbound(turn: Turn) -> bool:
@@ -125,7 +135,7 @@ def is_unbound(turn: Turn) -> bool:
 def is_ready(turn: Turn) -> bool:
     """The minimum is ready, and so are those that started with it, or they take too long."""
     replicas, ready = _wanted(turn), ready_replicas(turn)
-    if not turn.is_enough(ready):
+    if not turn.is_complete(ready):
         return False
     is_whole = all(one.stage == "ready" for one in replicas if one.is_bound and not one.has_ended)
     return is_whole or turn.is_past(max(one.ready_at for one in ready) + GATHER_S)

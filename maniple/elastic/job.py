@@ -11,7 +11,8 @@ Place = tuple[str, int]  # role, index
 @dataclass(frozen=True, slots=True)
 class Role:
     name: str
-    least: int
+    min: int  # replicas without which the job does not go on
+    least: int  # replicas that it starts with, and is brought back to: min, or the pin
     most: int
     slots: int  # workers that a replica starts
 
@@ -58,7 +59,7 @@ def read_job(item: types.ElasticJob) -> Job:
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        roles=tuple(Role(role.name, role.least, role.most, _slots(role)) for role in spec.roles),
+        roles=tuple(Role(role.name, role.min, role.least, role.most, _slots(role)) for role in spec.roles),
         framework=spec.framework,
         grace_s=float(spec.elastic.grace_seconds),
         start_s=float(spec.start_seconds),

@@ -54,6 +54,8 @@ def _hear(state: State, event: Event, now: float) -> State:
     match event:
         case JobSeen(item):
             status, written = take_others(state.status, item), take_others(state.written, item)
+            # If somebody else has written a phase, ours is written again.
+            written = msgspec.structs.replace(written, phase=item.status.phase)
             return replace(state, job=read_job(item), status=status, written=written)
         case JobGone():
             return replace(state, is_gone=True)
@@ -142,6 +144,7 @@ def _learn(turn: Turn) -> None:
 
 
 def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Instruction, ...]]:
+    turn.tell_conditions(f"Job{turn.phase}", "")
     status = msgspec.structs.replace(turn.status, replicas=_counts(turn))
     written, lags_since = state.written, state.lags_since
     out: list[Instruction] = []

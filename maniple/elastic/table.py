@@ -34,6 +34,14 @@ TABLE: tuple[Row, ...] = (
     Row(
         "resume", ("Suspended",), "Pending", guards.may_resume, effects.resume, "`suspend` is unset, all pods are gone"
     ),
+    Row(
+        "untrue",
+        ACTIVE,
+        "Pending",
+        guards.has_no_generation,
+        effects.nothing,
+        "somebody wrote that it runs, and it never did",
+    ),
     # What has failed is counted before anything that follows from it.
     Row("fail", _MAY_FAIL, "Failed", guards.has_failed_for_good, effects.fail, "a failure that is not tried again"),
     Row("crash", ACTIVE, "Restarting", guards.has_crashed, effects.crash, "workers failed, their pods are there"),

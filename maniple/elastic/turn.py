@@ -16,7 +16,7 @@ from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEve
 from maniple.elastic.job import Place
 from maniple.elastic.moments import moment, seconds
 from maniple.elastic.sizes import as_target, wanted_sizes
-from maniple.elastic.state import Phase, State
+from maniple.elastic.state import ACTIVE, Phase, State
 
 
 class Turn:
@@ -65,7 +65,40 @@ class Turn:
         return wanted_sizes(self.job, self.status.target, self.replicas.values(), keeps_first=keeps_first)
 
     def wanted_places(self) -> list[Place]:
-        return [(role, index) for role, size in self.wanted.items() for index in range(size)]
+        """Places to be filled now. While one that the job had is missing, those are all that it has: what room there is
+        must go to the missing one, and above all to the first, before the job gets any larger.
+        """
+        sizes, filled = self.wanted, self._filled()
+        reach = self._reach(filled) if self._has_gap(sizes, filled) else sizes
+        return [(role, index) for role, size in sizes.items() for index in range(min(size, reach[role]))]
+
+    def _filled(self) -> set[Place]:
+        """Places whose replica takes part, or has ended well."""
+        members = self.member_uids()
+        return {one.place for one in self.replicas.values() if one.uid in members or self.is_done(one)}
+
+    def _has_gap(self, sizes: dict[str, int], filled: set[Place]) -> bool:
+        """Whether a running job is without its first replica, or without one below its highest."""
+        if self.phase not in ACTIVE or not self.generation.members:
+            return False
+        ends = {self.job.first[0]: 1}
+        for one in self.generation.members:
+            ends[one.role] = max(ends.get(one.role, 0), one.index)
+        return any((role, i) not in filled for role, end in ends.items() for i in range(min(sizes.get(role, 0), end)))
+
+    def _reach(self, filled: set[Place]) -> dict[str, int]:
+        """Role -> the places up to the highest that is filled, or will be at the next generation."""
+        reach = {role.name: 0 for role in self.job.roles} | {self.job.first[0]: 1}
+        for one in self.replicas.values():
+            if one.place in filled or (one.stage == "ready" and not one.is_leaving):
+                reach[one.role] = max(reach.get(one.role, 0), one.index + 1)
+        return reach
+
+    def premature(self) -> list[Replica]:
+        """Newcomers that are not ready, above the places to be filled now: their room is for those below."""
+        places = {*self.wanted_places(), *self._filled()}
+        there = (one for one in self.replicas.values() if one.stage in ("pending", "starting"))
+        return [one for one in there if one.place not in places]
 
     def beyond(self) -> list[Replica]:
         """Replicas that the job is to be without: those above its size.
@@ -115,15 +148,18 @@ class Turn:
 
     def newcomers(self) -> list[Place]:
         """Places that the job is to have, and whose replica does not take part yet."""
-        found, members = [], self.member_uids()
-        for place in self.wanted_places():
-            replica = self.replicas.get(place)
-            if replica is None or not (replica.uid in members or self.is_done(replica)):
-                found.append(place)
-        return found
+        filled = self._filled()
+        return [place for place in self.wanted_places() if place not in filled]
 
     def is_enough(self, replicas: Iterable[Replica]) -> bool:
-        """Whether the job can run with these, and those that have ended well."""
+        """Whether the job can go on with these, and those that have ended well."""
+        return self._has({role.name: role.min for role in self.job.roles}, replicas)
+
+    def is_complete(self, replicas: Iterable[Replica]) -> bool:
+        """Whether the job can start with these: with its minimum, or the size that it is pinned at."""
+        return self._has({role.name: role.least for role in self.job.roles}, replicas)
+
+    def _has(self, least: dict[str, int], replicas: Iterable[Replica]) -> bool:
         there = {one.place for one in replicas}
         done = {one.place for one in self.replicas.values() if self.is_done(one)}
         if self.job.needs_first and self.job.first not in there | done:
@@ -131,7 +167,7 @@ class Turn:
         counts: dict[str, int] = {}
         for role, _ in there | done:
             counts[role] = counts.get(role, 0) + 1
-        return bool(there) and all(counts.get(role.name, 0) >= role.least for role in self.job.roles)
+        return bool(there) and all(counts.get(role, 0) >= size for role, size in least.items())
 
     # -- what becomes
 
@@ -140,9 +176,14 @@ class Turn:
 
     def enter(self, phase: Phase) -> None:
         reason, message = self.why
-        conditions = conditions_in(phase, self.status.conditions, reason or f"Job{phase}", message, self.now)
-        self.change(phase=phase, conditions=conditions)
+        self.change(phase=phase)
+        self.tell_conditions(reason or f"Job{phase}", message)
         self.why = ("", "")
+
+    def tell_conditions(self, reason: str, message: str) -> None:
+        before, is_idle = self.status.conditions, not self.replicas
+        after = conditions_in(self.phase, before, reason, message, self.now, is_idle=is_idle)
+        self.change(conditions=after)
 
     def form(self, replicas: Iterable[Replica]) -> None:
         """A new generation of these; of nobody: all are to stop."""

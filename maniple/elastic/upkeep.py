@@ -26,6 +26,8 @@ def _drop_surplus(turn: Turn) -> None:
     for replica in turn.beyond():
         if replica.uid not in members or replica.has_ended:
             _remove(turn, replica)
+    for replica in turn.premature():
+        turn.delete(replica)
 
 
 def _fill(turn: Turn) -> None:

@@ -204,7 +204,7 @@ class Session:
 
         def key(group: TaskGroup) -> tuple[object, ...]:
             orders = (hooks.task_order(group) for hooks in self.hooks if hooks.task_order)
-            return (*orders, bool(group.peers and group.peers.affinity), group.pods[0])
+            return (*orders, bool(group.peers and group.peers.affinity), pod_order(group.pods[0], {}))
 
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 

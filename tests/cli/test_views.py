@@ -123,6 +123,14 @@ def test_what_is_over_or_suspended_is_to_have_nothing() -> None:
     assert view(job(phase="Succeeded"), []).target == 0
 
 
+def test_a_job_that_stops_says_so_until_it_holds_nothing() -> None:
+    stopping = condition("Suspended", "False", "Stopping", "its replicas checkpoint and stop")
+    assert view(job(phase="Suspended", conditions=[stopping]), []).reason == "Stopping"
+    suspended = msgspec.structs.replace(job().spec, suspend=True)
+    stopped = job(phase="Suspended", conditions=[condition("Suspended", "True", "Suspended", "")])
+    assert view(msgspec.structs.replace(stopped, spec=suspended), []).reason == "Suspended"
+
+
 def test_a_resize_holds_only_for_the_role_that_was_read() -> None:
     (role,) = job().spec.roles
     assert operations(0, role, {"min": 2, "pin": 6}) == [

@@ -2,18 +2,8 @@
 
 import pytest
 
-from elastic.world import World, elastic_job
+from elastic.world import World, elastic_job, running
 from maniple.api import types
-
-
-def running(size: int = 2, least: int = 2, most: int = 4, **spec: object) -> World:
-    world = World(elastic_job((("worker", least, most),), **spec))
-    if size > least:
-        world.decide(worker=size)
-    world.settle()
-    assert world.phase == "Running"
-    assert len(world.members()) == size
-    return world
 
 
 def test_a_job_starts_as_a_gang_and_runs_when_its_minimum_is_ready() -> None:

@@ -87,6 +87,10 @@ class Happenings:
         pin = (None, None, least, most)[number // 11 % 4]
         self.world.edit_role(at, min=least, max=most, pin=pin)
 
+    def overwrite(self, number: int) -> None:
+        if self.world.phase in ("Pending", "Starting", *RUNS):
+            self.world.overwrite(("Pending", "Starting", *RUNS)[number % 5])
+
     def suspend(self, number: int) -> None:
         self.world.edit(suspend=number % 3 == 0)
 
@@ -169,6 +173,7 @@ def check_rest(world: World) -> None:
     elif world.item.spec.suspend:
         assert phase == "Suspended"
         assert not world.pods
+        assert world.reason("Suspended") == "Suspended"
     else:
         assert phase == "Running", phase
         target = {one.role: one.replicas for one in world.status.target}
@@ -242,7 +247,7 @@ def walk(seed: int) -> World:
 
 def rarities() -> Iterator[World]:
     """What chance alone takes long to come by."""
-    for happening in ("stuck", "done", "crash"):
+    for happening in ("stuck", "done", "crash", "give-up"):
         world = World(elastic_job((("worker", 2, 4),), startSeconds=60))
         world.settle()
         if happening == "stuck":
@@ -255,6 +260,11 @@ def rarities() -> Iterator[World]:
             world.acknowledge(world.pod(0), "failed", code=1)
             world.pass_time(3)
             world.acknowledge(world.pod(0), "done")
+        elif happening == "give-up":
+            world.acknowledge(world.pod(0), "failed", code=1)
+            world.pass_time(3)
+            world.vanish(world.pod(1))
+            world.hear_all()
         else:
             world.vanish(world.pod(1))
             world.hear_all()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from elastic.reach import MANY, reach
 from maniple.api import types
 from maniple.elastic.events import (
     Acknowledged,
@@ -41,7 +42,6 @@ OVER = ("Succeeded", "Failed")
 WAITS = ("Pending", "Starting")
 TARGETS = {row.name: row.target for row in TABLE}
 START = 1_800_000_000.0
-LONG_AGO = -1.0
 
 
 @dataclass
@@ -89,6 +89,7 @@ class World:
         self.is_deleted = False
         self.kill_after: int | None = None  # instructions
         self.refuses = ""
+        self.heard: dict[tuple[str, int], Replica] = {}  # pods as the machine was last told of them
         self.armed: float | None = None
         self._known_spec = item
         self._numbers = 0
@@ -114,6 +115,7 @@ class World:
             events = ()
             if not [one for one in instructions if not isinstance(one, Arm)]:
                 self._arm(instructions)
+                self._check_newcomers()
                 return
             try:
                 self._obey(instructions)
@@ -123,6 +125,11 @@ class World:
         raise AssertionError(f"never at rest: {instructions}")
 
     def _step(self, *events: Event) -> tuple[Instruction, ...]:
+        for event in events:
+            if isinstance(event, ReplicaSeen):
+                self.heard[event.replica.place] = event.replica
+            elif isinstance(event, ReplicaGone) and self._uid_heard((event.role, event.index)) == event.uid:
+                del self.heard[event.role, event.index]
         before: str = self.state.status.phase
         self.state, instructions = step_all(self.state, events, self.now)
         for row in self.state.taken:
@@ -138,7 +145,8 @@ class World:
         self.refusals.clear()
         self._conflict = False
         self._known_spec = self.item
-        self.state = restore(self.item, [self._replica(pod) for pod in self.pods.values()], self.now)
+        self.heard = {place: self._replica(pod) for place, pod in self.pods.items()}
+        self.state = restore(self.item, self.heard.values(), self.now)
         self.tell(TimePassed())
 
     def _arm(self, instructions: tuple[Instruction, ...]) -> None:
@@ -194,6 +202,9 @@ class World:
         assert ("Running" in true) == (status.phase in RUNS), (status.phase, true)
         assert ("Succeeded" in true) == (status.phase == "Succeeded")
         assert ("Failed" in true) == (status.phase == "Failed")
+        if "Suspended" in true:
+            assert status.phase == "Suspended"
+            assert not self.pods, "it says that it holds nothing"
         self.item = msgspec.structs.replace(self.item, status=status)
 
     def _check_members(self, before: types.JobGeneration, after: types.JobGeneration) -> None:
@@ -205,14 +216,32 @@ class World:
             now = sum(1 for one in after.members if one.role == role.name)
             was = sum(1 for one in before.members if one.role == role.name)
             done = sum(1 for pod in self.pods.values() if pod.role == role.name and pod.stage == "succeeded")
-            least = self._known_spec.spec.roles[self.item.spec.roles.index(role)].least
+            known_role = self._known_spec.spec.roles[self.item.spec.roles.index(role)]
+            if not before.members:
+                starts = known_role.min if known_role.pin is None else known_role.pin
+                assert now + done >= starts, f"started with {now} of {role.name} instead of {starts}"
             # A minimum that was raised while the job runs is something to grow to.
+            least = known_role.min
             assert now + done >= min(least, was), f"{now} of {role.name} in {after.number}, the minimum is {least}"
         first = self.item.spec.roles[0].name
         had = next((one for one in before.members if (one.role, one.index) == (first, 0)), None)
         if had is not None and had.uid not in uids:
             pod = known.get(had.uid)
             assert pod is None or pod.is_leaving or pod.has_ended, "index 0 was shrunk away"
+
+    def _reach(self, role: str) -> int:
+        return reach(role, self.status, self._known_spec.spec, self.heard) if self.phase in RUNS else MANY
+
+    def _uid_heard(self, place: tuple[str, int]) -> str:
+        return self.heard[place].uid if place in self.heard else ""
+
+    def _check_newcomers(self) -> None:
+        """At rest: nobody waits or starts above a place that is missing."""
+        for (role, index), one in self.heard.items():
+            pod = self.pods.get((role, index))
+            is_new = pod is not None and pod.uid == one.uid and not pod.is_leaving
+            if is_new and one.stage in ("pending", "starting") and not one.is_leaving:
+                assert index < self._reach(role), f"{role}-{index} is {one.stage}, and one below is missing"
 
     def _publish(self, generation: types.JobGeneration) -> None:
         assert generation == self.status.generation, "published before it was written"
@@ -232,6 +261,7 @@ class World:
         if self.refuses:
             self.refusals.append(CreateRefused(role, index, self.refuses))
             return []
+        assert index < self._reach(role), f"{role}-{index} made, and one below is missing"
         if (role, index) in self.pods:
             raise KilledError  # the server refuses a second pod of a name; the controller looks again
         self._numbers += 1
@@ -244,7 +274,9 @@ class World:
         if pod is None or pod.uid != one.uid:
             return
         generation = self.status.generation
-        if self.phase in RUNS and pod.stage == "ready" and not pod.is_leaving:
+        heard = self.heard.get((one.role, one.index))
+        is_known = heard is not None and heard.uid == pod.uid and heard.stage == "ready"
+        if self.phase in RUNS and pod.stage == "ready" and is_known and not pod.is_leaving:
             assert (pod.role, pod.index) != (self.item.spec.roles[0].name, 0), "index 0 was shrunk away"
             assert pod.uid not in {member.uid for member in generation.members}, "a member was deleted"
             was_member = any(pod.uid == one.uid for known in self.published for one in known.members)
@@ -297,6 +329,13 @@ class World:
         target = {one.role: one.replicas for one in self.status.target} | sizes
         listed = tuple(types.RoleTarget(role, size) for role, size in target.items())
         status = msgspec.structs.replace(self.status, target=listed, resizes=self.status.resizes + 1)
+        self.item = msgspec.structs.replace(self.item, status=status)
+        self.news.add(None)
+        self._conflict = True
+
+    def overwrite(self, phase: str) -> None:
+        """Somebody who may writes a phase that is not true."""
+        status = msgspec.structs.replace(self.status, phase=phase)
         self.item = msgspec.structs.replace(self.item, status=status)
         self.news.add(None)
         self._conflict = True
@@ -395,3 +434,13 @@ class World:
 
     def reason(self, kind: str) -> str:
         return next(one.reason for one in self.status.conditions if one.type == kind and one.status == "True")
+
+
+def running(size: int = 2, least: int = 2, most: int = 4, **spec: object) -> World:
+    world = World(elastic_job((("worker", least, most),), **spec))
+    if size > least:
+        world.decide(worker=size)
+    world.settle()
+    assert world.phase == "Running"
+    assert len(world.members()) == size
+    return world

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -397,7 +398,8 @@ def _job(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
         status = {**status, "lastResizeTime": moment(resized)}
     yield {"apiVersion": OURS, "kind": "ElasticJob", "metadata": metadata, "spec": spec, "status": status}
     for role in roles:
-        for index, (phase, node) in enumerate(role.states):
+        there = (index for index in count() if index not in role.lost)
+        for index, (phase, node) in zip(there, role.states, strict=False):
             yield role.pod(namespace, index, phase=phase, node=node, at=at, started=started, priority=priority)
 
 
@@ -415,9 +417,10 @@ class _JobRole:
         fields = Fields(f"jobs.{job}.{role}", given)
         self.job, self.name = job, role
         least = fields.take("min", 1)
-        made = {"name": role, "min": least, "max": fields.take("max", least), **fields.take_some(("step",))}
+        made = {"name": role, "min": least, "max": fields.take("max", least), **fields.take_some(("step", "pin"))}
         made |= _models_of_role(fields.take_some(("gpuModels",)))
         self.target: int | None = fields.take("target")
+        self.lost: list[int] = fields.take("lost", [])
         placed = [("Running", node, count) for node, count in fields.take("running", {}).items()]
         placed += [("Leaving", node, count) for node, count in fields.take("leaving", {}).items()]
         placed += [("Pending", node, count) for node, count in fields.take("nominated", {}).items()]

@@ -91,7 +91,7 @@ def _grower(session: Session, policy: Sizing, job: Job, hot_s: float) -> _Grower
         return None
     state = session.state(job)
     is_moving = state.promised_count or state.evicted or job.gated or any(map(state.left, job.groups))
-    if is_moving or not state.placed_count or not session.job_ready(job):
+    if is_moving or not state.placed_count or not session.job_ready(job) or _is_incomplete(session, job, elastic):
         return None
     if any((job.key, role) in session.resized for role in elastic.roles):
         return None
@@ -100,6 +100,19 @@ def _grower(session: Session, policy: Sizing, job: Job, hot_s: float) -> _Grower
     grower = _Grower(job, elastic, elastic.size)
     most = sum(max(role.size, role.max) for role in elastic.roles.values())
     return grower if any(policy.pays_back(job, grower.before, size) for size in _sizes(grower, most)) else None
+
+
+def _is_incomplete(session: Session, job: Job, elastic: Elastic) -> bool:
+    """Whether replicas are missing that nobody has made yet: what is free is theirs, before there are more."""
+    state = session.state(job)
+    there = dict(job.succeeded_by_role)
+    for role in elastic.roles:
+        there[role] = there.get(role, 0) + state.placed.get(role, 0)
+    for pod in job.placed:
+        size = elastic.roles.get(pod.role)
+        if size is not None and pod.order[1] >= size.size:
+            there[pod.role] -= 1  # it is on its way out
+    return any(there[name] < role.size for name, role in elastic.roles.items())
 
 
 def _sizes(grower: _Grower, most: int) -> Sequence[int]:

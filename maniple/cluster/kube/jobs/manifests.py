@@ -59,7 +59,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
         {"name": "MANIPLE_ROLE", "value": role.name},
         {"name": "MANIPLE_REPLICA_INDEX", "value": str(place[1])},
         {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
-        {"name": "MANIPLE_REPLICA_MIN", "value": str(role.least)},
+        {"name": "MANIPLE_REPLICA_MIN", "value": str(role.min)},
         {"name": "MANIPLE_REPLICA_MAX", "value": str(role.most)},
         *_of_framework(job, role.slots, to),
     ]
@@ -92,7 +92,7 @@ def _of_framework(job: Job, slots: int, to: Setting) -> list[Manifest]:
         return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
     if job.framework != "torchrun":
         return []
-    least, most = sum(role.least for role in job.roles), sum(role.most for role in job.roles)
+    least, most = sum(role.min for role in job.roles), sum(role.most for role in job.roles)
     first = job.pod(job.first)
     values = {
         "PET_NNODES": f"{least}:{most}",
