@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maniple.api.errors import printable
 from maniple.cli.jobview import JobView, views
 from maniple.cli.people import run_visit, tell_of_trouble, visit_options
 from maniple.cli.watchview import History, changes, frame
@@ -108,11 +107,8 @@ class _Viewer:
     def frame(self, width: int, height: int | None) -> list[str]:
         picture, now = self._picture, datetime.now(UTC)
         queues = [one for one in picture.queues.values() if not self._queues or one.metadata.name in self._queues]
-        lines = frame(self.jobs(), queues, picture.gpus, self.history, self._where, now, width, height)
-        if self.visit.trouble:
-            said = f"The API server does not answer: all this is as it was. {printable(self.visit.trouble)}"
-            lines[1:2] = [said[:width]]  # an empty line, if there is room for one
-        return lines
+        trouble = self.visit.trouble
+        return frame(self.jobs(), queues, picture.gpus, self.history, self._where, now, width, height, trouble)
 
     async def draw(self, watching: "asyncio.Task[None]", interval_s: float) -> None:
         """In place, when something has changed and once a second, for the clock."""
