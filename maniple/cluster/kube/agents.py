@@ -137,7 +137,7 @@ class _Quietly(logging.LoggerAdapter[logging.Logger]):
             super().exception(msg, *args, **more)  # a mistake of ours
         elif time.monotonic() - self._said_at >= _COMPLAIN_S:
             self._said_at = time.monotonic()
-            self.warning("a request that is none", extra={"error": " ".join(str(error).split())[:200]})
+            log.warning("a request that is none", extra={"error": " ".join(str(error).split())[:200]})
 
 
 class Agents:
