@@ -35,7 +35,7 @@ def lose(cluster: Cluster, person: Person, kind: signal.Signals, commands: list[
 
 
 def test_what_is_followed_goes_on_when_the_api_server_is_back(new_cluster: NewCluster) -> None:
-    """Killed, it breaks off in the middle; told to end, it ends its answers as if all were said."""
+    """Killed, or told to end."""
     cluster = new_cluster(real_node=True)
     install_crds(cluster)
     cluster.kubectl("create", "namespace", "people")

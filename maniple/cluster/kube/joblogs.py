@@ -98,7 +98,7 @@ class _Log:
         self._has_begun = False  # it could be read once
 
     async def follow(self) -> None:
-        """Until the pod has ended: an API server that is being replaced ends its answers as if all were said."""
+        """Until the pod has ended: whatever is on the way there may end an answer as if all were said."""
         backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
         while True:
             before = self._last
