@@ -180,6 +180,19 @@ RULES: dict[type, tuple[Rule, ...]] = {
     types.ElasticJob: (
         # The name is the value of the pods' label maniple.dev/job, and labels are shorter than names.
         Rule("self.metadata.name.size() <= 63", "the name of an ElasticJob must have at most 63 characters"),
+        # Replicas of torchrun look for each other by name, and not every object's name is a host's.
+        Rule(
+            "self.spec.framework != 'torchrun' || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+            "with framework torchrun the name of an ElasticJob must be lower-case letters, digits and '-', "
+            "and begin with a letter: replicas look for each other by name",
+        ),
+        Rule(
+            "self.spec.framework != 'torchrun' || self.spec.roles.all(r, self.metadata.name.size() + r.name.size() + "
+            "string(r.max > 0 ? r.max - 1 : 0).size() + 2 <= 63)",
+            "with framework torchrun the names of pods, <job>-<role>-<index>, must have at most 63 characters: "
+            "shorten the name of the job or of the role",
+            ".spec.roles",
+        ),
     ),
     types.ElasticJobSpec: (
         Rule("self.roles.exists(r, r.min >= 1)", "at least one role must have a min of 1 or more", ".roles"),

@@ -10,8 +10,8 @@ import msgspec
 from maniple.api import core, foreign
 from maniple.api.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
-from maniple.api.replicas import ReplicaFacts, read_replica
-from maniple.api.types import JOB_LABEL, ElasticJob
+from maniple.api.replicas import ReplicaFacts, is_replica, read_replica
+from maniple.api.types import ElasticJob
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
         notes = tuple(f"{name} has no counterpart here and is not read" for name in found.unread())
         found = found.ours()
     replica = None
-    if isinstance(found, core.Pod) and JOB_LABEL in found.metadata.labels:
+    if isinstance(found, core.Pod) and is_replica(found.metadata):
         replica = read_replica(raw)
     spec = bytes(_SPECS.decode(raw).spec) if isinstance(found, ElasticJob) else b""
     return Live(head, typing.cast(Object, found), source, (), notes, replica, spec)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from maniple.api.meta import Labels, OwnerReference, Struct
+from maniple.api.meta import Labels, ObjectMeta, OwnerReference, Struct
 from maniple.api.types import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 
 _GENERATION = re.compile(r'"generation":\s*(\d{1,18})')
@@ -15,9 +15,11 @@ _SAY_NOTHING = ("Error", "Completed")
 
 
 class ReplicaFacts(Struct, frozen=True):
+    """Who made a pod and under which name cannot be changed, labels can: they count where no job is its owner."""
+
     job: str
     role: str
-    index: str  # as its label has it
+    index: str  # as it is written
     uid: str
     owner: str  # uid of its controller
     is_leaving: bool
@@ -35,6 +37,7 @@ class ReplicaFacts(Struct, frozen=True):
 
 
 class _Meta(Struct, frozen=True):
+    name: str = ""
     uid: str = ""
     labels: Labels = {}
     annotations: Labels = {}
@@ -97,12 +100,14 @@ def read_replica(raw: bytes | msgspec.Raw) -> ReplicaFacts:
     states = [one.state for one in (*status.init_container_statuses, *status.container_statuses)]
     code, ended = _end(states)
     bound, ready = conditions.get("PodScheduled"), conditions.get("Ready")
+    owner = next((one for one in meta.owner_references if one.controller), OwnerReference())
+    job, role, index = _place(meta, owner)
     return ReplicaFacts(
-        job=meta.labels.get(JOB_LABEL, ""),
-        role=meta.labels.get(ROLE_LABEL, ""),
-        index=meta.labels.get(INDEX_LABEL, ""),
+        job=job,
+        role=role,
+        index=index,
         uid=meta.uid,
-        owner=next((one.uid for one in meta.owner_references if one.controller), ""),
+        owner=owner.uid,
         is_leaving=meta.deletion_timestamp is not None,
         phase=status.phase,
         node=pod.spec.node_name,
@@ -116,6 +121,20 @@ def read_replica(raw: bytes | msgspec.Raw) -> ReplicaFacts:
         is_disrupted="DisruptionTarget" in conditions,
         told=0 if told is None else int(told[1]),
     )
+
+
+def is_replica(meta: ObjectMeta) -> bool:
+    """Whether an ElasticJob has made it, or it says that it belongs to one."""
+    return JOB_LABEL in meta.labels or any(one.controller and one.kind == "ElasticJob" for one in meta.owner_references)
+
+
+def _place(meta: _Meta, owner: OwnerReference) -> tuple[str, str, str]:
+    """Job, role and index."""
+    if owner.kind == "ElasticJob" and meta.name.startswith(f"{owner.name}-"):
+        role, _, index = meta.name[len(owner.name) + 1 :].rpartition("-")
+        return owner.name, role, index
+    labels = meta.labels
+    return labels.get(JOB_LABEL, ""), labels.get(ROLE_LABEL, ""), labels.get(INDEX_LABEL, "")
 
 
 def _end(states: list[_State]) -> tuple[int | None, str]:

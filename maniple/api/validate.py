@@ -4,6 +4,7 @@ For our own kinds, which stand here, these are the rules that the CRDs state in 
 Kubernetes' kinds are in validate_core.py.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from maniple.api.errors import Problem, nearest
 from maniple.api.validate_core import A_LABEL, Found, add, check_metadata, check_pair, is_label, shown
 
 MAX_REPLICAS = 100_000
+LONGEST_HOST_NAME = 63
+A_SERVICE_NAME = "a name of lower-case letters, digits and '-' that begins with a letter"
+_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def problems(obj: object) -> list[Problem]:
@@ -61,6 +65,8 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
         _models(role.gpu_models, f"{at}.gpuModels", found)
         kube.check_wishes(role.template.metadata.annotations, f"{at}.template.metadata", found)
         kube.check_pod_spec(role.template.spec, f"{at}.template.spec", found)
+    if job.spec.framework == "torchrun":
+        _host_names(job, found)
     most = sum(role.max for role in roles)
     if not any(role.min for role in roles):
         # A gang of nobody would be running before it has started.
@@ -76,6 +82,19 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
     _distinct([target.role for target in job.status.target], "status.target", "role", found)
     kube.check_time(job.status.last_resize_time, "status.lastResizeTime", found)
     _distinct([speed.replicas for speed in job.status.speeds], "status.speeds", "replicas", found)
+
+
+def _host_names(job: types.ElasticJob, found: Found) -> None:
+    """Replicas of torchrun look for each other by name, and not every object's name is a host's."""
+    name, other = job.metadata.name, "or another framework than torchrun, whose replicas look for each other by name"
+    if name and not _SERVICE_NAME.fullmatch(name):
+        add(found, "metadata.name", f"{A_SERVICE_NAME}, {other}", shown(name))
+    for index, role in enumerate(job.spec.roles):
+        longest = f"{name}-{role.name}-{max(role.max - 1, 0)}"
+        if len(longest) > LONGEST_HOST_NAME:
+            wanted = f"one with which the pods' names have at most {LONGEST_HOST_NAME} characters, {other}"
+            at = f"{shown(role.name)}: {shown(longest)} has {len(longest)}"
+            add(found, f"spec.roles[{index}].name", wanted, at)
 
 
 def _workers(annotations: Mapping[str, str], at: str, found: Found) -> None:

@@ -5,13 +5,14 @@ import msgspec
 from msgspec import UnsetType
 
 from maniple.api.errors import printable
-from maniple.cli.inputs import cluster_options, read_cluster
+from maniple.cli.inputs import cluster_options, read_cluster, read_live
+from maniple.cli.live import live_options
 from maniple.cli.plan_table import describe_queue
 from maniple.cli.table import render
 from maniple.scheduler import schedule
 from maniple.scheduler.explain_words import describe_nearest
 from maniple.scheduler.plan import Waiting
-from maniple.scheduler.story import PodStory, Story, find_job, tell
+from maniple.scheduler.story import WAITS, PodStory, Story, find_job, tell
 
 _ABOVE_MAX = "; larger than its max: it keeps what it has until a blocked gang takes surplus back, and does not grow"
 
@@ -22,30 +23,47 @@ Examples:
   maniple explain -f examples/topology/nvlink.yaml default/pair
   maniple explain -f cluster.yaml train --policy examples/policies/kube-batch.yaml -o json
   kubectl get nodes,pods -A -o json | maniple explain -f - --all ml/train
+  maniple explain --live bert
+  maniple explain --live -n research bert --policy policy.yaml
 
 JOB is the name of a PodGroup, an ElasticJob or a pod, with its namespace in front
-unless that is default. Where several have that name, their kind stands in front of
-both: PodGroup/default/train.
+unless that is default, or with --live that of the kubeconfig's context. Where several
+have that name, their kind stands in front of both: PodGroup/default/train.
 Exit codes: 0 explained, 2 wrong input or no such job.
 """
 )
 @cluster_options
 @click.argument("job", metavar="JOB")
+@click.option("--live", is_flag=True, help="Explain a job of the cluster that kubectl talks to, in place of files.")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of JOB, where its name has none in front.")
+@live_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     files: tuple[str, ...],
     job: str,
     policy: str | None,
+    live: bool,
+    namespace: str | None,
+    kubeconfig: str | None,
+    context: str | None,
     output: str,
     scheduler_name: str,
     every_pod: bool,
     now: str | None,
 ) -> None:
     """Explain one job: where its pods are or go, on which GPUs, or why it waits."""
-    cluster, chosen = read_cluster(files, policy, scheduler_name, every_pod, now)
+    usual = "default"
+    if live:
+        if files:
+            raise click.UsageError("--live reads a cluster: name no files with it.")
+        cluster, chosen, usual = read_live(kubeconfig, context, policy, scheduler_name, every_pod, now)
+    else:
+        cluster, chosen = read_cluster(files, policy, scheduler_name, every_pod, now)
     snapshot = cluster.snapshot()
-    found = find_job(snapshot, job)
+    found = find_job(snapshot, job if "/" in job else f"{namespace or usual}/{job}")
     story = tell(snapshot, schedule(snapshot, chosen, thorough=found.name), found)
+    if story.kind == "ElasticJob" and story.state == WAITS:
+        story = msgspec.structs.replace(story, state=cluster.why_at_rest(story.job) or WAITS)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(story), indent=1).decode())
     else:

@@ -61,7 +61,10 @@ def read_cluster(
 ) -> tuple[MemoryCluster, Policy | None]:
     """The cluster in the files, and the policy (None: the built-in one). Notes about the input go to standard error."""
     if not files:
-        raise click.UsageError("Missing option '-f' / '--file': name at least one file, or '-' for standard input.")
+        raise click.UsageError(
+            "Missing option '-f' / '--file': name at least one file, '-' for standard input, "
+            "or --live for the cluster that kubectl talks to."
+        )
     chosen = None if policy is None else load_policy(read_one(policy), policy)
     moment = _moment(now)
     decoded = decode(read_sources(files))
@@ -83,17 +86,18 @@ def read_live(
     every_pod: bool,
     now: str | None,
     step_s: float | None = None,
-) -> tuple[MemoryCluster, Policy | None]:
-    """The same, of a cluster that runs, as it is now."""
+) -> tuple[MemoryCluster, Policy | None, str]:
+    """The same, of a cluster that runs, as it is now; and the namespace of its context."""
     from maniple.cluster.kube.once import read_objects
 
     chosen = None if policy is None else load_policy(read_one(policy), policy)
     moment = _moment(now)
     ours = Ours(scheduler_name, every_pod)
-    objects, notes = run_live(lambda: read_objects(kubeconfig, context, ours))
-    for note in notes:
+    reading = run_live(lambda: read_objects(kubeconfig, context, ours))
+    for note in reading.notes:
         click.echo(f"note: {note}", err=True)
-    return MemoryCluster(objects, ours, time.time() if moment is None else moment, step_s), chosen
+    cluster = MemoryCluster(reading.objects, ours, time.time() if moment is None else moment, step_s)
+    return cluster, chosen, reading.namespace
 
 
 def _moment(text: str | None) -> float | None:

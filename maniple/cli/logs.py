@@ -7,7 +7,7 @@ import click
 
 from maniple.api import types
 from maniple.api.errors import InputError, nearest
-from maniple.cli.people import complete_jobs, job_key, run_visit, visit_options
+from maniple.cli.people import complete_jobs, job_key, run_visit, tell_of_trouble, visit_options
 
 if TYPE_CHECKING:
     from maniple.cluster.kube.replica import Replica
@@ -82,6 +82,7 @@ def command(
 
         choice: Choice = Choice(is_chosen, tail, since, container)
         if follow:
+            tell_of_trouble(visit)
             await follow_logs(visit, key, choice, take)
             return ""
         found = await read_logs(visit, key, choice, take)

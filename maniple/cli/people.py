@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from maniple.api.errors import InputError
+from maniple.api.errors import InputError, printable
 from maniple.api.validate_core import is_name
 from maniple.cli.live import live_options, run_live
 
@@ -43,6 +43,17 @@ def run_visit(
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     return done
+
+
+def tell_of_trouble(visited: "Visit") -> None:
+    """From now on: a line when the API server does not answer any more, and one when it does again."""
+
+    def tell() -> None:
+        why = visited.trouble
+        said = f"does not answer, trying again: {printable(why)}" if why else "answers again"
+        click.echo(f"note: the API server {said}", err=True)
+
+    visited.line_changed = tell
 
 
 def job_key(text: str, visited: "Visit") -> "Key":

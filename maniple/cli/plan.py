@@ -70,7 +70,7 @@ def command(
     if live:
         if files or more_files:
             raise click.UsageError("--live reads a cluster: name no files with it.")
-        cluster, chosen = read_live(kubeconfig, context, policy, scheduler_name, every_pod, now, step_s)
+        cluster, chosen, _ = read_live(kubeconfig, context, policy, scheduler_name, every_pod, now, step_s)
     else:
         cluster, chosen = read_cluster((*files, *more_files), policy, scheduler_name, every_pod, now, step_s)
     read_s = time.perf_counter() - start

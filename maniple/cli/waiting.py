@@ -9,6 +9,7 @@ import click
 from maniple.api import types
 from maniple.api.errors import InputError, printable
 from maniple.cli.jobview import ENDED, why
+from maniple.cli.people import tell_of_trouble
 
 if TYPE_CHECKING:
     from maniple.cluster.kube.visit import Key, Visit
@@ -18,6 +19,7 @@ SUCCEEDED, FAILED, TIMED_OUT = 0, 1, 3
 
 async def wait_for_jobs(visit: "Visit", jobs: "list[Key]", *, with_logs: bool, timeout_s: float | None) -> int:
     """Progress goes to standard error, logs to standard output."""
+    tell_of_trouble(visit)
     printing = [asyncio.create_task(_print_log(visit, key, len(jobs) > 1)) for key in jobs] if with_logs else []
     try:
         async with asyncio.timeout(timeout_s):

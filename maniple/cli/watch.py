@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maniple.cli.jobview import JobView, views
-from maniple.cli.people import run_visit, visit_options
+from maniple.cli.people import run_visit, tell_of_trouble, visit_options
 from maniple.cli.watchview import History, changes, frame
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ Examples:
   maniple watch -A | tee changes.log
 
 In a terminal the view is drawn in place until Ctrl-C. Elsewhere there is a line for each
-job, and one more whenever its phase, size, GPUs or reason to wait change.
+job, and one more whenever its phase, size, GPUs or reason to wait change. While the API
+server does not answer, both say so, and go on when it does.
 Exit codes: 0 shown once, 2 wrong input or no cluster, 130 interrupted.
 """
 )
@@ -63,7 +64,7 @@ def command(
         from maniple.cluster.kube.picture import Picture
 
         picture = Picture(visit, None if all_namespaces else visit.namespace)
-        viewer = _Viewer(picture, queues, "all namespaces" if all_namespaces else visit.namespace)
+        viewer = _Viewer(visit, picture, queues, "all namespaces" if all_namespaces else visit.namespace)
         watching = asyncio.create_task(picture.run())
         begun = asyncio.create_task(picture.begun.wait())
         try:
@@ -85,13 +86,15 @@ async def _show(viewer: "_Viewer", watching: "asyncio.Task[None]", once: bool, i
     elif sys.stdout.isatty():
         await viewer.draw(watching, interval_s)
     else:
+        tell_of_trouble(viewer.visit)
         await viewer.tell(watching)
 
 
 class _Viewer:
     """Shows a picture as it changes."""
 
-    def __init__(self, picture: "Picture", queues: tuple[str, ...], where: str) -> None:
+    def __init__(self, visit: "Visit", picture: "Picture", queues: tuple[str, ...], where: str) -> None:
+        self.visit = visit
         self._picture = picture
         self._queues = queues
         self._where = where
@@ -104,7 +107,8 @@ class _Viewer:
     def frame(self, width: int, height: int | None) -> list[str]:
         picture, now = self._picture, datetime.now(UTC)
         queues = [one for one in picture.queues.values() if not self._queues or one.metadata.name in self._queues]
-        return frame(self.jobs(), queues, picture.gpus, self.history, self._where, now, width, height)
+        trouble = self.visit.trouble
+        return frame(self.jobs(), queues, picture.gpus, self.history, self._where, now, width, height, trouble)
 
     async def draw(self, watching: "asyncio.Task[None]", interval_s: float) -> None:
         """In place, when something has changed and once a second, for the clock."""

@@ -54,9 +54,11 @@ def frame(
     now: datetime,
     width: int,
     height: int | None = None,
+    trouble: str = "",
 ) -> list[str]:
-    """Lines of at most `width` letters, and at most `height` of them."""
-    lines = [_title(gpus, where, now), ""]
+    """Lines of at most `width` letters, and at most `height` of them; `trouble` is why they are not up to date."""
+    note = f"The API server does not answer, all this is as it was: {printable(trouble)}" if trouble else ""
+    lines = [_title(gpus, where, now), note]
     listed = sorted(queues, key=lambda queue: queue.metadata.name)
     if listed:
         rows = []

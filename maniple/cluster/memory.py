@@ -46,6 +46,13 @@ class MemoryCluster:
         self._now = made.now
         return made
 
+    def why_at_rest(self, job: str) -> str:
+        """`Succeeded`, `Failed` or `Suspended`, if the ElasticJob of this name is so: nothing is decided for it."""
+        for one in self._objects.elastic_jobs:
+            if f"{one.metadata.namespace}/{one.metadata.name}" == job:
+                return one.status.phase if one.status.phase in OVER else "Suspended" * one.spec.suspend
+        return ""
+
     def apply(self, plan: Plan) -> None:
         now = datetime.fromtimestamp(self._now or 0.0, UTC)
         binds = {bind.pod: bind for bind in plan.binds}

@@ -20,11 +20,12 @@ _LONGEST_INDEX = 9  # digits
 def replica_problems(job: types.ElasticJob, pods: Iterable[core.Pod]) -> Iterator[tuple[core.Pod, Problem]]:
     """What is wrong with each of the pods as a replica of the job. One that has ended is no replica any more.
 
-    Of several with one index the one that is on a node has it, then the oldest: a newcomer puts nobody in the wrong.
+    Of several with one index the one that the job has made has it, then one that is on a node, then the oldest:
+    neither a newcomer nor a copy puts anybody in the wrong.
     """
     roles = {role.name: role for role in job.spec.roles}
     first: dict[tuple[str, int], str] = {}
-    for pod in sorted(pods, key=_seniority):
+    for pod in sorted(pods, key=lambda pod: _seniority(pod, job.metadata.name)):
         if pod.status.phase in ("Succeeded", "Failed"):
             continue
         wrong = _problem(job, roles, pod)
@@ -40,9 +41,11 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[core.Pod]) -> Iterato
             yield pod, Problem(_INDEX, f"{message}{before} has too")
 
 
-def _seniority(pod: core.Pod) -> tuple[bool, float, str]:
-    created = pod.metadata.creation_timestamp
-    return not pod.spec.node_name, 0.0 if created is None else created.timestamp(), pod.metadata.name
+def _seniority(pod: core.Pod, job: str) -> tuple[bool, bool, float, str]:
+    meta = pod.metadata
+    is_owned = any(one.controller and (one.kind, one.name) == ("ElasticJob", job) for one in meta.owner_references)
+    created = 0.0 if meta.creation_timestamp is None else meta.creation_timestamp.timestamp()
+    return not is_owned, not pod.spec.node_name, created, meta.name
 
 
 def misplaced_note(pod: core.Pod, gang: JobKey | None) -> Problem | None:

@@ -63,10 +63,10 @@ class Desk:
 
 def tell(path: str, message: dict[str, Any]) -> bool:
     """A worker's side: says it to the agent, if one listens and is not behind; whether it was said."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.setblocking(False)
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+            line.setblocking(False)
             line.sendto(json.dumps(message).encode(), path)
-        except OSError:
-            return False
+    except OSError:
+        return False
     return True

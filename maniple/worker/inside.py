@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+from typing import Any
 
 from maniple.worker.desk import NOTICE_VARIABLE, SOCKET_VARIABLE, tell
-from maniple.worker.line import Line, from_environment
+from maniple.worker.line import Line, complain, from_environment
 from maniple.worker.notices import Notice, NoticeFile
+
+_MOST_STEPS = 1 << 53
 
 
 class Inside:
@@ -16,13 +20,13 @@ class Inside:
     def __init__(self) -> None:
         self.settings = from_environment()
         self.socket = os.environ.get(SOCKET_VARIABLE, "")
-        self.rank = int(os.environ.get("RANK", "0"))
-        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self.rank = _number("RANK") or 0
+        self.local_rank = _number("LOCAL_RANK") or 0
         self._file = NoticeFile(os.environ.get(NOTICE_VARIABLE) or self.settings.notice_path)
         self._heard: Notice | None = None
         self._line: Line | None = None
-        generation = os.environ.get("MANIPLE_GENERATION", "")
-        self.generation = int(generation) if generation.isdecimal() else None
+        self._has_complained = False
+        self.generation = _number("MANIPLE_GENERATION")
         if not self.socket and self.settings.has_endpoint:  # no agent: we call the controller ourselves
             self._line = Line(self.settings, self._hear)
             self._line.start()
@@ -58,11 +62,21 @@ class Inside:
     def report(self, step: int, throughput: float | None) -> None:
         if self.rank != 0:
             return
-        speed = None if throughput is None else float(throughput)
+        try:
+            number, speed = _step(step), _speed(throughput)
+        except Exception as error:  # of whatever was given: training goes on
+            self._complain(f"report: {error}; nothing is reported")
+            return
         generation = self.generation or 0
-        self.tell(step=int(step), throughput=speed, generation=generation)
+        self.tell(step=number, throughput=speed, generation=generation)
         if self._line is not None:
-            self._line.report(generation, int(step), speed)
+            self._line.report(generation, number, speed)
+
+    def _complain(self, text: str) -> None:
+        """Once, and where nobody would hear the report, not at all."""
+        if (self.socket or self._line is not None) and not self._has_complained:
+            self._has_complained = True
+            complain(text)
 
     def tell(self, **message: object) -> None:
         """Says it to the agent, if there is one."""
@@ -71,6 +85,28 @@ class Inside:
 
     def _hear(self, notice: Notice) -> None:
         self._heard = notice
+
+
+def _number(variable: str) -> int | None:
+    """None, if it is not one: other launchers have variables of the same names."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _step(given: Any) -> int:
+    number = int(given)
+    if not 0 <= number < _MOST_STEPS:
+        raise ValueError(f"expected a step of 0 or more, found {number}")
+    return number
+
+
+def _speed(given: Any) -> float | None:
+    if given is None:
+        return None
+    speed = float(given)
+    if not 0 < speed < math.inf:
+        raise ValueError(f"expected a throughput of more than 0, found {speed}")
+    return speed
 
 
 _lock = threading.Lock()

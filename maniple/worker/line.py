@@ -140,7 +140,7 @@ class Line:
     """Both threads, and what they share. `hear` is called in the listening thread, each generation once, in order."""
 
     def __init__(self, settings: Settings, hear: Callable[[Notice], None]) -> None:
-        self.answered_at: float | None = None  # on the monotonic clock
+        self.answered_at: float | None = None  # on the monotonic clock; to be refused is no answer
         self._settings = settings
         self._hear = hear
         self._heard = -1
@@ -215,9 +215,9 @@ class Line:
 
     def _post(self, connection: _Connection, what: str, body: Any) -> None:
         status, content = connection.ask("POST", what, body)
-        self.answered_at = time.monotonic()
-        if status in {401, 403}:  # the token's file may be renewed
+        if status in {401, 403}:  # the job is gone, or the token's file will be renewed
             raise _BrokenError(f"refused: {content.decode(errors='replace').strip()}", _LONGEST_PAUSE_S)
+        self.answered_at = time.monotonic()
         if status >= 400:
             complain(f"the controller did not understand {what} {body}: {content.decode(errors='replace').strip()}")
 
@@ -230,11 +230,11 @@ class Line:
             who = {"pod": self._settings.pod, "uid": self._settings.uid, "after": max(self._heard, 0)}
             try:
                 status, content = connection.ask("GET", f"notice?{urllib.parse.urlencode(who)}", None, _POLL_TIMEOUT_S)
+                if status not in {200, 204}:
+                    raise _BrokenError(f"refused: {content.decode(errors='replace').strip()}", _LONGEST_PAUSE_S)
                 self.answered_at = time.monotonic()
                 if status == 200:
                     self._pass_on(parse(content.decode()))
-                elif status != 204:
-                    raise _BrokenError(f"refused: {content.decode(errors='replace').strip()}", _LONGEST_PAUSE_S)
                 pause.reset()
             except (_BrokenError, NoticeError, UnicodeDecodeError) as error:
                 with self._lock:  # whoever had heard us may be gone: say it again

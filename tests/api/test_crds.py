@@ -234,6 +234,8 @@ def test_without_wide_a_table_fits_a_screen(kind: str, columns: str) -> None:
         ("Queue", ".spec", "quantity("),
         ("PodGroup", ".spec", "sum() <= self.minMember"),
         ("ElasticJob", "", "self.metadata.name.size() <= 63"),
+        ("ElasticJob", "", "self.metadata.name.matches("),
+        ("ElasticJob", "", "string(r.max > 0 ? r.max - 1 : 0).size()"),
         ("ElasticJob", ".spec", "self.roles.exists(r, r.min >= 1)"),
         ("ElasticJob", ".spec", "self.roles.map(r, r.max).sum() <= 100000"),
         ("ElasticJob", ".spec", "oldSelf.roles.exists(o, o.name == r.name)"),
@@ -268,9 +270,11 @@ def test_what_rules_iterate_over_is_bounded() -> None:
     for name in CRDS:
         for path, schema in nodes(schema_of(name)):
             text = " ".join(entry["rule"] for entry in schema.get("x-kubernetes-validations", ()))
-            for field in re.findall(r"self\.(\w+)\.(?:all|exists|map)\(", text):
-                child = schema["properties"][field]
-                assert "maxItems" in child or "maxProperties" in child, f"{name}{path}.{field}"
+            for fields in re.findall(r"self\.([\w.]+)\.(?:all|exists|map)\(", text):
+                child = schema
+                for field in fields.split("."):
+                    child = child["properties"][field]
+                assert "maxItems" in child or "maxProperties" in child, f"{name}{path}.{fields}"
 
 
 def test_the_command_prints_what_it_writes(tmp_path: Path) -> None:

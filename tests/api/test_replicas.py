@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from maniple.api import core
+from maniple.api.live import read_live
 from maniple.api.replicas import read_replica
 
 LABELS = {"maniple.dev/job": "j", "maniple.dev/role": "worker", "maniple.dev/index": "3"}
@@ -47,3 +49,18 @@ def test_why_it_does_not_start_and_how_it_ended(states: list[Any], trouble: str,
 def test_what_was_done_to_it() -> None:
     facts = read(phase="Failed", reason="Evicted", conditions=[{"type": "DisruptionTarget", "status": "True"}])
     assert (facts.reason, facts.is_disrupted) == ("Evicted", True)
+
+
+@pytest.mark.parametrize("labels", [{}, LABELS | {"maniple.dev/index": "2"}, {"maniple.dev/job": "other"}])
+def test_its_owner_and_name_count_and_not_what_was_written_on_it_later(labels: dict[str, str]) -> None:
+    owner = {"kind": "ElasticJob", "name": "j", "uid": "job", "controller": True}
+    meta = {"name": "j-a-worker-3", "uid": "u", "labels": labels, "ownerReferences": [owner]}
+    facts = read_live(json.dumps({"metadata": meta}).encode(), core.Pod).replica
+    assert facts is not None
+    assert (facts.job, facts.role, facts.index) == ("j", "a-worker", "3")
+
+
+def test_without_an_owner_its_labels_say_what_it_is() -> None:
+    meta = {"name": "other-worker-4", "labels": LABELS}
+    facts = read_replica(json.dumps({"metadata": meta}).encode())
+    assert (facts.job, facts.role, facts.index, facts.owner) == ("j", "worker", "3", "")

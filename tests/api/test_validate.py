@@ -62,6 +62,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
         "ElasticJob",
         job(role("ps", 1, 1), role("w", 0, 7), elastic={"speedup": [{"replicas": 2, "speedup": 1.9}]}),
     ),
+    *(("ElasticJob", {"metadata": {"name": name}, **job()}) for name in ("1bert", "a.b", "a" * 63)),
+    ("ElasticJob", {"metadata": {"name": "a" * 54}, **job(role("worker", 1, 10), framework="torchrun")}),
     ("Topology", {"spec": {"levels": [{"name": "block", "nodeLabel": "b"}, {"name": "rack", "nodeLabel": "r"}]}}),
     (
         "Pod",
@@ -201,6 +203,23 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         {"metadata": {"name": "a" * 64}, **job()},
         "metadata.name",
         "expected at most 63 characters, found 64",
+    ),
+    *(
+        (
+            "ElasticJob",
+            {"metadata": {"name": name}, **job(framework="torchrun")},
+            "metadata.name",
+            "expected a name of lower-case letters, digits and '-' that begins with a letter, or another framework "
+            f"than torchrun, whose replicas look for each other by name, found '{name}'",
+        )
+        for name in ("1bert", "a.b")
+    ),
+    (
+        "ElasticJob",
+        {"metadata": {"name": "a" * 53}, **job(role("ps", 1, 11), role("worker", 1, 101), framework="torchrun")},
+        "spec.roles[1].name",
+        "expected one with which the pods' names have at most 63 characters, or another framework than torchrun, whose "
+        f"replicas look for each other by name, found 'worker': '{'a' * 53}-worker-100' has 64",
     ),
     (
         "ElasticJob",

@@ -248,3 +248,28 @@ spec: {{roles: [{{name: w, min: 1, max: 2, template: {{spec: {{containers: [{{na
 """
     shown = run("explain", "-f", "-", "x", stdin=text).stdout
     assert "Size:      w 3, from 1 to 2, 3 running; larger than its max: it keeps what it has until" in shown
+
+
+@pytest.mark.parametrize(
+    ("suspend", "phase", "state"),
+    [("false", "Succeeded", "Succeeded"), ("false", "Failed", "Failed"), ("true", "Running", "Suspended")],
+)
+def test_a_job_that_nothing_is_decided_for_does_not_wait(suspend: str, phase: str, state: str) -> None:
+    text = f"""
+apiVersion: maniple.dev/v1alpha1
+kind: ElasticJob
+metadata: {{name: bert, namespace: research}}
+spec:
+  suspend: {suspend}
+  roles:
+  - {{name: worker, min: 1, max: 2, template: {{spec: {{containers: [{{name: main}}]}}}}}}
+status: {{phase: {phase}}}
+"""
+    made = story("-f", "-", "-n", "research", "bert", stdin=text)
+    assert (made["job"], made["state"]) == ("research/bert", state)
+
+
+def test_a_live_cluster_and_files_are_not_mixed() -> None:
+    done = run("explain", "-f", RACK, "--live", "first")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--live reads a cluster: name no files with it." in done.stderr

@@ -174,3 +174,12 @@ def test_a_refusal_of_the_server_names_object_and_field(error: ApiError, message
     (said,) = refused(error, "ElasticJob ml/bert").messages
     assert said.startswith("ElasticJob ml/bert: ")
     assert message in said
+
+
+def test_a_view_that_is_not_up_to_date_says_so_and_is_as_large_as_before() -> None:
+    usual = frame([seen()], [], None, History(), "ml", NOW, 60)
+    shown = frame([seen()], [], None, History(), "ml", NOW, 60, trouble="GET https://server: refused\x1b[2J")
+    assert (usual[1], shown[1]) == ("", "The API server does not answer, all this is as it was: GET h")
+    assert shown[2:] == usual[2:]
+    wide = frame([seen()], [], None, History(), "ml", NOW, 200, trouble="GET https://server: refused\x1b[2J")
+    assert "\x1b" not in wide[1]

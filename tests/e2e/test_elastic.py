@@ -3,6 +3,7 @@ answers, so shrinking takes the grace that the job gives."""
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -187,6 +188,82 @@ def test_suspended_a_job_has_no_pods_and_resumes(bench: Bench, jobs: Jobs) -> No
     jobs.patch("bert", suspend=False)
     jobs.wait_size("bert", 2)
     assert jobs.get("bert")["status"]["generation"]["number"] == 3
+
+
+def members(jobs: Jobs, name: str) -> Json:
+    """The pods of its generation, by name; none twice, nor any other's."""
+    generation = jobs.get(name)["status"]["generation"]
+    found = {one["pod"]: one["uid"] for one in generation["members"]}
+    assert len(found) == len(set(found.values())) == len(generation["members"]), generation
+    real = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.bench.all_pods()}
+    assert {pod: real.get(pod) for pod in found} == found
+    return {"number": generation["number"], **found}
+
+
+def owned(jobs: Jobs, name: str) -> set[str]:
+    pods = [pod["metadata"] for pod in jobs.bench.all_pods() if "ownerReferences" in pod["metadata"]]
+    return {pod["name"] for pod in pods if pod["ownerReferences"][0]["name"] == name}
+
+
+def stop(jobs: Jobs, name: str) -> None:
+    """Suspended it has no pods of its own, resumed it runs, deleted it leaves none."""
+    jobs.patch(name, suspend=True)
+    jobs.wait_phase(name, "Suspended")
+    jobs.bench.wait("its pods to be gone", lambda: not owned(jobs, name))
+    jobs.patch(name, suspend=False)
+    jobs.wait_phase(name, "Running")
+    members(jobs, name)
+    jobs.bench.client.delete(f"{jobs.folder}/{name}")
+    jobs.bench.wait("its pods to be gone", lambda: not owned(jobs, name))
+
+
+def test_a_replica_whose_label_was_changed_is_not_taken_for_another(bench: Bench, jobs: Jobs) -> None:
+    bench.nodes(1)
+    bench.serve()
+    jobs.make("bert", 2, 4)
+    jobs.wait_size("bert", 4)
+    before = members(jobs, "bert")
+    pod = f"/api/v1/namespaces/{bench.namespace}/pods/bert-worker-3"
+    bench.client.patch(pod, {"metadata": {"labels": {"maniple.dev/index": "2"}}})
+    bench.wait("it to be complained of", lambda: len(bench.events("Invalid")) >= 1)
+    assert members(jobs, "bert") == before
+    assert jobs.get("bert")["status"].get("restarts", 0) == 0
+    stop(jobs, "bert")
+
+
+def test_a_pod_with_copied_labels_is_not_taken_for_a_replica(bench: Bench, jobs: Jobs) -> None:
+    (node,) = bench.nodes(1)
+    bench.serve()
+    jobs.make("bert", 2, 2)
+    jobs.wait_size("bert", 2)
+    before = members(jobs, "bert")
+    labels = {"maniple.dev/job": "bert", "maniple.dev/role": "worker", "maniple.dev/index": "1"}
+    bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", bench.pod("intruder", 0, labels, nodeName=node))
+    bench.wait("it to run", lambda: bench.get_pod("intruder")["status"]["phase"] == "Running")
+    bench.wait("it to be complained of", lambda: len(bench.events("Invalid")) >= 1)
+    assert members(jobs, "bert") == before
+    assert jobs.get("bert")["status"]["phase"] == "Running"
+    stop(jobs, "bert")
+    assert bench.get_pod("intruder")["metadata"].get("deletionTimestamp") is None
+
+
+def test_what_cannot_be_done_does_not_keep_a_job_from_being_suspended(bench: Bench, jobs: Jobs) -> None:
+    """Another pod has the name of a replica: making it is tried again and again, after longer and longer pauses."""
+    bench.nodes(1)
+    server = bench.serve()
+    bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", bench.pod("bert-worker-2", 0))
+    jobs.make("bert", 1, 3)
+    jobs.wait_phase("bert", "Growing")
+    # By then the pause is 10 s long, or longer.
+    bench.wait("many tries", lambda: server.log.read_text().count("job not carried out") >= 8)
+    assert any("bert-worker-2" in event["note"] for event in bench.events("NotCarriedOut"))
+    asked = time.monotonic()
+    jobs.patch("bert", suspend=True)
+    bench.wait("all to be told to stop", lambda: jobs.get("bert")["status"]["generation"]["stop"])
+    assert time.monotonic() - asked < 5
+    bench.wait("its pods to be gone", lambda: not owned(jobs, "bert"))
+    jobs.wait_phase("bert", "Suspended")
+    assert bench.get_pod("bert-worker-2")["metadata"].get("deletionTimestamp") is None
 
 
 def test_failures_are_tried_again_until_the_limit_and_the_gpus_come_back(bench: Bench, jobs: Jobs) -> None:

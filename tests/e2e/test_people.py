@@ -394,11 +394,19 @@ def test_the_controller_does_as_the_commands_say(new_cluster: NewCluster) -> Non
             bench.wait(f"{size} replicas to run", is_so)
 
         wait_for(8)  # nobody else is there
+        told = json.loads(person.do("explain", "--live", "bert", "-o", "json"))
+        assert (told["job"], told["state"], told["running"]) == ("people/bert", "Runs", 8)
+        person.submit("large", "--gpus", "9", "--framework", "none")
+        bench.wait("its pods to be made", lambda: len(bench.all_pods()) == 17)
+        assert "even an empty cluster has room for 8" in person.do("explain", "--live", "large")
+        assert "did you mean 'people/large'?" in person.refused("explain", "--live", "lrge")
+        person.do("delete", "large", "--wait")
         person.do("resize", "bert", "--pin", "6")
         wait_for(6)
         person.do("suspend", "bert")
         wait_for(0)
         assert person.jobs()["bert"]["phase"] == "Suspended"
+        assert "State:     Suspended" in person.do("explain", "--live", "bert")
         person.do("resume", "bert")
         wait_for(6)
         assert person.do("delete", "bert", "--wait") == "ElasticJob people/bert deleted\n"

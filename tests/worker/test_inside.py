@@ -10,6 +10,7 @@ import pytest
 from .endpoint import JOB
 from .stage import Stage, wait
 
+ROOT = Path(__file__).resolve().parents[2]
 POD = "bert-worker-0"
 SCRIPT = """
 import sys, time
@@ -39,7 +40,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-def start(stage: Stage, url: str) -> subprocess.Popen[str]:
+def start(stage: Stage, url: str, script: str = SCRIPT) -> subprocess.Popen[str]:
     environment = {
         "MANIPLE_URL": url,
         "MANIPLE_JOB": JOB,
@@ -49,7 +50,8 @@ def start(stage: Stage, url: str) -> subprocess.Popen[str]:
         "MANIPLE_POD_FOLDER": str(stage.folder),
         "PYTHONPATH": str(stage.mounted / "agent.pyz"),
     }
-    return subprocess.Popen([sys.executable, "-c", SCRIPT], env=environment, stdout=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE if script is not SCRIPT else None}
+    return subprocess.Popen([sys.executable, "-c", script], env=environment, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
 def line_of(script: subprocess.Popen[str]) -> str:
@@ -80,3 +82,46 @@ def test_a_script_reads_the_file_of_the_downward_api(stage: Stage) -> None:
         stage.generation = 2
         stage.write_notice(path, [POD], stop=True)
         assert line_of(script) == "2 1\n"
+
+
+REPORTS = """
+import maniple.worker as worker
+class Odd:
+    def __int__(self): raise RuntimeError("odd")
+    __float__ = __int__
+for step in ("x", -1, None, Odd(), 1 << 60, float("nan"), [], b"\\xff"):
+    worker.report(step=step)
+for throughput in ("fast", -1, 0, float("nan"), float("inf"), Odd(), {}):
+    worker.report(step=1, throughput=throughput)
+worker.notice()
+worker.ack()
+worker.report(step="7", throughput="2.5")
+"""
+GOES_ON = """
+import time
+while True:
+    worker.report(step="7", throughput="2.5")
+    time.sleep(0.1)
+"""
+
+
+def test_outside_of_maniple_nothing_that_is_said_matters() -> None:
+    environment = {"RANK": "none", "LOCAL_RANK": "-1", "MANIPLE_GENERATION": "²", "PYTHONPATH": str(ROOT)}
+    script = [sys.executable, "-c", REPORTS]
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_report_that_is_none_is_complained_of_once_and_training_goes_on(stage: Stage) -> None:
+    stage.start_endpoint()
+    stage.publish([POD])
+    with start(stage, f"https://127.0.0.1:{stage.port}", REPORTS + GOES_ON) as script:
+        wait("a report", lambda: any("step" in one for one in stage.heard()))
+        assert script.poll() is None
+        script.kill()
+        assert script.stderr is not None
+        said = script.stderr.read()
+    assert said.count("maniple: report: ") == 1, said
+    assert "Traceback" not in said
+    reports = [one for one in stage.heard() if "step" in one]
+    assert {(one["step"], one["throughput"]) for one in reports} == {(7, 2.5)}

@@ -13,10 +13,11 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 log = logging.getLogger("maniple.agents")
 
@@ -24,7 +25,9 @@ POLL_S = 25.0  # below the 30 s after which proxies on the way give up on a sile
 BODY_BYTES = 4096
 PODS_OF_A_JOB = 10_000  # more names than this are a mistake, and would only fill memory
 _LEADING_S = 0.5
+_COMPLAIN_S = 60.0  # at most one line in so long of requests that are none
 _STOP_S = 1.0
+_NOT_HERE = "another replica leads, or this one does not know its jobs yet"
 _POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
@@ -121,6 +124,22 @@ class _Job:
             del self.heard[next(iter(self.heard))]
 
 
+class _Quietly(logging.LoggerAdapter[logging.Logger]):
+    """What anybody can send who reaches the port must not fill our log: a line now and then, and no traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(log)
+        self._said_at = -_COMPLAIN_S
+
+    def exception(self, msg: object, *args: object, **more: Any) -> None:
+        error = more.get("exc_info")
+        if not isinstance(error, HttpProcessingError | ConnectionError):
+            super().exception(msg, *args, **more)  # a mistake of ours
+        elif time.monotonic() - self._said_at >= _COMPLAIN_S:
+            self._said_at = time.monotonic()
+            log.warning("a request that is none", extra={"error": " ".join(str(error).split())[:200]})
+
+
 class Agents:
     """Publishes notices and hears answers. All methods are called in the event loop that `start` ran in."""
 
@@ -163,7 +182,7 @@ class Agents:
         known.wake()
 
     def forget(self, job: str) -> None:
-        """The job is gone: agents that still call are told to come again later, and its token is worth nothing."""
+        """The job is gone, and its token is worth nothing: agents that still call are refused, as strangers are."""
         gone = self._jobs.pop(job, None)
         if gone is not None:
             gone.wake()
@@ -191,7 +210,9 @@ class Agents:
             ]
         )
         # An agent that hung up must not be counted as listening: its handler is cancelled.
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S, handler_cancellation=True)
+        runner = web.AppRunner(
+            app, access_log=None, logger=_Quietly(), shutdown_timeout=_STOP_S, handler_cancellation=True
+        )
         await runner.setup()
         site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024)
         await site.start()
@@ -257,23 +278,25 @@ class Agents:
         return handle
 
     def _authorised(self, request: web.Request, name: str) -> _Job:
-        job = self._known(name, self._jobs.get(name))
+        """Who has no token of the job is not told whether there is such a job."""
+        if not self._is_leading():
+            _come_again(_NOT_HERE)
+        job = self._jobs.get(name)
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        wanted = self.token(name, job.uid)
-        if scheme != "Bearer" or not hmac.compare_digest(token.strip().encode(), wanted.encode()):
+        wanted = self.token(name, "" if job is None else job.uid)
+        is_right = scheme == "Bearer" and hmac.compare_digest(token.strip().encode(), wanted.encode())
+        if job is None or not is_right:
             _refuse(web.HTTPForbidden, f"this token does not speak for {name}")
         return job
 
-    def _known(self, name: str, job: _Job | None, generation: int = 0) -> _Job:
-        """The job, if it is ours to answer for at this moment, and this generation of it has been published."""
+    def _known(self, name: str, job: _Job, generation: int = 0) -> None:
+        """Refuses, unless it is ours to answer for at this moment, and this generation of it has been published."""
         if not self._is_leading():
-            _come_again("another replica leads")
-        # Just after a start the controller may not have read it yet: an agent tries again, and nothing is lost.
-        if job is None or self._jobs.get(name) is not job:
+            _come_again(_NOT_HERE)
+        if self._jobs.get(name) is not job:  # it has gone while the agent waited
             _come_again(f"{name} is not known here")
         if generation > job.generation:
             _come_again(f"generation {generation} of {name} is not known here")
-        return job
 
 
 def _decoded_query(request: web.Request) -> _NoticeQuery:

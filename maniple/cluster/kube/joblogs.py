@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import msgspec
+
 from maniple.api.errors import InputError
 from maniple.cluster.kube.client import ApiError, Backoff, UnansweredError
 from maniple.cluster.kube.replica import Replica, read_replica
@@ -16,6 +18,7 @@ from maniple.cluster.kube.visit import JOBS, PODS, Key, Visit, read_job, refused
 OVER = ("Succeeded", "Failed")
 _SILENT_S = 300.0  # a log in which nothing is written for so long is asked for again: the connection may be dead
 _LAST_WORDS_S = 10.0
+_LONGEST_PAUSE_S = 5.0
 
 Take = Callable[[Replica, str], None]
 
@@ -92,21 +95,34 @@ class _Log:
         self._choice = choice
         self._take = take
         self._last = ""  # the time of the last line
+        self._has_begun = False  # it could be read once
 
     async def follow(self) -> None:
-        backoff = Backoff()
+        """Until the pod has ended: whatever is on the way there may end an answer as if all were said."""
+        backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
         while True:
+            before = self._last
             try:
                 await self.read(follow=True)
-                return
+                if await self._has_ended():
+                    return
+                if self._last != before:
+                    backoff.reset()
+                await backoff.wait()
             except UnansweredError:
                 await backoff.wait()
             except ApiError as error:
                 if error.status == 404:  # it has gone
                     return
-                if not error.is_transient or not self._last:
+                if not error.is_transient or not self._has_begun:
                     raise _unreadable(error, self._replica) from None
                 await backoff.wait(error)
+
+    async def _has_ended(self) -> bool:
+        """It, or another is in its place."""
+        meta = self._replica.pod.metadata
+        now = read_replica(msgspec.Raw(await self._visit.client.get(PODS.path(meta.namespace, meta.name))))
+        return now is None or now.pod.metadata.uid != meta.uid or now.is_over
 
     async def read(self, *, follow: bool) -> None:
         meta = self._replica.pod.metadata
@@ -122,6 +138,7 @@ class _Log:
         path = PODS.path(meta.namespace, meta.name, "log")
         before, rest = self._last, b""
         async with self._visit.client.stream(path, query, _SILENT_S) as chunks:
+            self._has_begun = True
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:

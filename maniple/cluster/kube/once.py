@@ -1,6 +1,7 @@
 """A cluster read once: one cycle of `serve`, what it would be (`--dry-run`), or objects for `maniple plan --live`."""
 
 import time
+from typing import NamedTuple
 
 from maniple.api.errors import printable
 from maniple.cluster.kube.client import Client
@@ -30,12 +31,19 @@ async def one_cycle(
         return Outcome([Round(snapshot, plan)], read - start, [time.perf_counter() - read])
 
 
-async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) -> tuple[Objects, list[str]]:
+class Reading(NamedTuple):
+    objects: Objects
+    notes: list[str]
+    namespace: str  # of the kubeconfig's context: where names without one are looked for
+
+
+async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) -> Reading:
     """The objects of a cluster that contradict nothing, and a note on each that does.
 
     Of what is set aside a pod on a node still holds what it has.
     """
-    async with Client(await log_in(kubeconfig, context)) as client:
+    login = await log_in(kubeconfig, context)
+    async with Client(login) as client:
         server = Server(client, Settings(ours=ours, lease=None))
         await server.read_once()
     await server.cache.snapshot(time.time())
@@ -53,4 +61,4 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) 
     objects.pods += held
     replicas = implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=ours.scheduler_name)
     objects.implied = [pod for pod in replicas if describe(pod) not in aside]  # the name is taken
-    return objects, notes
+    return Reading(objects, notes, login.namespace)

@@ -193,9 +193,7 @@ class Server:
         """The endpoint for agents in pods, as long as we run; where another leads, they are told to ask again."""
         agents = None
         if self.jobs is not None and self.settings.agents is not None:
-            agents, credentials = await open_endpoint(
-                self.client, self.settings.agents, self.jobs, lambda: self.lease is None or self.lease.is_leading
-            )
+            agents, credentials = await open_endpoint(self.client, self.settings.agents, self.jobs, self._knows_jobs)
             self.jobs.serve_agents(agents, credentials.authority, agent_pyz())
         self._agents_open.set()
         try:
@@ -203,6 +201,12 @@ class Server:
         finally:
             if agents is not None:
                 await agents.stop()
+
+    def _knows_jobs(self) -> bool:
+        """Whether we lead and have read all jobs: agents of a job that we do not know then are strangers."""
+        if self.lease is None:
+            return self._jobs_term >= 0
+        return self.lease.is_leading and self._jobs_term == self.lease.term
 
     def _begin_jobs(self, term: int) -> None:
         """Once in each term, when pods can be given all that they need."""

@@ -5,7 +5,7 @@ becomes an InputError that names the object.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -31,6 +31,7 @@ from maniple.cluster.kube.wire import EVENTS, PAGES
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute
 PAGE = 500
+_LONGEST_PAUSE_S = 5.0
 INSTALL = "install what they are with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
 
 T = TypeVar("T")
@@ -125,6 +126,13 @@ class Visit:
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
+        self._broken: dict[str, str] = {}  # what is followed in vain -> why
+        self.line_changed: Callable[[], None] = lambda: None  # called whenever `trouble` comes or goes
+
+    @property
+    def trouble(self) -> str:
+        """Why what is followed is not up to date: the API server does not answer. Empty: it is."""
+        return next(iter(self._broken.values()), "")
 
     # -- jobs
 
@@ -245,11 +253,22 @@ class Visit:
     ) -> AsyncGenerator[dict[Key, T], None]:
         """All objects as they are, again after each change, whatever happens to the connection.
 
-        It is always the same map. What the first request is refused is raised; later ones are made again.
+        It is always the same map. What the first request is refused is raised; later ones are made again, and `trouble`
+        says so meanwhile.
         """
-        watched, backoff, path = Watched(read), Backoff(), folder(resource, namespace)
+        watched, backoff, path = Watched(read), Backoff(longest_s=_LONGEST_PAUSE_S), folder(resource, namespace)
         asked = query or {}
-        has_begun = False
+        try:
+            async with aclosing(self._follow(path, asked, watched, backoff)) as changes:
+                async for found in changes:
+                    yield found
+        finally:
+            self._note(path, "")
+
+    async def _follow(
+        self, path: str, asked: Mapping[str, str], watched: Watched[T], backoff: Backoff
+    ) -> AsyncGenerator[dict[Key, T], None]:
+        has_begun, failures = False, 0
         while True:
             try:
                 if not watched.version:
@@ -259,6 +278,8 @@ class Visit:
                 more = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": watched.version}
                 async with self.client.stream(path, {**asked, **more}, SILENCE_S) as chunks:
                     backoff.reset()
+                    failures = 0
+                    self._note(path, "")
                     rest = b""
                     async for chunk in chunks:
                         *lines, rest = (rest + chunk).split(b"\n")
@@ -270,10 +291,27 @@ class Visit:
                 if not has_begun or not (error.is_transient or error.status == 410):
                     raise
                 watched.version = ""
-            except UnansweredError:
+                failures += self._fails_again(path, failures, error)
+            except UnansweredError as error:
                 if not has_begun:
                     raise
+                failures += self._fails_again(path, failures, error)
             await backoff.wait()
+
+    def _fails_again(self, path: str, failures: int, error: Exception) -> int:
+        """A connection that breaks once is nothing to tell: most are there again at once."""
+        if failures:
+            self._note(path, str(error))
+        return 1
+
+    def _note(self, path: str, why: str) -> None:
+        before = bool(self._broken)
+        if why:
+            self._broken[path] = why
+        else:
+            self._broken.pop(path, None)
+        if bool(self._broken) != before:
+            self.line_changed()
 
 
 @asynccontextmanager

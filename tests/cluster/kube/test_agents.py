@@ -215,9 +215,68 @@ def test_who_does_not_lead_sends_agents_away_also_those_who_wait() -> None:
     run(test)
 
 
-def test_a_job_or_generation_that_is_not_known_yet_is_asked_for_again() -> None:
+def test_nobody_without_its_token_learns_whether_there_is_a_job() -> None:
     async def test(desk: Desk) -> None:
-        assert (await desk.poll())[0] == 503
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        asked = ("GET", "notice"), ("POST", "ack"), ("POST", "report")
+        for token in ("", "x", desk.agents.token("team/none", "")):
+            for method, what in asked:
+                there = await desk.ask(method, what, token=token)
+                not_there = await desk.ask(method, what, token=token, job="team/none")
+                assert there[0] == not_there[0] == 403
+                assert there[1].replace(b"bert", b"none") == not_there[1]
+        desk.agents.forget(JOB)
+        assert (await desk.poll())[0] == 403
+        desk.leads = False  # as long as it does not know all jobs: everybody is to come again
+        assert {(await desk.poll(job=job))[0] for job in (JOB, "team/none")} == {503}
+
+    run(test)
+
+
+def test_what_is_no_http_is_refused_and_leaves_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        tls = ssl.create_default_context(cadata=CREDENTIALS.authority.decode())
+        path = f"/v1/jobs/{JOB}/ack HTTP/1.1\r\nHost: a\r\n".encode()
+        for request in (
+            b"POST " + path + b"Content-Length: abc\r\n\r\n",
+            b"POST " + path + b"Content-Length: -1\r\n\r\n",
+            b"POST " + path + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"POST " + path + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+            b"GET " + path + b"A" * 20_000 + b": b\r\n\r\n",
+            b"GET \xff HTTP/9.9\r\n\r\n",
+            b"\0\x01\x02\r\n\r\n",
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", desk.agents.port, ssl=tls)
+            writer.write(request)
+            assert (await reader.readline()).split()[1] in (b"400", b"403"), request
+            writer.close()
+        plain = await asyncio.open_connection("127.0.0.1", desk.agents.port)
+        plain[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        with suppress(ConnectionError):
+            await plain[0].read()
+        plain[1].close()
+        assert (await desk.poll())[0] == 200
+        (said,) = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert "Content-Length" in vars(said)["error"]
+        assert not any(record.exc_info for record in caplog.records), caplog.text
+
+    with caplog.at_level("INFO"):
+        run(test)
+
+
+def test_a_mistake_of_ours_is_told_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"{}", 1)
+        desk.agents._on_ack = lambda ack: print(1 / (ack.generation - 1))
+        assert await desk.ack() == 500
+        assert "ZeroDivisionError" in caplog.text
+
+    run(test)
+
+
+def test_a_generation_that_is_not_known_yet_is_asked_for_again() -> None:
+    async def test(desk: Desk) -> None:
         desk.agents.expect(JOB, UID)
         assert await desk.ack() == 503  # what it answers to is in the job's status, and will be published
         desk.agents.publish(JOB, UID, b"{}", 1)
