@@ -23,7 +23,6 @@ log = logging.getLogger("maniple.agents")
 
 POLL_S = 25.0  # below the 30 s after which proxies on the way give up on a silent connection
 BODY_BYTES = 4096
-PODS_OF_A_JOB = 10_000  # more names than this are a mistake, and would only fill memory
 _LEADING_S = 0.5
 _COMPLAIN_S = 60.0  # at most one line in so long of requests that are none
 _STOP_S = 1.0
@@ -88,7 +87,6 @@ class _Job:
         self.uid = uid
         self.generation = 0
         self.notice = b""
-        self.heard: dict[str, float] = {}
         self._polls: dict[str, asyncio.Event] = {}
 
     def wake(self) -> None:
@@ -100,7 +98,6 @@ class _Job:
 
     async def newer(self, pod: str, after: int, within_s: float) -> None:
         """Returns when there is a newer generation, when it is woken, or when the time is over."""
-        self._note(pod)
         if self.generation > after:
             return
         mine = asyncio.Event()
@@ -115,13 +112,6 @@ class _Job:
         finally:
             if self._polls.get(pod) is mine:
                 del self._polls[pod]
-            self._note(pod)
-
-    def _note(self, pod: str) -> None:
-        self.heard.pop(pod, None)  # the last in it are those heard of last
-        self.heard[pod] = time.monotonic()
-        while len(self.heard) > PODS_OF_A_JOB:
-            del self.heard[next(iter(self.heard))]
 
 
 class _Quietly(logging.LoggerAdapter[logging.Logger]):
@@ -186,13 +176,6 @@ class Agents:
         gone = self._jobs.pop(job, None)
         if gone is not None:
             gone.wake()
-
-    def heard(self, job: str, pod: str) -> float | None:
-        """When the pod's agent last asked, on the monotonic clock: now, if it is waiting for an answer."""
-        known = self._jobs.get(job)
-        if known is None:
-            return None
-        return time.monotonic() if known.listens(pod) else known.heard.get(pod)
 
     def listens(self, job: str, pod: str) -> bool:
         """Whether the pod's agent waits for an answer."""
