@@ -53,3 +53,14 @@ def test_a_sweep_is_told_its_numbers_and_by_a_file_who_takes_part(corner: Bench)
         numbers, notice = log.strip().split("\n")
         assert numbers == f"{index}/2"
         assert [one["pod"] for one in json.loads(notice)["members"]] == ["sweep-worker-0", "sweep-worker-1"]
+
+
+def test_horovods_script_says_who_takes_part(corner: Bench) -> None:
+    corner.serve()
+    script = '[ -x "$MANIPLE_HOSTS" ] && until [ "$($MANIPLE_HOSTS | wc -l)" = 2 ]; do sleep 0.1; done; $MANIPLE_HOSTS'
+    container = {"image": "maniple.dev/busybox:local", "command": ["sh", "-c", script]}
+    submit(corner, "ring", 2, 2, container, framework="horovod")
+    corner.wait("the job to succeed", lambda: status(corner, "ring")["phase"] == "Succeeded", timeout_s=150.0)
+    members = status(corner, "ring")["generation"]["members"]
+    log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "ring-worker-0")
+    assert log.split() == [f"{one['address']}:1" for one in members]

@@ -88,14 +88,14 @@ class Backoff:
     def __init__(self, first_s: float = 0.2, longest_s: float = 15.0) -> None:
         self._first_s = first_s
         self._longest_s = longest_s
-        self._failures = 0
+        self.failures = 0
 
     def reset(self) -> None:
-        self._failures = 0
+        self.failures = 0
 
     def pause_s(self, at_least_s: float = 0.0) -> float:
-        self._failures += 1
-        full = min(self._longest_s, self._first_s * 2.0 ** min(self._failures - 1, 20))
+        self.failures += 1
+        full = min(self._longest_s, self._first_s * 2.0 ** min(self.failures - 1, 20))
         return max(at_least_s, full) * random.uniform(0.75, 1.25)
 
     async def wait(self, error: Exception | None = None) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from maniple.api import types
@@ -50,6 +51,8 @@ log = logging.getLogger("maniple.jobs")
 
 JOBS = next(resource for resource in RESOURCES if resource.struct is types.ElasticJob)
 _TURNS = 32  # jobs that are attended to at once
+_SURROUND_S = 60.0
+_MANY = 5
 
 
 class _Entry:
@@ -61,11 +64,12 @@ class _Entry:
         self.state: State | None = None  # None: to be read again
         self.inbox: list[Event] = []
         self.acks: dict[tuple[str, str], Acknowledged] = {}  # what replicas said; the server does not know
-        self.has_surroundings = False
+        self.surrounded_at = -_SURROUND_S  # when what its pods need was last made
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self.backoff = Backoff(0.1, 30.0)
         self.is_paused = False  # after something went wrong, until the timer
+        self.lags_since = 0.0  # of the state that was thrown away
         self.wish: tuple[Any, Any] | None = None  # spec and target as they were last heard of
         self.is_due = False  # to be looked at, though nothing was heard of it
 
@@ -90,7 +94,7 @@ class Jobs:
         """We lead, and know all that was written before: every job is looked at."""
         self._is_active = True
         for entry in self._entries.values():
-            entry.state, entry.has_surroundings, entry.is_paused = None, False, False
+            entry.state, entry.surrounded_at, entry.is_paused = None, -_SURROUND_S, False
             entry.backoff.reset()
             entry.is_due = True
             self._poke(entry)
@@ -237,15 +241,19 @@ class Jobs:
             return
         pods = self._pods.get(entry.key, {})
         replicas = [replica_of(key, facts, entry.uid, self._mirror) for key, facts in pods.items()]
-        entry.state = restore(seen.item, [one for one in replicas if one is not None], time.time())
+        state = restore(seen.item, [one for one in replicas if one is not None], time.time())
+        entry.state = replace(state, lags_since=entry.lags_since)
         entry.inbox.extend(entry.acks.values())
 
     def _stumble(self, entry: _Entry, error: Exception | None) -> None:
         """What could not be done is tried again later, from what the server has by then."""
+        if entry.state is not None:
+            entry.lags_since = entry.state.lags_since
         entry.state = None
         if isinstance(error, NotLeadingError):
             return
-        is_conflict = isinstance(error, ApiError) and error.status in (404, 409)
+        # That something has changed meanwhile is no news, unless it is said again and again.
+        is_conflict = isinstance(error, ApiError) and error.status in (404, 409) and entry.backoff.failures < _MANY
         level = logging.DEBUG if is_conflict else logging.WARNING
         log.log(level, "job not carried out", extra={"job": "/".join(entry.key), "error": str(error)})
         if error is not None and not is_conflict and not isinstance(error, UnansweredError):
@@ -302,9 +310,9 @@ class Jobs:
             await self._create(entry, state, creates)
 
     async def _create(self, entry: _Entry, state: State, creates: list[CreateReplica]) -> None:
-        if not entry.has_surroundings:
+        if time.monotonic() - entry.surrounded_at >= _SURROUND_S:  # somebody may have deleted it
             await self.hands.make_surroundings(state.job)
-            entry.has_surroundings = True
+            entry.surrounded_at = time.monotonic()
         spec = self.hands.spec(entry.key, entry.uid)
         sizes = wanted_sizes(state.job, state.status.target, state.replicas.values(), keeps_first=False)
 

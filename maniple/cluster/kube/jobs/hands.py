@@ -101,19 +101,25 @@ class Hands:
             made.append(self._make(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
         await asyncio.gather(*made)
 
-    async def _make_service(self, path: str, job: Job) -> None:
+    async def _make(self, folder: str, body: dict[str, Any]) -> None:
+        """Of a name that has the job's uid in it: what is there already is the job's."""
         try:
-            await self._create(path, manifests.service(job))
+            await self._create(folder, body)
         except ApiError as error:
             if error.status != 409:
                 raise
-            await self._check_owner(f"{path}/{job.name}", job)
 
-    async def _check_owner(self, path: str, job: Job) -> None:
-        found = msgspec.json.decode(await self._client.get(path))
-        owners = found["metadata"].get("ownerReferences") or []
-        if job.uid not in [owner["uid"] for owner in owners]:
-            raise NameTakenError(f"there is a Service {job.name} that is not the job's")
+    async def _make_service(self, folder: str, job: Job) -> None:
+        """Of the job's own name, which others may have taken."""
+        try:
+            await self._create(folder, manifests.service(job))
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            found = msgspec.json.decode(await self._client.get(f"{folder}/{job.name}"))
+            owners = found["metadata"].get("ownerReferences") or []
+            if job.uid not in [owner["uid"] for owner in owners]:
+                raise NameTakenError(f"there is a Service {job.name} that is not the job's") from None
 
     # -- replicas
 
@@ -171,10 +177,19 @@ class Hands:
             log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": most})
             untold = []
         if job.framework == "horovod":
-            body = {"data": manifests.hosts(job, generation)["data"]}
-            path = f"/api/v1/namespaces/{job.namespace}/configmaps/{manifests.hosts_name(job)}"
-            await self._client.write(self._client.jobs, "PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
+            await self._write_hosts(job, generation)
         await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in untold))
+
+    async def _write_hosts(self, job: Job, generation: types.JobGeneration) -> None:
+        whole = manifests.hosts(job, generation)
+        folder = f"/api/v1/namespaces/{job.namespace}/configmaps"
+        path, body = f"{folder}/{manifests.hosts_name(job)}", msgspec.json.encode({"data": whole["data"]})
+        try:
+            await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await self._create(folder, whole)  # somebody has deleted it
 
     async def _annotate(self, key: Key, uid: str, text: str) -> None:
         body = {"metadata": {"uid": uid, "annotations": {types.GENERATION_ANNOTATION: text}}}
@@ -192,13 +207,6 @@ class Hands:
 
     async def _create(self, path: str, body: dict[str, Any]) -> bytes:
         return await self._client.write(self._client.jobs, "POST", path, manifests.encoded(body))
-
-    async def _make(self, path: str, body: dict[str, Any]) -> None:
-        try:
-            await self._create(path, body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
 
     async def _delete(self, path: str, body: dict[str, Any]) -> None:
         try:

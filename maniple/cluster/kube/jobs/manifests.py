@@ -38,7 +38,7 @@ def secret_name(job: Job) -> str:
 
 
 def hosts_name(job: Job) -> str:
-    return f"{job.name}-hosts"
+    return f"{job.name[:200]}-hosts-{job.uid[:8]}"
 
 
 def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], priority: str, to: Setting) -> Manifest:
