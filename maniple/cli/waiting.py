@@ -69,7 +69,7 @@ async def _print_log(visit: "Visit", key: "Key", with_name: bool) -> None:
     from maniple.cluster.kube.replica import Replica
 
     job = await visit.job(key)
-    first = job.spec.roles[0].name
+    first = next((role.name for role in job.spec.roles if role.min), job.spec.roles[0].name)
 
     def take(replica: Replica, line: str) -> None:
         click.echo(f"[{replica.name}] {line}" if with_name else line)

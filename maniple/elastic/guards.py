@@ -34,8 +34,7 @@ def is_done(turn: Turn) -> bool:
 def speakers(turn: Turn) -> list[Place]:
     """The first of the generation speaks for all; without a framework each replica of the first role for itself."""
     if turn.job.framework == "none":
-        role = turn.job.roles[0].name
-        return [(role, index) for index in range(turn.wanted[role])]
+        return [(turn.job.lead, index) for index in range(turn.wanted[turn.job.lead])]
     return [(one.role, one.index) for one in turn.generation.members[:1]] or [turn.job.first]
 
 

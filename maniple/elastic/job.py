@@ -35,9 +35,14 @@ class Job:
     is_leaving: bool
 
     @property
+    def lead(self) -> str:
+        """The first role that the job cannot be without."""
+        return next((role.name for role in self.roles if role.min), self.roles[0].name)
+
+    @property
     def first(self) -> Place:
         """The replica where all others meet, which is never shrunk away."""
-        return self.roles[0].name, 0
+        return self.lead, 0
 
     @property
     def has_agents(self) -> bool:
@@ -47,7 +52,7 @@ class Job:
     @property
     def needs_first(self) -> bool:
         """Whether the others cannot go on without the first: the meeting point of these is not ours to move."""
-        return self.framework in ("torchrun", "horovod") and self.roles[0].least > 0
+        return self.framework in ("torchrun", "horovod")
 
     def pod(self, place: Place) -> str:
         return f"{self.name}-{place[0]}-{place[1]}"

@@ -24,7 +24,7 @@ def wanted_sizes(
         size = decided.get(role.name, there.get(role.name, 0))
         sizes[role.name] = max(role.least, min(role.most, size))
     if keeps_first:
-        sizes[job.roles[0].name] = max(1, sizes[job.roles[0].name])
+        sizes[job.lead] = max(1, sizes[job.lead])
     return sizes
 
 

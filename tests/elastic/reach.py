@@ -16,7 +16,7 @@ def reach(
     """
     members = [(one.role, one.index) for one in status.generation.members]
     target = {one.role: one.replicas for one in status.target}
-    first = spec.roles[0]
+    first = next(role for role in spec.roles if role.min)
     gaps = []
     for known in spec.roles:
         ends = max((index for name, index in members if name == known.name), default=-1) + 1

@@ -183,6 +183,11 @@ class World:
 
     # -- promises
 
+    @property
+    def _first(self) -> str:
+        """The role whose index 0 speaks for the job: the first that the job cannot be without."""
+        return next(role.name for role in self.item.spec.roles if role.min)
+
     def _write(self, status: types.ElasticJobStatus) -> None:
         if self._conflict:
             raise KilledError  # somebody has written since: the version is not the one we know
@@ -223,7 +228,7 @@ class World:
             # A minimum that was raised while the job runs is something to grow to.
             least = known_role.min
             assert now + done >= min(least, was), f"{now} of {role.name} in {after.number}, the minimum is {least}"
-        first = self.item.spec.roles[0].name
+        first = self._first
         had = next((one for one in before.members if (one.role, one.index) == (first, 0)), None)
         if had is not None and had.uid not in uids:
             pod = known.get(had.uid)
@@ -277,7 +282,7 @@ class World:
         heard = self.heard.get((one.role, one.index))
         is_known = heard is not None and heard.uid == pod.uid and heard.stage == "ready"
         if self.phase in RUNS and pod.stage == "ready" and is_known and not pod.is_leaving:
-            assert (pod.role, pod.index) != (self.item.spec.roles[0].name, 0), "index 0 was shrunk away"
+            assert (pod.role, pod.index) != (self._first, 0), "index 0 was shrunk away"
             assert pod.uid not in {member.uid for member in generation.members}, "a member was deleted"
             was_member = any(pod.uid == one.uid for known in self.published for one in known.members)
             if self.item.spec.framework == "torch" and was_member:

@@ -160,7 +160,7 @@ class Jobs:
         replica = None if entry is None else replica_of(key, facts, entry.uid, self._mirror)
         if entry is not None and replica is not None:
             entry.inbox.append(ReplicaSeen(replica))
-            self._poke(entry)
+            self._rouse(entry)
 
     def _leave(self, key: Key, job: Key) -> None:
         del self._job_of[key]
@@ -174,7 +174,7 @@ class Jobs:
         if entry is not None and place is not None:
             entry.acks = {said: ack for said, ack in entry.acks.items() if said[0] != old.uid}
             entry.inbox.append(ReplicaGone(*place, old.uid))
-            self._poke(entry)
+            self._rouse(entry)
 
     def on_ack(self, ack: Ack) -> None:
         key = _key(ack.job)
@@ -194,6 +194,11 @@ class Jobs:
             self._poke(entry)
 
     # -- driving
+
+    def _rouse(self, entry: _Entry) -> None:
+        """What has happened to its replicas does not wait until what could not be done is tried again."""
+        entry.is_paused = False
+        self._poke(entry)
 
     def _poke(self, entry: _Entry) -> None:
         if self._is_active and entry.task is None and not entry.is_paused:
@@ -322,7 +327,11 @@ class Jobs:
             except RefusedError as error:
                 entry.inbox.append(CreateRefused(one.role, one.index, str(error)))
 
-        await asyncio.gather(*(create(one) for one in creates))
+        # Ever more at once, so that a quota that is used up is asked once, and what it has left goes to the first.
+        done, width = 0, 1
+        while done < len(creates):
+            await asyncio.gather(*(create(one) for one in creates[done : done + width]))
+            done, width = done + width, 2 * width
 
     def _record(self, entry: _Entry, records: Iterable[RecordEvent]) -> None:
         for one in records:

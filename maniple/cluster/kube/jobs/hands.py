@@ -148,8 +148,9 @@ class Hands:
                 raise ApiError(409, "AlreadyExists", f"{job.pod(place)} was there, and has gone") from None
             raise
         self._mirror.put(PODS, live)
-        if live.replica is None or live.replica.job != job.name or place_of(live.replica) != place:
-            raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's, or has other labels")
+        found = live.replica
+        if found is None or not found.owner or found.job != job.name or place_of(found) != place:
+            raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
 
     async def delete(self, job: Job, one: DeleteReplica) -> None:
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": one.uid}}

@@ -23,13 +23,15 @@ def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> R
     place = place_of(facts)
     if place is None or key[1] != f"{facts.job}-{place[0]}-{place[1]}":
         return None  # its labels say something else than its name, which the scheduler complains of
+    if not facts.owner:
+        return None  # it says that it is one, and the job has not made it
     return Replica(
         role=place[0],
         index=place[1],
         uid=facts.uid,
         stage=_stage(facts),
-        # One of an earlier job of the same name is in the way until it is gone. One without an owner is taken for ours.
-        is_leaving=facts.is_leaving or facts.owner not in ("", job_uid),
+        # One of an earlier job of the same name is in the way until it is gone.
+        is_leaving=facts.is_leaving or facts.owner != job_uid,
         node=facts.node,
         domains=_domains(facts.node, mirror),
         address=facts.address or f"{key[1]}.{facts.job}.{key[0]}.svc",  # simulated nodes give no addresses
