@@ -41,7 +41,7 @@ VALID = "Valid"  # the condition of a queue
 _MOST_PODS = 100  # whose condition is written in one cycle
 _MOST_UNDER_WAY = 400
 _REWORD_S = 10.0  # the same reason in other words, at most this often
-_HELD_S = 30.0  # what a controller here is about to write anyway
+_HELD_S = 30.0  # what a controller here is about to write, or to make superfluous
 _SAY_AGAIN_S = 60.0  # an event with the same reason in other words
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
@@ -191,20 +191,19 @@ class Statuses:
         self, place: Place, job: types.ElasticJob, count: Count, why: Why | None, now: str
     ) -> dict[str, Any] | None:
         """Of an ElasticJob only the condition is ours."""
-        before = job.status.conditions
-        old, is_whole = _status_of(SCHEDULED, before), count.is_whole(least(job))
-        if self.makes_pods and not old and not is_whole and (why is None or why.reason == NOT_ENOUGH):
-            return None  # they are being made: there is nothing to say yet
-        after = job_conditions(job, count, why, now)
+        before, after = job.status.conditions, job_conditions(job, count, why, now)
         if after == before:
             return None
+        old, is_whole = _status_of(SCHEDULED, before), count.is_whole(least(job))
         has_turned = old != _status_of(SCHEDULED, after)
-        pause_s = _REWORD_S
-        if has_turned and is_whole and self.makes_pods and job.status.phase in ("", "Pending"):
-            pause_s = _HELD_S  # the job's controller says it with what it has to say, which is that the job starts
-            self._written.setdefault(place, time.monotonic())
-        elif has_turned:
-            pause_s = 0.0
+        pause_s = 0.0 if has_turned else _REWORD_S
+        if self.makes_pods and has_turned and job.status.phase in ("", "Pending"):
+            # A controller here says that all are bound with what it has to say, which is that the job starts;
+            # and of pods that it is making there is nothing to say.
+            is_being_made = not old and not is_whole and (why is None or why.reason == NOT_ENOUGH)
+            if is_whole or is_being_made:
+                pause_s = _HELD_S
+                self._written.setdefault(place, time.monotonic())
         if self._is_recent(place, pause_s):
             self._gangs.touched.add(place[1])
             return None

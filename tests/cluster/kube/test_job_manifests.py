@@ -40,6 +40,19 @@ def test_a_pod_is_one_of_its_job_and_never_restarts_by_itself() -> None:
     assert (spec["hostname"], spec["subdomain"], spec["terminationGracePeriodSeconds"]) == ("bert-worker-1", "bert", 35)
 
 
+def test_a_notice_is_not_the_templates_to_write() -> None:
+    written = {types.GENERATION_ANNOTATION: '{"generation": 99}', "note": "stays"}
+    template = {"metadata": {"annotations": written}, "spec": {"containers": [{"name": "main"}]}}
+    assert made(job(), template)["metadata"]["annotations"] == {"note": "stays"}
+
+
+def test_a_node_in_the_template_is_where_the_pod_may_go_and_no_binding() -> None:
+    pod = made(job(), {"spec": {"containers": [{"name": "main"}], "nodeName": "n1"}})
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    assert ("nodeName" in pod["spec"], pod["spec"]["affinity"]["nodeAffinity"]) == (False, required)
+
+
 def test_what_the_template_says_stays_where_it_is_the_users_to_say() -> None:
     container = {
         "name": "main",

@@ -50,6 +50,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
     spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + GRACE_MORE_S)
     if priority:
         spec.setdefault("priorityClassName", priority)
+    _leave_to_scheduler(spec)
     if has_names(job) and _HOST_NAME.fullmatch(name):
         spec |= {"hostname": name, "subdomain": job.name}
     env: list[Manifest] = [
@@ -78,7 +79,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
             "name": name,
             "namespace": job.namespace,
             "labels": {**(meta.get("labels") or {}), **labels},
-            "annotations": meta.get("annotations") or {},
+            "annotations": _without(meta.get("annotations") or {}, types.GENERATION_ANNOTATION),  # ours to write
             "ownerReferences": [_owner(job)],
         },
         "spec": spec,
@@ -141,6 +142,22 @@ def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
     lines = [f"echo {one.address}:{one.slots}" for one in generation.members]
     script = "\n".join(("#!/bin/sh", *lines, ""))
     return {**_head(job, "ConfigMap", hosts_name(job)), "data": {"discover_hosts.sh": script}}
+
+
+def _leave_to_scheduler(spec: Manifest) -> None:
+    """A node's name in the template says where the pod may go. In a pod it would be a binding, of which no gang knows."""
+    node = spec.pop("nodeName", "")
+    if not node:
+        return
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    for term in required.setdefault("nodeSelectorTerms", [{}]):  # each of them is enough
+        term.setdefault("matchFields", []).append(here)
+
+
+def _without(entries: Manifest, name: str) -> Manifest:
+    return {key: value for key, value in entries.items() if key != name}
 
 
 def _head(job: Job, kind: str, name: str) -> Manifest:
