@@ -24,6 +24,8 @@ def keep_up(turn: Turn) -> bool:
 def _drop_surplus(turn: Turn) -> None:
     members = turn.member_uids()
     for replica in turn.beyond():
+        if turn.is_done(replica):
+            continue  # it holds nothing, and its work would be done again if the job grew
         if replica.uid not in members or replica.has_ended:
             _remove(turn, replica)
     for replica in turn.premature():

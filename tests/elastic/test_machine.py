@@ -447,3 +447,17 @@ def test_conditions_are_those_of_pytorch_operator() -> None:
     world.hear_all()
     kinds = [(one.type, one.status) for one in world.status.conditions]
     assert kinds == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
+
+
+def test_what_a_replica_of_a_sweep_has_done_is_not_done_again() -> None:
+    world = running(4, most=4, framework="none")
+    done = world.pod(3)
+    world.end(done, 0)
+    world.hear_all()
+    world.edit_role(pin=2)
+    world.settle()
+    assert (len(world.members()), world.pod(3).uid) == (2, done.uid)
+    world.edit_role(pin=None)
+    world.decide(worker=4)
+    world.settle()
+    assert (world.indices(), world.pod(3).uid) == ([0, 1, 2, 3], done.uid)

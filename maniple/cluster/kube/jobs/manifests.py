@@ -145,7 +145,7 @@ def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
 
 
 def _leave_to_scheduler(spec: Manifest) -> None:
-    """A node's name in the template says where the pod may go. In a pod it would be a binding, of which no gang knows."""
+    """A node's name in a template says where the pod may go. In a pod it would be a binding behind the gang's back."""
     node = spec.pop("nodeName", "")
     if not node:
         return
