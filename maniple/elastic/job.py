@@ -15,6 +15,7 @@ class Role:
     least: int  # replicas that it starts with, and is brought back to: min, or the pin
     most: int
     slots: int  # workers that a replica starts
+    has_work: bool = True  # False: it has no GPUs where others have, as one that only launches
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def read_job(item: types.ElasticJob) -> Job:
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        roles=tuple(Role(role.name, role.min, role.least, role.most, _slots(role)) for role in spec.roles),
+        roles=_roles(spec.roles),
         framework=spec.framework,
         grace_s=float(spec.elastic.grace_seconds),
         start_s=float(spec.start_seconds),
@@ -78,13 +79,20 @@ def read_job(item: types.ElasticJob) -> Job:
     )
 
 
+def _roles(written: tuple[types.ElasticRole, ...]) -> tuple[Role, ...]:
+    slots = [_slots(role) for role in written]
+    return tuple(
+        Role(role.name, role.min, role.least, role.most, max(1, own), has_work=own > 0 or not any(slots))
+        for role, own in zip(written, slots, strict=True)
+    )
+
+
 def _slots(role: types.ElasticRole) -> int:
     said = role.template.metadata.annotations.get(types.NPROC_ANNOTATION, "")
     if said.isascii() and said.isdecimal():
         return max(1, int(said[:9]))
     limits = [container.resources.limits for container in role.template.spec.containers]
-    gpus = sum(_whole(limit.get(name, 0)) for limit in limits for name in types.GPU_RESOURCES)
-    return max(1, gpus)
+    return sum(_whole(limit.get(name, 0)) for limit in limits for name in types.GPU_RESOURCES)
 
 
 def _whole(amount: str | int | float) -> int:

@@ -65,6 +65,15 @@ def test_of_a_file_with_one_wrong_object_nothing_is_made(person: Person) -> None
     assert not person.exists("elasticjobs", "bert")
 
 
+def test_pods_are_checked_as_they_will_be_made(person: Person) -> None:
+    text = person.do("submit", "--name", "bert", "--gpus", "2", "--image", "i", "--dry-run", "--", "true")
+    job = yaml.safe_load(text)
+    job["spec"]["roles"][0]["template"]["spec"]["volumes"] = [{"name": "maniple-pod", "emptyDir": {}}]
+    said = person.refused("submit", "-", stdin=yaml.safe_dump(job))
+    assert "spec.roles[0].template.spec.volumes[1].name: Duplicate value" in said
+    assert not person.exists("elasticjobs", "bert")
+
+
 def test_what_was_made_before_the_server_refused_is_undone(person: Person) -> None:
     """Each of two ConfigMaps may be made, and not both: only the second, real request can tell."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}

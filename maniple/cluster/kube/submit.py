@@ -10,10 +10,15 @@ import msgspec
 
 from maniple.api import types
 from maniple.api.errors import InputError, nearest
+from maniple.api.live import read_live
 from maniple.cluster.kube.client import ApiError, UnansweredError
+from maniple.cluster.kube.jobs.manifests import Setting
+from maniple.cluster.kube.jobs.manifests import pod as pod_of
 from maniple.cluster.kube.visit import INSTALL, QUEUES, Visit, refused
+from maniple.elastic.job import read_job
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_AS_SERVED = Setting("maniple", "https://maniple-agents")  # as some `serve` will make them: with all that it adds
 _WHO_PAYS = {(types.API_VERSION, "ElasticJob"), (types.API_VERSION, "PodGroup")}
 
 
@@ -173,16 +178,15 @@ async def _names(visit: Visit, path: str) -> set[str] | None:
 async def _template_problems(visit: Visit, parcel: Parcel) -> list[str]:
     """What the server would refuse of the job's pods. Who may not make pods is not told: the controller may."""
     wrong: list[str] = []
+    item = read_live(msgspec.json.encode(parcel.body), types.ElasticJob).item
+    if not isinstance(item, types.ElasticJob):
+        return wrong  # which is told elsewhere
+    job = read_job(item)
     for number, role in enumerate(parcel.body["spec"]["roles"]):
-        template = role["template"]
-        meta = template.get("metadata", {})
-        noted = {key: meta[key] for key in ("labels", "annotations") if key in meta}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"{parcel.name}-{role['name']}-0", **noted},
-            "spec": {**template["spec"], "restartPolicy": "Never"},
-        }
+        sizes = {one.name: one.least for one in job.roles}
+        pod = pod_of(job, role["template"], (role["name"], 0), sizes, item.spec.priority_class_name, _AS_SERVED)
+        meta = pod["metadata"]
+        del meta["ownerReferences"], meta["namespace"]  # the job is not there yet
         path = f"/api/v1/namespaces/{parcel.namespace(visit.namespace)}/pods"
         try:
             await visit.create(path, msgspec.json.encode(pod), dry_run=True)

@@ -109,3 +109,19 @@ def test_horovod_is_told_hosts_and_slots() -> None:
     member = types.GenerationMember("bert-worker-0", "u", "worker", 0, "10.0.0.1", 2)
     script = manifests.hosts(job(), types.JobGeneration(1, (member,)))["data"]["discover_hosts.sh"]
     assert script == "#!/bin/sh\necho 10.0.0.1:2\n"
+
+
+def test_a_launcher_without_gpus_is_no_host_of_horovods() -> None:
+    def role(name: str, limits: dict[str, int]) -> dict[str, Any]:
+        container = {"name": "main", "resources": {"limits": limits}}
+        return {"name": name, "min": 1, "max": 1, "template": {"spec": {"containers": [container]}}}
+
+    members = (
+        types.GenerationMember("bert-launcher-0", "u", "launcher", 0, "10.0.0.1", 1),
+        types.GenerationMember("bert-worker-0", "v", "worker", 0, "10.0.0.2", 2),
+    )
+    generation = types.JobGeneration(1, members)
+    with_gpus = job(roles=[role("launcher", {}), role("worker", {"nvidia.com/gpu": 2})])
+    assert manifests.hosts(with_gpus, generation)["data"]["discover_hosts.sh"] == "#!/bin/sh\necho 10.0.0.2:2\n"
+    without = job(roles=[role("launcher", {}), role("worker", {})])
+    assert manifests.hosts(without, generation)["data"]["discover_hosts.sh"].count("echo") == 2

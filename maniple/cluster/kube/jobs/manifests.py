@@ -138,8 +138,9 @@ def secret(job: Job, token: str, authority: bytes, archive: bytes) -> Manifest:
 
 
 def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
-    """Horovod asks the script which hosts there are."""
-    lines = [f"echo {one.address}:{one.slots}" for one in generation.members]
+    """Horovod asks the script which hosts there are; one that only launches is none."""
+    at_work = {role.name for role in job.roles if role.has_work}
+    lines = [f"echo {one.address}:{one.slots}" for one in generation.members if one.role in at_work]
     script = "\n".join(("#!/bin/sh", *lines, ""))
     return {**_head(job, "ConfigMap", hosts_name(job)), "data": {"discover_hosts.sh": script}}
 
