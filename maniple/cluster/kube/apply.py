@@ -6,7 +6,7 @@ Whatever is done counts in the Cache at once, so that the next cycle need not wa
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from maniple.cluster.kube.mirror import Key, Mirror, Seen
 from maniple.cluster.kube.patches import Patches
 from maniple.cluster.kube.resources import PODS, Resource
 from maniple.model.job import Job
+from maniple.model.jobs import JobKey
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.plan import Bind, Eviction, Plan, Resize
 from maniple.scheduler.units import SHRUNK
@@ -54,11 +55,13 @@ class Applier:
 
     def apply(self, snapshot: Snapshot, plan: Plan) -> None:
         """Begins everything; ends nothing."""
+        bound = set()
         for job, binds in _by_gang(snapshot, plan.binds):
             there = self._binder.assume(binds)
             if there:
+                bound.add(job.key)
                 self._begin(self._start(job, there))
-        for eviction in self._evictor.assume([*plan.evictions, *self._timed_out(snapshot)]):
+        for eviction in self._evictor.assume([*plan.evictions, *self._timed_out(snapshot, bound)]):
             if not self._is_left_to_its_job(eviction):
                 self._begin(self._evictor.evict(eviction))
         for eviction in self._overdue():
@@ -170,12 +173,19 @@ class Applier:
         found = self._mirror.find(kind, key)
         return None if found is None else (found[0], key, found[1])
 
-    def _timed_out(self, snapshot: Snapshot) -> list[Eviction]:
-        """The pods of gangs that have been half bound for too long: they go, and the gang starts over."""
+    def _timed_out(self, snapshot: Snapshot, bound: Set[JobKey]) -> list[Eviction]:
+        """The pods of gangs that have been half bound for too long: they go, and the gang starts over.
+
+        Not of those that are being `bound` now, at last.
+        """
         halves = {job.key: job for job in self._gangs.halves(iter(snapshot.jobs))}
         now = time.monotonic()
         self._half_since = {key: self._half_since.get(key, now) for key in halves}
-        late = [job for key, job in halves.items() if now - self._half_since[key] >= self._gang_timeout_s]
+        late = [
+            job
+            for key, job in halves.items()
+            if now - self._half_since[key] >= self._gang_timeout_s and key not in bound
+        ]
         return [Eviction(pod.pod, GANG_TIMEOUT, job.name) for job in late for pod in job.placed if pod.is_ours]
 
     # -- small changes

@@ -11,6 +11,7 @@ import time
 import msgspec
 
 from maniple.api import core
+from maniple.api.live import read_live
 from maniple.api.types import BACKFILL_ANNOTATION, GPUS_ANNOTATION
 from maniple.cluster.kube.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.cluster.kube.metrics import Metrics
@@ -44,20 +45,7 @@ class _Binding(msgspec.Struct):
     api_version: str = msgspec.field(name="apiVersion", default="v1")
 
 
-class _Pod(msgspec.Struct):
-    class Meta(msgspec.Struct):
-        uid: str = ""
-        leaving: str = msgspec.field(name="deletionTimestamp", default="")
-
-    class Spec(msgspec.Struct):
-        node: str = msgspec.field(name="nodeName", default="")
-
-    metadata: Meta
-    spec: Spec
-
-
 _ENCODER = msgspec.json.Encoder()
-_PODS = msgspec.json.Decoder(_Pod)
 
 
 class Binder:
@@ -129,6 +117,8 @@ class Binder:
                     return "gone", ""
                 if refusal.status == 409:
                     break
+                if not refusal.is_transient and may_be_done:
+                    break  # a server that has just started refuses everybody, and says nothing of the earlier try
                 if not refusal.is_transient:
                     log.warning("bind refused", extra={"pod": bind.pod, "node": bind.node, "error": str(refusal)})
                     return "failed", refusal.message or str(refusal)
@@ -142,11 +132,11 @@ class Binder:
         return await self._settle(bind, uid), f"{bind.pod}: {error}"
 
     async def _settle(self, bind: Bind, uid: str) -> str:
-        """Asks the server until it says what has become of the pod."""
+        """Asks the server until it says what has become of the pod, which is known to the Cache from then on."""
         backoff = Backoff()
         while True:
             try:
-                pod = _PODS.decode(await self._client.get(PODS.path(*_key(bind)), timeout_s=_ANSWER_S))
+                live = read_live(await self._client.get(PODS.path(*_key(bind)), timeout_s=_ANSWER_S), PODS.struct)
             except ApiError as refusal:
                 if refusal.status == 404:
                     return "gone"
@@ -154,11 +144,18 @@ class Binder:
             except UnansweredError as silence:
                 await backoff.wait(silence)
             else:
-                if pod.metadata.uid != uid or pod.metadata.leaving:
+                self._mirror.put(PODS, live)
+                pod = live.item
+                if live.head.uid != uid or not isinstance(pod, core.Pod) or pod.metadata.deletion_timestamp is not None:
                     return "gone"
-                if not pod.spec.node:
+                if not pod.spec.node_name:
                     return "failed"
-                return "bound" if pod.spec.node == bind.node else "bound by another"
+                is_ours = (pod.spec.node_name, pod.metadata.annotations.get(GPUS_ANNOTATION, "")) == _given(bind)
+                return "bound" if is_ours else "bound by another"
+
+
+def _given(bind: Bind) -> tuple[str, str]:
+    return bind.node, ",".join(bind.gpus)
 
 
 def annotations_of(bind: Bind) -> dict[str, str]:
