@@ -67,14 +67,15 @@ def progress(job: types.ElasticJob) -> str:
 async def _print_log(visit: "Visit", key: "Key", with_name: bool) -> None:
     from maniple.cluster.kube.joblogs import Choice, follow_logs
     from maniple.cluster.kube.replica import Replica
+    from maniple.elastic.job import read_job
 
     job = await visit.job(key)
-    first = next((role.name for role in job.spec.roles if role.min), job.spec.roles[0].name)
+    first = read_job(job).first
 
     def take(replica: Replica, line: str) -> None:
         click.echo(f"[{replica.name}] {line}" if with_name else line)
 
-    choice = Choice(lambda replica: replica.role == first and replica.index == 0)
+    choice = Choice(lambda replica: (replica.role, replica.index) == first)
     try:
         await follow_logs(visit, key, choice, take)
     except InputError as error:  # how the job ends counts, and not its log
