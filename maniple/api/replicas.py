@@ -11,6 +11,7 @@ from maniple.api.types import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROL
 
 _GENERATION = re.compile(r'"generation":\s*(\d{1,18})')
 _STILL_STARTING = ("", "ContainerCreating", "PodInitializing")
+_LONGEST_INDEX = 9  # digits
 _SAY_NOTHING = ("Error", "Completed")
 
 
@@ -121,6 +122,11 @@ def read_replica(raw: bytes | msgspec.Raw) -> ReplicaFacts:
         is_disrupted="DisruptionTarget" in conditions,
         told=0 if told is None else int(told[1]),
     )
+
+
+def is_index(text: str) -> bool:
+    """Whether it is a replica's number, as a label has it."""
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_INDEX
 
 
 def is_replica(meta: ObjectMeta) -> bool:

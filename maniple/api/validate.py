@@ -4,19 +4,17 @@ For our own kinds, which stand here, these are the rules that the CRDs state in 
 Kubernetes' kinds are in validate_core.py.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maniple.api import core, types
 from maniple.api import validate_core as kube
 from maniple.api.errors import Problem, nearest
-from maniple.api.validate_core import A_LABEL, Found, add, check_metadata, check_pair, is_label, shown
+from maniple.api.validate_core import A_LABEL, Found, add, check_metadata, check_pair, is_label, is_service_name, shown
 
 MAX_REPLICAS = 100_000
 LONGEST_HOST_NAME = 63
 A_SERVICE_NAME = "a name of lower-case letters, digits and '-' that begins with a letter"
-_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def problems(obj: object) -> list[Problem]:
@@ -87,7 +85,7 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
 def _host_names(job: types.ElasticJob, found: Found) -> None:
     """Replicas of torchrun look for each other by name, and not every object's name is a host's."""
     name, other = job.metadata.name, "or another framework than torchrun, whose replicas look for each other by name"
-    if name and not _SERVICE_NAME.fullmatch(name):
+    if name and not is_service_name(name):
         add(found, "metadata.name", f"{A_SERVICE_NAME}, {other}", shown(name))
     for index, role in enumerate(job.spec.roles):
         longest = f"{name}-{role.name}-{max(role.max - 1, 0)}"

@@ -34,6 +34,7 @@ A_NAME = "a name of lower-case letters, digits, '-' and '.', at most 253, with a
 
 _LABEL_FORM = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _LABEL = re.compile(_LABEL_FORM)
+_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL_FORM}(?:\.{_LABEL_FORM})*")
 _GPU_LIST = re.compile(r"[^,\s]+(?:,[^,\s]+)*")
 _PERCENT = re.compile(r"(?:100|[0-9]{1,2})%")
@@ -314,6 +315,11 @@ def check_metadata(metadata: ObjectMeta, found: Found) -> None:
 def check_time(moment: datetime | None, at: str, found: Found) -> None:
     if moment is not None and moment.year >= LAST_YEAR:
         add(found, at, f"a time before the year {LAST_YEAR}", moment.isoformat())
+
+
+def is_service_name(text: str) -> bool:
+    """Whether a Service can be called so, which is less than any object can."""
+    return len(text) <= 63 and _SERVICE_NAME.fullmatch(text) is not None
 
 
 def is_name(text: str) -> bool:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 
 from maniple.api import core, types
 from maniple.api.errors import Problem, nearest
+from maniple.api.replicas import is_index
 from maniple.model.groups import may_wait
 from maniple.model.jobs import JobKey
 from maniple.model.podinfo import pod_role
 
 _ROLE = f"metadata.labels[{types.ROLE_LABEL}]"
 _INDEX = f"metadata.labels[{types.INDEX_LABEL}]"
-_LONGEST_INDEX = 9  # digits
 
 
 def replica_problems(job: types.ElasticJob, pods: Iterable[core.Pod]) -> Iterator[tuple[core.Pod, Problem]]:
@@ -67,7 +67,7 @@ def _problem(job: types.ElasticJob, roles: dict[str, types.ElasticRole], pod: co
         return Problem(_ROLE, f"expected a role of {whose}, found {role!r:.80}{nearest(role[:80], roles)}")
     if index is None:
         return Problem(_INDEX, "expected the pod's number among the replicas of its role, such as '0', found none")
-    if not (index.isascii() and index.isdecimal() and len(index) <= _LONGEST_INDEX):
+    if not is_index(index):
         return Problem(_INDEX, f"expected a whole number of 0 or more, such as '0', found {index!r:.80}")
     for other in roles:
         number = name.removeprefix(f"{job.metadata.name}-{other}-")

@@ -268,8 +268,9 @@ class Visit:
     async def _follow(
         self, path: str, asked: Mapping[str, str], watched: Watched[T], backoff: Backoff
     ) -> AsyncGenerator[dict[Key, T], None]:
-        has_begun, failures = False, 0
+        has_begun = has_failed = False
         while True:
+            trouble = ""
             try:
                 if not watched.version:
                     watched.replace(*await self._list(path, asked))
@@ -278,7 +279,7 @@ class Visit:
                 more = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": watched.version}
                 async with self.client.stream(path, {**asked, **more}, SILENCE_S) as chunks:
                     backoff.reset()
-                    failures = 0
+                    has_failed = False
                     self._note(path, "")
                     rest = b""
                     async for chunk in chunks:
@@ -291,18 +292,15 @@ class Visit:
                 if not has_begun or not (error.is_transient or error.status == 410):
                     raise
                 watched.version = ""
-                failures += self._fails_again(path, failures, error)
+                trouble = str(error)
             except UnansweredError as error:
                 if not has_begun:
                     raise
-                failures += self._fails_again(path, failures, error)
+                trouble = str(error)
+            if trouble and has_failed:  # one that breaks once is nothing to tell: most are there again at once
+                self._note(path, trouble)
+            has_failed = bool(trouble)
             await backoff.wait()
-
-    def _fails_again(self, path: str, failures: int, error: Exception) -> int:
-        """A connection that breaks once is nothing to tell: most are there again at once."""
-        if failures:
-            self._note(path, str(error))
-        return 1
 
     def _note(self, path: str, why: str) -> None:
         before = bool(self._broken)

@@ -51,8 +51,8 @@ log = logging.getLogger("maniple.jobs")
 
 JOBS = next(resource for resource in RESOURCES if resource.struct is types.ElasticJob)
 _TURNS = 32  # jobs that are attended to at once
-_SURROUND_S = 60.0
-_MANY = 5
+_SURROUND_S = 60.0  # how long it is believed that a job's Service, Secret and ConfigMap are there
+_MANY = 5  # conflicts in a row, after which they are told
 
 
 class _Entry:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from maniple.api import types
+from maniple.api.validate_core import is_service_name
 from maniple.elastic.job import Job, Place
 
 AGENT_DIR, POD_DIR, HOSTS_DIR = "/var/run/maniple/agent", "/var/run/maniple/pod", "/var/run/maniple/hosts"
 RENDEZVOUS_PORT = 29400
 GRACE_MORE_S = 5  # for the agent itself, after its workers
-_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 Manifest = dict[str, Any]
 
@@ -29,7 +29,7 @@ class Setting:
 
 def has_names(job: Job) -> bool:
     """Whether its replicas can be found by name: a Service cannot be called as every object can."""
-    return _SERVICE_NAME.fullmatch(job.name) is not None
+    return is_service_name(job.name)
 
 
 def secret_name(job: Job) -> str:

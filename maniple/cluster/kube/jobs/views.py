@@ -4,19 +4,14 @@ import time
 from datetime import datetime
 
 from maniple.api import core, types
-from maniple.api.replicas import ReplicaFacts
+from maniple.api.replicas import ReplicaFacts, is_index
 from maniple.cluster.kube.mirror import Key, Mirror
 from maniple.elastic.events import Replica, Stage
-
-_LONGEST_INDEX = 9  # digits
 
 
 def place_of(facts: ReplicaFacts) -> tuple[str, int] | None:
     """Role and index; None if its labels are no replica's, which the scheduler complains of."""
-    index = facts.index
-    if not facts.role or not (index.isascii() and index.isdecimal() and len(index) <= _LONGEST_INDEX):
-        return None
-    return facts.role, int(index)
+    return (facts.role, int(facts.index)) if facts.role and is_index(facts.index) else None
 
 
 def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> Replica | None:
