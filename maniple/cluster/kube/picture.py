@@ -4,6 +4,7 @@ What one may not read is left out: without the right to read all nodes and pods,
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -13,7 +14,18 @@ from maniple.api import core, types
 from maniple.api.live import read_live
 from maniple.cluster.kube.client import ApiError
 from maniple.cluster.kube.replica import Replica, gpus_of, read_replica
-from maniple.cluster.kube.visit import JOBS, NODES, PODS, QUEUES, Key, Visit, jobs_refused, read_job, replica_query
+from maniple.cluster.kube.visit import (
+    JOBS,
+    NODES,
+    PODS,
+    QUEUES,
+    Key,
+    Visit,
+    jobs_refused,
+    read_job,
+    refused,
+    replica_query,
+)
 from maniple.model.resources import amounts
 
 _MAY_NOT = (403, 404)
@@ -37,6 +49,7 @@ class Picture:
         self._nodes: dict[Key, float] = {}  # the GPUs of each
         self._sees_all_pods = True
         self._awaited = {"jobs", "queues", "nodes", "pods"}
+        self._has_jobs = asyncio.Event()
         self.begun = asyncio.Event()
         self.changed = asyncio.Event()
 
@@ -52,7 +65,14 @@ class Picture:
         return sum(seen.holds for seen in self._pods.values()), sum(self._nodes.values())
 
     async def run(self) -> None:
-        await asyncio.gather(self._watch_jobs(), self._watch_queues(), self._watch_nodes(), self._watch_pods())
+        """The jobs first: who may not see them is told so, whatever else may not be seen."""
+
+        async def after_jobs(watch: Callable[[], Awaitable[None]]) -> None:
+            await self._has_jobs.wait()
+            await watch()
+
+        others = (self._watch_queues, self._watch_nodes, self._watch_pods)
+        await asyncio.gather(self._watch_jobs(), *map(after_jobs, others))
 
     def _heard(self, what: str) -> None:
         self._awaited.discard(what)
@@ -65,6 +85,7 @@ class Picture:
             async with aclosing(self._visit.follow(JOBS, self._namespace, read_job)) as changes:
                 async for self.jobs in changes:
                     self._heard("jobs")
+                    self._has_jobs.set()
         except ApiError as error:
             raise jobs_refused(error) from None
 
@@ -92,11 +113,14 @@ class Picture:
                     self._heard("pods")
         except ApiError as error:
             if error.status != 403 or self._namespace is None:
-                raise
+                raise refused(error, "Pods") from None
             self._sees_all_pods = False
-        async with aclosing(self._visit.follow(PODS, self._namespace, _read_pod, replica_query())) as changes:
-            async for self._pods in changes:
-                self._heard("pods")
+        try:
+            async with aclosing(self._visit.follow(PODS, self._namespace, _read_pod, replica_query())) as changes:
+                async for self._pods in changes:
+                    self._heard("pods")
+        except ApiError as error:
+            raise refused(error, "Pods") from None
 
     def _do_without(self, what: str, error: ApiError) -> None:
         if error.status not in _MAY_NOT:
