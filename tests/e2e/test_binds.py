@@ -1,0 +1,90 @@
+"""A binding that was not answered counts neither as done nor as failed: whatever follows, the server is asked."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from maniple.api.live import read_live
+from maniple.cluster.cache import Cache
+from maniple.cluster.kube.binds import Binder
+from maniple.cluster.kube.client import ApiError, Client, Lane, NotLeadingError, UnansweredError
+from maniple.cluster.kube.login import log_in
+from maniple.cluster.kube.metrics import Metrics
+from maniple.cluster.kube.mirror import Mirror
+from maniple.cluster.kube.resources import PODS
+from maniple.cluster.kube.shared import SharedCache
+from maniple.model.build import Ours
+from maniple.scheduler.plan import Bind
+
+from .serving import Bench
+
+
+class LossyClient(Client):
+    """The real server's; of each try at a binding is said whether it reaches the server, and what is heard of it."""
+
+    tries: list[tuple[bool, Exception]]
+
+    async def write(
+        self,
+        lane: Lane,
+        method: str,
+        path: str,
+        body: bytes | Callable[[], bytes],
+        content_type: str = "application/json",
+        timeout_s: float = 30.0,
+    ) -> bytes:
+        if not self.tries:
+            return await super().write(lane, method, path, body, content_type, timeout_s)
+        arrives, heard = self.tries.pop(0)
+        if arrives:
+            await super().write(lane, method, path, body, content_type, timeout_s)
+        raise heard
+
+
+SILENCE = UnansweredError("cut")
+JUST_STARTED = ApiError(403, "Forbidden", "not yet able to tell who may do what")
+STORE_AWAY = ApiError(500, "InternalError", "etcdserver: request timed out")
+NO_LEADER = NotLeadingError("the lease is over")
+
+
+@pytest.mark.parametrize(
+    ("tries", "is_bound"),
+    [
+        ([(True, SILENCE)], True),  # done, and the next try is told so by a conflict
+        ([(True, SILENCE), (False, JUST_STARTED)], True),
+        ([(True, STORE_AWAY), (False, JUST_STARTED)], True),
+        ([(True, SILENCE), (False, NO_LEADER)], True),
+        ([(False, SILENCE)], True),  # not done, until the next try
+        ([(False, SILENCE), (False, JUST_STARTED)], False),
+        ([(False, SILENCE), (False, NO_LEADER)], False),
+        ([(False, JUST_STARTED)], False),
+    ],
+)
+def test_whatever_is_heard_after_silence_the_server_is_asked(
+    bench: Bench, tries: list[tuple[bool, Exception]], is_bound: bool
+) -> None:
+    node = bench.slow_node()
+    bench.pods("lone", 1)
+    bind = Bind(f"{bench.namespace}/lone-0", node, ("gpu-3",))
+
+    async def bound() -> tuple[list[str], bool]:
+        login = await log_in(str(bench.cluster.kubeconfig()))
+        async with LossyClient(login) as client:
+            client.tries = list(tries)
+            cache = Cache(Ours(scheduler_name=bench.scheduler))
+            mirror = Mirror(SharedCache(cache))
+            path = PODS.path(bench.namespace, "lone-0")
+            mirror.put(PODS, read_live(await client.get(path), PODS.struct))
+            binder = Binder(client, mirror, Metrics())
+            failed = await binder.bind_all(binder.assume([bind]))
+            assert client.tries == []
+            known = cache.pod(bind.pod)
+            assert known is not None
+            return failed, bind.pod in cache.assumed() or known.spec.node_name == node
+
+    failed, counts_as_bound = asyncio.run(bound())
+    assert bench.bound() == ({"lone-0": node} if is_bound else {})
+    # What the Cache says is what the server says: GPUs that are taken are not free to anybody.
+    assert counts_as_bound == is_bound
+    assert bool(failed) == (not is_bound)
