@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
+from typing import Self
 from urllib.parse import urlencode
 
 import msgspec
@@ -125,7 +126,7 @@ class Client:
         self.events = Lane(2)
         self.jobs = Lane(32)
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
