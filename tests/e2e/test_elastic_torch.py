@@ -85,14 +85,18 @@ def await_size(corner: Bench, size: int) -> None:
     try:
         corner.wait(f"ten steps at size {size}", is_so, WAIT_S)
     except AssertionError as error:
-        pods = [pod["metadata"]["name"] for pod in corner.all_pods()]
-        logs = [
-            corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "--tail=20", name)
-            for name in pods
-            if name.startswith("bert-")
-        ]
         found = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]
-        raise AssertionError("\n".join([str(error), *logs, json.dumps(found, indent=1)])) from None
+        raise AssertionError("\n".join([str(error), logs(corner), json.dumps(found, indent=1)])) from None
+
+
+def logs(corner: Bench) -> str:
+    """What the job's replicas have said last."""
+    names = [pod["metadata"]["name"] for pod in corner.all_pods()]
+    return "\n".join(
+        corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "--tail=20", name)
+        for name in names
+        if name.startswith("bert-")
+    )
 
 
 @pytest.mark.parametrize("script", ["train.py", "live.py"])
@@ -158,3 +162,60 @@ def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_p
     assert "rank 0 2" in followed.stdout
     other = corner.run("logs", "bert", "--index=1", cluster, f"--namespace={corner.namespace}")
     assert "rank 1 2" in other.stdout, other.stderr
+
+
+TRAIN = """
+from torch.distributed import all_reduce, get_rank, get_world_size, init_process_group
+import torch
+init_process_group("gloo")
+one = torch.ones(1)
+all_reduce(one)
+print("rank", get_rank(), "of", get_world_size(), "sum", int(one), flush=True)
+"""
+
+
+def test_torchrun_finds_its_peers_by_the_names_of_the_job_s_service(corner: Bench) -> None:
+    """The names are those that the cluster's own controllers have put into the Service's EndpointSlice."""
+    corner.serve()
+    hosts = shared_folder(corner) / "hosts"
+    shutil.copy(ROOT / "tests" / "e2e" / "names.py", shared_folder(corner))
+    (shared_folder(corner) / "train.py").write_text(TRAIN)
+    written = job(corner, "train.py")
+    worker = written["spec"]["roles"][0]["template"]["spec"]
+    container, volumes = worker["containers"][0], worker["volumes"]
+    namer = {"command": ["python3", "names.py", "hosts"], "resources": {}}
+    plain: Json = {"containers": [container | namer], "volumes": volumes, "nodeSelector": {}}
+    corner.pods("names", 1, **plain, terminationGracePeriodSeconds=0)
+    corner.wait("the name server to run", lambda: running(corner, ["names-0"]) == {"names-0"}, WAIT_S)
+    server = corner.get_pod("names-0")["status"]["podIP"]
+
+    zone = f"{corner.namespace}.svc.cluster.local"
+    worker["dnsPolicy"] = "None"
+    worker["dnsConfig"] = {"nameservers": [server], "searches": [zone], "options": [{"name": "ndots", "value": "5"}]}
+    # Debian's torch 1.13 cannot read its own defaults for these with Python 3.11; this is nothing for nobody.
+    container |= {"command": ["torchrun", "--tee=9:1", "--redirects=9:1", "train.py"], "args": []}
+    written["spec"] |= {"framework": "torchrun", "cleanPodPolicy": "None"}
+    written["spec"]["roles"][0]["min"] = 4  # all are there, so there is no last call to wait for
+    corner.client.post(f"{OURS}/namespaces/{corner.namespace}/elasticjobs", written)
+
+    def is_over() -> bool:
+        slices = corner.get("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices")["items"]
+        known = {
+            f"{end['hostname']}.bert.{zone}": end["addresses"][0]
+            for each in slices
+            if each["metadata"]["labels"].get("kubernetes.io/service-name") == "bert"
+            for end in each["endpoints"] or []
+        }
+        hosts.with_suffix(".new").write_text(json.dumps(known))
+        hosts.with_suffix(".new").rename(hosts)
+        phase = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]["phase"]
+        assert phase != "Failed", logs(corner)
+        return str(phase) == "Succeeded"
+
+    try:
+        corner.wait("the job to end", is_over, WAIT_S)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{logs(corner)}") from None
+    said = logs(corner)
+    for rank in range(4):
+        assert f"rank {rank} of 4 sum 4" in said

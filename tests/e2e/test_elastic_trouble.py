@@ -15,14 +15,14 @@ def test_horovods_script_is_made_again_when_somebody_has_deleted_it(bench: Bench
     jobs.wait_size("ring", 3)
     folder = f"{CORE.format(bench.namespace)}/configmaps"
 
-    def scripts() -> list[str]:
+    def hosts() -> list[str]:
         found = bench.client.get(folder)["items"]
-        return [one["data"]["discover_hosts.sh"] for one in found if one["metadata"]["name"].startswith("ring-hosts-")]
+        return [one["data"]["hosts"] for one in found if one["metadata"]["name"].startswith("ring-hosts-")]
 
     bench.client.delete(f"{folder}/ring-hosts-{jobs.get('ring')['metadata']['uid'][:8]}")
     jobs.change("ring", pin=2)
     jobs.wait_size("ring", 2)
-    assert [script.count("echo ") for script in scripts()] == [2]
+    assert [len(each.splitlines()) for each in hosts()] == [2]
 
 
 def test_a_quota_that_refuses_pods_is_told_and_the_job_starts_when_it_is_raised(bench: Bench, jobs: Jobs) -> None:

@@ -180,6 +180,7 @@ def _kubelet_config(layout: Layout, spec: Spec) -> dict[str, object]:
         "localStorageCapacityIsolation": True,
         "makeIPTablesUtilChains": False,
         "oomScoreAdj": 0,
+        "clusterDomain": "cluster.local",
         "resolvConf": "",
         "nodeStatusUpdateFrequency": "2s",
         "syncFrequency": "5s",

@@ -77,7 +77,15 @@ def test_what_the_template_says_stays_where_it_is_the_users_to_say() -> None:
     ("framework", "wanted"),
     [
         ("torch", {"MANIPLE_URL": TO.url}),
-        ("torchrun", {"PET_NNODES": "2:4", "PET_NPROC_PER_NODE": "2", "PET_RDZV_ENDPOINT": "bert-worker-0.bert:29400"}),
+        (
+            "torchrun",
+            {
+                "PET_NNODES": "2:4",
+                "PET_NPROC_PER_NODE": "2",
+                "PET_RDZV_ENDPOINT": "bert-worker-0.bert:29400",
+                "PET_RDZV_CONF": "is_host=0",  # index 1
+            },
+        ),
         ("horovod", {"MANIPLE_HOSTS": "/var/run/maniple/hosts/discover_hosts.sh"}),
         ("none", {}),
     ],
@@ -107,8 +115,7 @@ def test_the_secret_is_the_jobs_own() -> None:
 
 def test_horovod_is_told_hosts_and_slots() -> None:
     member = types.GenerationMember("bert-worker-0", "u", "worker", 0, "10.0.0.1", 2)
-    script = manifests.hosts(job(), types.JobGeneration(1, (member,)))["data"]["discover_hosts.sh"]
-    assert script == "#!/bin/sh\necho 10.0.0.1:2\n"
+    assert manifests.hosts(job(), types.JobGeneration(1, (member,)))["data"]["hosts"] == "10.0.0.1:2\n"
 
 
 def test_a_launcher_without_gpus_is_no_host_of_horovods() -> None:
@@ -122,6 +129,6 @@ def test_a_launcher_without_gpus_is_no_host_of_horovods() -> None:
     )
     generation = types.JobGeneration(1, members)
     with_gpus = job(roles=[role("launcher", {}), role("worker", {"nvidia.com/gpu": 2})])
-    assert manifests.hosts(with_gpus, generation)["data"]["discover_hosts.sh"] == "#!/bin/sh\necho 10.0.0.2:2\n"
+    assert manifests.hosts(with_gpus, generation)["data"]["hosts"] == "10.0.0.2:2\n"
     without = job(roles=[role("launcher", {}), role("worker", {})])
-    assert manifests.hosts(without, generation)["data"]["discover_hosts.sh"].count("echo") == 2
+    assert manifests.hosts(without, generation)["data"]["hosts"] == "10.0.0.1:1\n10.0.0.2:2\n"

@@ -16,6 +16,12 @@ AGENT_DIR, POD_DIR, HOSTS_DIR = "/var/run/maniple/agent", "/var/run/maniple/pod"
 RENDEZVOUS_PORT = 29400
 GRACE_MORE_S = 5  # for the agent itself, after its workers
 _HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# Horovod takes an answer without hosts for a host without a name: until there are some, it waits for the answer.
+_DISCOVER_HOSTS = """#!/bin/sh
+hosts="$(dirname "$0")/hosts"
+until [ -s "$hosts" ]; do sleep 1; done
+cat "$hosts"
+"""
 Manifest = dict[str, Any]
 
 
@@ -62,7 +68,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
         {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
         {"name": "MANIPLE_REPLICA_MIN", "value": str(role.min)},
         {"name": "MANIPLE_REPLICA_MAX", "value": str(role.most)},
-        *_of_framework(job, role.slots, to),
+        *_of_framework(job, place, role.slots, to),
     ]
     volumes, mounts = _volumes(job, to)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
@@ -86,7 +92,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
     }
 
 
-def _of_framework(job: Job, slots: int, to: Setting) -> list[Manifest]:
+def _of_framework(job: Job, place: Place, slots: int, to: Setting) -> list[Manifest]:
     if job.framework == "torch":
         return [{"name": "MANIPLE_URL", "value": to.url}] if to.url else []
     if job.framework == "horovod":
@@ -100,6 +106,8 @@ def _of_framework(job: Job, slots: int, to: Setting) -> list[Manifest]:
         "PET_NPROC_PER_NODE": str(slots),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": f"{first}.{job.name}:{RENDEZVOUS_PORT}",
+        # torchrun before 2.0 would compare the endpoint with its host's whole name, and nobody would keep the store.
+        "PET_RDZV_CONF": f"is_host={place == job.first:d}",
         "PET_RDZV_ID": job.uid,
         "PET_MAX_RESTARTS": "1000",  # whoever outlives a departure dies of it once; that is no failure
     }
@@ -140,9 +148,9 @@ def secret(job: Job, token: str, authority: bytes, archive: bytes) -> Manifest:
 def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
     """Horovod asks the script which hosts there are; one that only launches is none."""
     at_work = {role.name for role in job.roles if role.has_work}
-    lines = [f"echo {one.address}:{one.slots}" for one in generation.members if one.role in at_work]
-    script = "\n".join(("#!/bin/sh", *lines, ""))
-    return {**_head(job, "ConfigMap", hosts_name(job)), "data": {"discover_hosts.sh": script}}
+    lines = [f"{one.address}:{one.slots}\n" for one in generation.members if one.role in at_work]
+    data = {"discover_hosts.sh": _DISCOVER_HOSTS, "hosts": "".join(lines)}
+    return {**_head(job, "ConfigMap", hosts_name(job)), "data": data}
 
 
 def _leave_to_scheduler(spec: Manifest) -> None:
