@@ -106,7 +106,7 @@ def _of_framework(job: Job, place: Place, slots: int, to: Setting) -> list[Manif
         "PET_NPROC_PER_NODE": str(slots),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": f"{first}.{job.name}:{RENDEZVOUS_PORT}",
-        # torchrun before 2.0 would compare the endpoint with its host's whole name, and nobody would keep the store.
+        # Else torchrun 1.13 compares the endpoint with its host's whole name, and nobody keeps the store.
         "PET_RDZV_CONF": f"is_host={place == job.first:d}",
         "PET_RDZV_ID": job.uid,
         "PET_MAX_RESTARTS": "1000",  # whoever outlives a departure dies of it once; that is no failure
