@@ -101,6 +101,12 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     """For `Agents.start`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificate(context, credentials)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """Shown from now on, also by a server that uses the context already, to whoever comes next."""
     # Python reads certificates from files only; this one is in memory, as the file system may be read-only.
     handle = os.memfd_create("certificate")
     try:
@@ -108,7 +114,6 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
         context.load_cert_chain(f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)
-    return context
 
 
 def _issue(

@@ -1,6 +1,8 @@
 """The agents' endpoint of this replica. Its certificates are in a Secret that all replicas share."""
 
+import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,11 +12,19 @@ import msgspec
 
 from maniple.cluster.kube.agents import Ack, Agents, Report
 from maniple.cluster.kube.client import ApiError, Backoff, Client, UnansweredError
-from maniple.cluster.kube.credentials import Credentials, create, from_secret, renewed, server_context
+from maniple.cluster.kube.credentials import (
+    Credentials,
+    create,
+    from_secret,
+    load_certificate,
+    renewed,
+    server_context,
+)
 
 log = logging.getLogger("maniple.agents")
 
 _ANSWER_S = 10.0
+_LOOK_S = 24 * 3600.0  # a certificate is renewed two months before its end
 
 
 @dataclass(frozen=True)
@@ -37,22 +47,43 @@ class Listener(Protocol):
 
 async def open_endpoint(
     client: Client, endpoint: Endpoint, listener: Listener, is_leading: Callable[[], bool]
-) -> tuple[Agents, Credentials]:
+) -> tuple[Agents, Credentials, ssl.SSLContext]:
     """Tries until the API server has given or taken the certificates."""
+    credentials = await _sure_credentials(client, endpoint)
+    tls = server_context(credentials)
+    agents = Agents(credentials.token_key, listener.on_ack, listener.on_report, is_leading)
+    await agents.start(endpoint.host, endpoint.port, tls)
+    return agents, credentials, tls
+
+
+async def keep_certified(
+    client: Client, endpoint: Endpoint, ours: Credentials, tls: ssl.SSLContext, every_s: float = _LOOK_S
+) -> None:
+    """Renews the certificate in time, or takes the one that another replica has renewed, without a restart.
+
+    Running jobs trust our authority: a Secret that was deleted is made again with it, and another's is not taken.
+    """
+    while True:
+        await asyncio.sleep(every_s)
+        found = await _sure_credentials(client, endpoint, ours)
+        if found.authority == ours.authority:
+            load_certificate(tls, found)
+        else:
+            name = "/".join(endpoint.secret)
+            log.error("the agents' certificates are of another authority: restart all replicas", extra={"secret": name})
+
+
+async def _sure_credentials(client: Client, endpoint: Endpoint, ours: Credentials | None = None) -> Credentials:
     backoff = Backoff()
     while True:
         try:
-            credentials = await _credentials(client, endpoint)
-            break
+            return await _credentials(client, endpoint, ours)
         except (ApiError, UnansweredError) as error:
             log.warning("no certificates for agents yet", extra={"error": str(error)})
             await backoff.wait(error)
-    agents = Agents(credentials.token_key, listener.on_ack, listener.on_report, is_leading)
-    await agents.start(endpoint.host, endpoint.port, server_context(credentials))
-    return agents, credentials
 
 
-async def _credentials(client: Client, endpoint: Endpoint) -> Credentials:
+async def _credentials(client: Client, endpoint: Endpoint, ours: Credentials | None) -> Credentials:
     namespace, name = endpoint.secret
     folder = f"/api/v1/namespaces/{namespace}/secrets"
     try:
@@ -60,7 +91,7 @@ async def _credentials(client: Client, endpoint: Endpoint) -> Credentials:
     except ApiError as error:
         if error.status != 404:
             raise
-        made = create(endpoint.names)
+        made = create(endpoint.names) if ours is None else renewed(ours, endpoint.names)
         head = {"name": name, "namespace": namespace}
         # All replicas may do this at once; one of them is the first, and the others take what it made (409).
         await client.contend("POST", folder, _body(head, made), _ANSWER_S)

@@ -16,7 +16,7 @@ from maniple.cluster.cache import Cache
 from maniple.cluster.kube.apply import Applier
 from maniple.cluster.kube.client import ApiError, Client
 from maniple.cluster.kube.drift import check_for_ever
-from maniple.cluster.kube.endpoint import Endpoint, open_endpoint
+from maniple.cluster.kube.endpoint import Endpoint, keep_certified, open_endpoint
 from maniple.cluster.kube.events import Events
 from maniple.cluster.kube.gangs import Gangs, jobs_by_queue
 from maniple.cluster.kube.jobs.controller import Jobs
@@ -191,16 +191,18 @@ class Server:
 
     async def _serve_agents(self) -> None:
         """The endpoint for agents in pods, as long as we run; where another leads, they are told to ask again."""
-        agents = None
-        if self.jobs is not None and self.settings.agents is not None:
-            agents, credentials = await open_endpoint(self.client, self.settings.agents, self.jobs, self._knows_jobs)
-            self.jobs.serve_agents(agents, credentials.authority, agent_pyz())
+        endpoint = self.settings.agents
+        if self.jobs is None or endpoint is None:
+            self._agents_open.set()
+            await asyncio.Event().wait()
+            return
+        agents, credentials, tls = await open_endpoint(self.client, endpoint, self.jobs, self._knows_jobs)
+        self.jobs.serve_agents(agents, credentials.authority, agent_pyz())
         self._agents_open.set()
         try:
-            await asyncio.Event().wait()
+            await keep_certified(self.client, endpoint, credentials, tls)
         finally:
-            if agents is not None:
-                await agents.stop()
+            await agents.stop()
 
     def _knows_jobs(self) -> bool:
         """Whether we lead and have read all jobs: agents of a job that we do not know then are strangers."""

@@ -1,0 +1,65 @@
+"""The certificate of the agents' endpoint, on the real API server: renewed while it is served."""
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+
+from maniple.cluster.kube import credentials
+from maniple.cluster.kube.client import Client
+from maniple.cluster.kube.endpoint import Endpoint, keep_certified, open_endpoint
+from maniple.cluster.kube.login import log_in
+from tools.cluster import Cluster
+
+
+class Nobody:
+    """Hears what agents say, and does nothing."""
+
+    def on_ack(self, ack: object) -> None: ...
+
+    def on_report(self, report: object) -> None: ...
+
+
+def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_go_on_trusting_it(
+    cluster: Cluster, namespace: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/secrets/maniple-agents"
+    endpoint = Endpoint("127.0.0.1", 0, "https://127.0.0.1", (namespace, "maniple-agents"))
+
+    async def shown(port: int, trusted: ssl.SSLContext) -> x509.Certificate:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted)
+        found = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return x509.load_der_x509_certificate(found)
+
+    async def renew() -> None:
+        async with Client(await log_in(str(cluster.kubeconfig()))) as client, asyncio.timeout(60):
+            agents, made, tls = await open_endpoint(client, endpoint, Nobody(), lambda: True)
+            trusted = ssl.create_default_context(cadata=made.authority.decode())
+            first = await shown(agents.port, trusted)
+            # As if a year had nearly passed: what is in the Secret runs out in a month.
+            then = datetime.now(UTC) - timedelta(days=credentials.SERVER_DAYS - 30)
+            old = credentials.renewed(made, ["10.0.0.1", "127.0.0.1"], then)
+            with cluster.client() as admin:
+                admin.patch(path, {"data": old.to_secret()})
+            keeping = asyncio.create_task(keep_certified(client, endpoint, made, tls, every_s=0.1))
+            while (now := await shown(agents.port, trusted)) == first:
+                await asyncio.sleep(0.05)
+            with cluster.client() as admin:
+                kept = credentials.from_secret(admin.get(path)["data"])
+                # Somebody deletes it: it comes back as it was, because running jobs trust its authority.
+                admin.delete(path)
+                while not admin.exists(path):
+                    await asyncio.sleep(0.05)
+                again = credentials.from_secret(admin.get(path)["data"])
+            keeping.cancel()
+            await agents.stop()
+            assert now.not_valid_after_utc > datetime.now(UTC) + timedelta(days=credentials.RENEW_DAYS)
+            assert kept is not None
+            assert again is not None
+            assert x509.load_pem_x509_certificate(kept.certificate) == now
+            for each in (kept, again):
+                assert (each.authority, each.token_key) == (made.authority, made.token_key)
+
+    asyncio.run(renew())
