@@ -1,36 +1,56 @@
 """`maniple delete`: ends jobs and removes them."""
 
+import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import click
 
-from maniple.cli.people import complete_jobs, job_key, run_visit, visit_options
+from maniple.cli.people import complete_jobs, job_key, run_visit, tell_of_trouble, visit_options
 
 if TYPE_CHECKING:
     from maniple.cluster.kube.visit import Key, Visit
+
+DELETED, TIMED_OUT = 0, 3
 
 
 @click.command(
     epilog="""\b
 Examples:
   maniple delete bert
-  maniple delete -n research bert resnet --wait
+  maniple delete -n research bert resnet --wait --timeout 60
 
 As with kubectl, nothing is asked: the job and its pods go. If one of the names is wrong,
 nothing is deleted.
-Exit codes: 0 deleted, 2 wrong input or no such job.
+Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods are still there
+after --timeout.
 """
 )
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
 @click.option("--wait", is_flag=True, help="Return when the job and all of its pods are gone.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0.1),
+    metavar="SECONDS",
+    help="With --wait: wait no longer than this.",
+)
 @visit_options
+@click.pass_context
 def command(
-    jobs: tuple[str, ...], wait: bool, kubeconfig: str | None, context: str | None, namespace: str | None
+    ctx: click.Context,
+    jobs: tuple[str, ...],
+    wait: bool,
+    timeout_s: float | None,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
 ) -> None:
     """Delete jobs and their pods."""
+    if timeout_s is not None and not wait:
+        raise click.UsageError("--timeout says how long to wait: add --wait")
 
-    async def delete(visit: "Visit") -> None:
+    async def delete(visit: "Visit") -> int:
         keys = list(dict.fromkeys(job_key(job, visit) for job in jobs))
         for key in keys:
             await visit.job(key)
@@ -38,11 +58,20 @@ def command(
             await visit.delete(key, foreground=wait)
             if not wait:
                 click.echo(f"ElasticJob {'/'.join(key)} deleted")
-        for key in keys if wait else ():
-            await _until_gone(visit, key)
-            click.echo(f"ElasticJob {'/'.join(key)} deleted")
+        if not wait:
+            return DELETED
+        tell_of_trouble(visit)
+        try:
+            async with asyncio.timeout(timeout_s):
+                for key in keys:
+                    await _until_gone(visit, key)
+                    click.echo(f"ElasticJob {'/'.join(key)} deleted")
+        except TimeoutError:
+            click.echo(f"error: not gone after {timeout_s:g} s; they will be when their pods have ended", err=True)
+            return TIMED_OUT
+        return DELETED
 
-    run_visit(kubeconfig, context, namespace, delete)
+    ctx.exit(run_visit(kubeconfig, context, namespace, delete))
 
 
 async def _until_gone(visit: "Visit", key: "Key") -> None:

@@ -88,7 +88,7 @@ refused; 3 not over within --timeout; 130 interrupted: the job goes on.
 @click.option("--dry-run", is_flag=True, help="Check here, print the objects as YAML, and talk to no cluster.")
 @click.option("--wait", is_flag=True, help="Wait until the jobs are over, and say how they fare.")
 @click.option("--follow", is_flag=True, help="The same, and print the log of the first replica.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait no longer than this.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), metavar="SECONDS", help="Of --wait or --follow.")
 @visit_options
 @click.pass_context
 def command(
@@ -106,6 +106,8 @@ def command(
     **options: Any,
 ) -> None:
     """Submit jobs: those of a file, or one made from options."""
+    if timeout_s is not None and not (wait or follow):
+        raise click.UsageError("--timeout says how long to wait: add --wait or --follow")
     words: tuple[str, ...] = ctx.meta["command"]
     if name is None:
         _refuse_options(ctx, words)

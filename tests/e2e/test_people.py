@@ -184,6 +184,20 @@ def test_delete_waits_until_the_pods_are_gone(bench: Bench) -> None:
     person.close()
 
 
+def test_delete_waits_no_longer_than_it_is_told(bench: Bench) -> None:
+    person = Person(bench.cluster, bench.namespace)
+    person.submit("bert", "--gpus", "1")
+    held = person.path("pods", person.replica("bert", 0))
+    bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
+    assert "add --wait" in person.refused("delete", "bert", "--timeout", "1")
+    late = person.run("delete", "bert", "--wait", "--timeout", "0.5")
+    assert (late.returncode, late.stdout) == (3, "")
+    assert "not gone after 0.5 s" in late.stderr
+    bench.client.patch(held, {"metadata": {"finalizers": None}})
+    bench.wait("the job to be gone", lambda: not person.exists("elasticjobs", "bert"))
+    person.close()
+
+
 def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
     person = Person(bench.cluster, bench.namespace)
     (node,) = bench.nodes(1)
