@@ -13,8 +13,9 @@ class Role:
     name: str
     min: int  # replicas without which the job does not go on
     least: int  # replicas that it starts with, and is brought back to: min, or the pin
-    most: int
+    most: int  # replicas that it may have now: max, or the pin
     slots: int  # workers that a replica starts
+    max: int  # replicas that it may have once it is not pinned
     has_work: bool = True  # False: it has no GPUs where others have, as one that only launches
 
 
@@ -82,7 +83,7 @@ def read_job(item: types.ElasticJob) -> Job:
 def _roles(written: tuple[types.ElasticRole, ...]) -> tuple[Role, ...]:
     slots = [_slots(role) for role in written]
     return tuple(
-        Role(role.name, role.min, role.least, role.most, max(1, own), has_work=own > 0 or not any(slots))
+        Role(role.name, role.min, role.least, role.most, max(1, own), role.max, own > 0 or not any(slots))
         for role, own in zip(written, slots, strict=True)
     )
 

@@ -97,6 +97,13 @@ def test_each_framework_gets_what_it_reads(framework: str, wanted: dict[str, str
     assert ("MANIPLE_URL" in found) == (framework == "torch")
 
 
+def test_a_pin_is_no_maximum_to_whoever_may_outlive_it() -> None:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    role = {"name": "worker", "min": 2, "max": 4, "pin": 3, "template": {"spec": {"containers": [container]}}}
+    found = environment(made(job(framework="torchrun", roles=[role])))
+    assert (found["PET_NNODES"], found["MANIPLE_REPLICA_MAX"]) == ("2:4", "4")
+
+
 @pytest.mark.parametrize("name", ["3d", "a.b", "x" * 60])
 def test_a_name_that_no_host_can_have_makes_no_host(name: str) -> None:
     pod = made(job(name))

@@ -67,7 +67,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
         {"name": "MANIPLE_REPLICA_INDEX", "value": str(place[1])},
         {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
         {"name": "MANIPLE_REPLICA_MIN", "value": str(role.min)},
-        {"name": "MANIPLE_REPLICA_MAX", "value": str(role.most)},
+        {"name": "MANIPLE_REPLICA_MAX", "value": str(role.max)},
         *_of_framework(job, place, role.slots, to),
     ]
     volumes, mounts = _volumes(job, to)
@@ -99,7 +99,8 @@ def _of_framework(job: Job, place: Place, slots: int, to: Setting) -> list[Manif
         return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
     if job.framework != "torchrun":
         return []
-    least, most = sum(role.min for role in job.roles), sum(role.most for role in job.roles)
+    # Not the pin: whoever was made before it is taken back must be able to meet those that come after.
+    least, most = sum(role.min for role in job.roles), sum(role.max for role in job.roles)
     first = job.pod(job.first)
     values = {
         "PET_NNODES": f"{least}:{most}",
