@@ -13,11 +13,13 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self._target = port
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
+        self._over: asyncio.Event
         self._writers: set[asyncio.StreamWriter] = set()
+        self._relaying: set[asyncio.Task[None] | None] = set()
         self._started = threading.Event()
         self.port = 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
         if not self._started.wait(10):
             raise TimeoutError("the relay did not start within 10 s")
@@ -27,9 +29,9 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._abort_all)
 
     def close(self) -> None:
-        self.cut()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(timeout=10)
+        assert not self._thread.is_alive(), "the relay did not end within 10 s"
 
     def kubeconfig(self, original: Path, to: Path) -> Path:
         """A copy of a kubeconfig that goes through the relay."""
@@ -44,23 +46,29 @@ class Proxy:
         for writer in self._writers:
             writer.transport.abort()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._accept, "127.0.0.1", 0))
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self._started.set()
-        self._loop.run_forever()
+        await self._over.wait()
         server.close()
+        while self._relaying:
+            self._abort_all()
+            await asyncio.sleep(0.01)  # until they have noticed, and whoever was about to begin has begun
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        relaying = asyncio.current_task()
+        self._relaying.add(relaying)
         try:
             there, back = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
             writer.transport.abort()
-            return
-        self._writers |= {writer, back}
-        await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
-        self._writers -= {writer, back}
+        else:
+            self._writers |= {writer, back}
+            await asyncio.gather(self._copy(reader, back), self._copy(there, writer))
+            self._writers -= {writer, back}
+        self._relaying.remove(relaying)
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
