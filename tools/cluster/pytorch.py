@@ -33,6 +33,7 @@ LEFT_OUT = (
 # Debian chooses between several of these with links that a package's script makes.
 CHOICES = {"libblas.so.3": "blas/libblas.so.3", "liblapack.so.3": "lapack/liblapack.so.3"}
 SMALL_BYTES = 1 << 20
+PYTHON_VARIABLE = "MANIPLE_TORCH_PYTHON"
 # One step of training, to compile what it imports and to see which libraries it has.
 PROBE = """
 import ctypes, http.client, sqlite3, ssl, torch
@@ -54,8 +55,9 @@ def _folder() -> Path:
 
 
 def python() -> Path:
-    """Runs this Python, with torch, on the machine itself."""
-    return _folder() / "python3"
+    """Runs this Python, with torch, on the machine itself; or another that has one, to try another version."""
+    chosen = os.environ.get(PYTHON_VARIABLE)
+    return Path(chosen) if chosen else _folder() / "python3"
 
 
 def image() -> Path:
