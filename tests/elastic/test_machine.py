@@ -421,6 +421,24 @@ def test_torch_goes_on_without_the_first_replica_and_takes_it_back() -> None:
     assert world.members()[0] == "j-worker-0"
 
 
+def test_a_role_that_the_job_can_be_without_never_speaks_for_it_wherever_it_stands() -> None:
+    world = World(elastic_job((("eval", 0, 2), ("worker", 1, 2))))
+    world.get_ready(world.pod(0))
+    world.hear_all()
+    world.decide(eval=1, worker=2)
+    world.hear_all()
+    for pod in list(world.pods.values()):
+        world.get_ready(pod)
+    world.hear_all()
+    assert world.members() == ["j-worker-0", "j-eval-0", "j-worker-1"]
+    world.end(world.pods["eval", 0], 0)
+    world.hear_all()
+    assert world.phase == "Running"
+    world.end(world.pods["worker", 0], 0)
+    world.hear_all()
+    assert world.phase == "Succeeded"
+
+
 def test_what_workers_report_becomes_the_speed_of_that_size() -> None:
     world = running(2)
     for throughput in (1.0, 100.0, 100.0, 100.0):
