@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
+
+from maniple.api import types
+from maniple.cli import logs
 
 from .running import run, run_here
 
@@ -241,3 +245,12 @@ def test_a_shell_that_completes_a_job_without_a_cluster_gets_nothing_and_no_erro
     asked = {"COMP_WORDS": "maniple logs b", "COMP_CWORD": "2", "_MANIPLE_COMPLETE": "bash_complete"}
     done = run(env={**asked, **NO_CLUSTER})
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+
+
+def test_the_log_without_options_is_of_the_role_that_speaks_for_the_job() -> None:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    roles = [
+        {"name": name, "min": least, "max": 2, "template": template} for name, least in (("eval", 0), ("worker", 1))
+    ]
+    job = msgspec.convert({"metadata": {"name": "bert"}, "spec": {"roles": roles}}, types.ElasticJob)
+    assert (logs._role(job, None), logs._role(job, "eval")) == ("worker", "eval")
