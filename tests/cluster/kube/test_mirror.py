@@ -52,6 +52,32 @@ def test_a_pod_made_anew_under_the_same_name_counts() -> None:
     assert found[1].uid == "new"
 
 
+def test_the_answer_to_a_write_that_comes_after_the_end_of_its_object_brings_nothing_back() -> None:
+    known = mirror()
+    known.put(PODS, pod("a", 7))
+    known.remove(PODS, ("ns", "a"), 9)
+    assert not known.put(PODS, pod("a", 8, node="n1"))
+    assert not known.seen(PODS)
+    assert known.put(PODS, pod("a", 12, uid="new"))
+    assert not known.put(PODS, pod("a", 8, node="n1"))
+    assert [seen.uid for seen in known.seen(PODS).values()] == ["new"]
+
+
+def test_what_was_answered_late_does_not_take_the_place_of_a_pod_made_anew_whose_end_is_yet_to_be_told() -> None:
+    known = mirror()
+    known.put(PODS, pod("a", 7, uid="old"))
+    known.put(PODS, pod("a", 12, uid="new"))
+    assert not known.put(PODS, pod("a", 8, uid="old", node="n1"))
+    assert [seen.uid for seen in known.seen(PODS).values()] == ["new"]
+
+
+def test_a_kind_that_was_away_comes_back_as_it_was() -> None:
+    known = mirror()
+    known.put(OUR_GROUPS, live(OUR_GROUPS, "g", 7, metadata={"namespace": "ns"}, spec={"minMember": 1}))
+    known.clear(OUR_GROUPS)
+    assert known.put(OUR_GROUPS, live(OUR_GROUPS, "g", 7, metadata={"namespace": "ns"}, spec={"minMember": 1}))
+
+
 def test_a_heartbeat_is_no_change() -> None:
     known = mirror()
     known.put(NODES, live(NODES, "n", 1, status={"conditions": [{"type": "Ready", "status": "True"}]}))
