@@ -84,7 +84,8 @@ def _parts(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequen
     seen = view(job, replicas)
     parts = [f"{seen.namespace}/{seen.name}\n" + _lines(_head(job, seen, now))]
     if seen.reason:
-        parts.append(f"Waits ({seen.reason})\n" + _lines([("Why", seen.message)]))
+        what = "Failed" if seen.phase == "Failed" else "Waits"
+        parts.append(f"{what} ({seen.reason})\n" + _lines([("Why", seen.message)]))
     parts.append("Roles\n" + _roles(job, seen))
     if job.status.generation.number:
         parts.append(_generation(job))

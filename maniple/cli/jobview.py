@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ENDED = ("Succeeded", "Failed")
 SCHEDULED = "Scheduled"
-_WAITS = ("", "Pending", "Suspended", "Restarting")  # in other phases its minimum has been placed
+_WAITS = ("", "Pending", "Suspended")  # in other phases its minimum has been placed
 
 
 class RoleView(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,6 +122,9 @@ def why(job: types.ElasticJob) -> tuple[str, str]:
         return suspended.reason, suspended.message
     if job.spec.suspend:
         return "Suspended", f"`maniple resume {job.metadata.name}` lets it go on"
+    restarting = conditions.get("Restarting")
+    if job.status.phase == "Restarting" and restarting is not None and restarting.status == "True":
+        return restarting.reason, restarting.message
     waits = conditions.get(SCHEDULED)
     if waits is not None and waits.status == "False" and job.status.phase in _WAITS:
         return waits.reason, waits.message

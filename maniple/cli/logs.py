@@ -34,9 +34,9 @@ Examples:
   maniple logs bert --all --since 10m
   maniple logs bert --role worker --index 3
 
-Without --all, --role or --index: the first replica of the first role. Where there may be
-several, each line begins with its replica. --follow goes on with replicas that come later,
-until the job is over.
+Without --all, --role or --index: the first replica of the first role that has a min above
+0. Where there may be several, each line begins with its replica. --follow goes on with
+replicas that come later, until the job is over.
 Exit codes: 0 printed, 1 nothing has started yet, 2 wrong input or no such job.
 """
 )
@@ -95,10 +95,12 @@ def command(
 
 
 def _role(job: types.ElasticJob, role: str | None) -> str:
+    from maniple.elastic.job import read_job
+
     names = [one.name for one in job.spec.roles]
     if role is not None and role not in names:
         raise InputError([f"ElasticJob {job.metadata.name}: --role: unknown role {role!r}{nearest(role, names)}"])
-    return role or names[0]
+    return role or read_job(job).lead
 
 
 def _nothing(job: str, found: "list[Replica]") -> str:

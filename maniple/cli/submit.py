@@ -109,6 +109,8 @@ def command(
     if timeout_s is not None and not (wait or follow):
         raise click.UsageError("--timeout says how long to wait: add --wait or --follow")
     words: tuple[str, ...] = ctx.meta["command"]
+    if timeout_s is not None and not (wait or follow):
+        raise click.UsageError("--timeout says how long to wait: give --wait or --follow with it.")
     if name is None:
         _refuse_options(ctx, words)
         parcels = _from_files(files)
@@ -183,11 +185,10 @@ def _from_options(
 
 def _refuse_options(ctx: click.Context, words: tuple[str, ...]) -> None:
     """An option that would be ignored is an error."""
-    of_a_job = ("gpus", "gpus_per_replica", "image", "queue", "priority", "framework", "cpu", "memory", "env", "mounts")
     given = [
         option.opts[-1]
         for option in ctx.command.params
-        if option.name in of_a_job and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE
+        if option.name in _OF_A_JOB and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given or words:
         what = ", ".join(given) or "a command"

@@ -46,7 +46,8 @@ def _in_order(job: Job, replicas: list[Replica]) -> list[Replica]:
     if not replicas:
         return []
     order = {role.name: number for number, role in enumerate(job.roles)}
-    first = min(replicas, key=lambda one: (order[one.role], one.index))
+    # A role that the job can be without may stand before the lead: who meets there could be shrunk away.
+    first = min(replicas, key=lambda one: (one.role != job.lead, order[one.role], one.index))
 
     def key(one: Replica) -> tuple[object, ...]:
         where = one.domains or (one.node,)

@@ -69,7 +69,8 @@ def failure(turn: Turn) -> Failure | None:
     crashed = turn.crashed
     if crashed is not None and crashed.generation == turn.generation.number and not turn.generation.stop:
         return failures.of_worker(turn.job, crashed.pod, crashed.exit) if turn.is_past(crashed.at + SETTLE_S) else None
-    if turn.phase in ("Pending", "Starting"):
+    # Once the minimum is ready the job is about to run, and who is stuck above it gives back when it does.
+    if turn.phase in ("Pending", "Starting") and not turn.is_complete(ready_replicas(turn)):
         stuck = [one for one in turn.replicas.values() if is_stuck(turn, one)]
         return failures.of_start(turn.job, min(stuck, key=lambda one: one.place)) if stuck else None
     return None

@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
         self._hear = hear
-        self.folder = tempfile.mkdtemp(prefix="maniple-")
+        self.folder = new_folder()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(os.path.join(self.folder, "socket"))
 
@@ -59,6 +59,14 @@ class Desk:
                 continue
             if isinstance(said, dict):
                 self._hear(said)
+
+
+def new_folder() -> str:
+    """Where the root of a container may not be written to, its shared memory still may."""
+    try:
+        return tempfile.mkdtemp(prefix="maniple-")
+    except OSError:
+        return tempfile.mkdtemp(prefix="maniple-", dir="/dev/shm")
 
 
 def tell(path: str, message: dict[str, Any]) -> bool:

@@ -16,10 +16,13 @@ from contextlib import suppress
 
 _PR_SET_CHILD_SUBREAPER = 36
 # A process that is to die with the agent must say so itself before it becomes the worker (PR_SET_PDEATHSIG is 1).
+# Python ignores two signals from its start, and the worker would inherit that: pipes in it would never end.
 _SHIM = """
 import ctypes, os, signal, sys
 parent, command = int(sys.argv[1]), sys.argv[2:]
 ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(ignored, signal.SIG_DFL)
 if os.getppid() != parent:
     sys.exit(137)
 try:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
+
+from maniple.api import types
+from maniple.cli import logs
 
 from .running import run, run_here
 
@@ -156,6 +160,9 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once() -> None:
         ([*JOB], "Missing command: write it at the end, behind --"),
         ([*JOB, "python", "train.py"], "such as -- python train.py."),
         (["job.yaml", "--gpus", "4"], "Missing option '--name': --gpus makes a job from options"),
+        (["job.yaml", "--replicas", "4"], "Missing option '--name': --replicas makes a job from options"),
+        (["job.yaml", "--gpu-resource", "amd.com/gpu"], "Missing option '--name': --gpu-resource makes a job"),
+        (["job.yaml", "--timeout", "5"], "--timeout says how long to wait: give --wait or --follow with it."),
         (["job.yaml", *COMMAND], "Missing option '--name': a command makes a job from options"),
         (["--gpus", "4:8", "--image", "training:1", *COMMAND], "Missing option '--name'"),
     ],
@@ -238,3 +245,12 @@ def test_a_shell_that_completes_a_job_without_a_cluster_gets_nothing_and_no_erro
     asked = {"COMP_WORDS": "maniple logs b", "COMP_CWORD": "2", "_MANIPLE_COMPLETE": "bash_complete"}
     done = run(env={**asked, **NO_CLUSTER})
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+
+
+def test_the_log_without_options_is_of_the_role_that_speaks_for_the_job() -> None:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    roles = [
+        {"name": name, "min": least, "max": 2, "template": template} for name, least in (("eval", 0), ("worker", 1))
+    ]
+    job = msgspec.convert({"metadata": {"name": "bert"}, "spec": {"roles": roles}}, types.ElasticJob)
+    assert (logs._role(job, None), logs._role(job, "eval")) == ("worker", "eval")

@@ -118,6 +118,15 @@ def test_progress_says_the_size_and_why_it_waits() -> None:
     assert progress(job(phase="Succeeded", replicas={"running": 1})) == "Succeeded"
 
 
+def test_a_job_that_starts_over_says_what_has_failed_and_not_that_its_pods_are_away() -> None:
+    scheduled = condition("Scheduled", "False", "Waiting", "its pods are not all there yet")
+    restarting = condition("Restarting", "True", "ReplicaFailed", "bert-worker-0 ended with exit code 1")
+    again = job(phase="Restarting", conditions=[scheduled, restarting])
+    assert progress(again) == "Restarting: ReplicaFailed: bert-worker-0 ended with exit code 1"
+    waits = job(phase="Pending", conditions=[scheduled, restarting])
+    assert progress(waits) == "Pending: Waiting: its pods are not all there yet"
+
+
 def test_what_is_over_or_suspended_is_to_have_nothing() -> None:
     assert view(job(), []).target == 4
     assert view(job(phase="Succeeded"), []).target == 0

@@ -468,6 +468,8 @@ def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
     assert person.do("logs", "bert", "--all", "--tail", "1", "--since", "1h").splitlines() == [
         f"[worker-{index}] line 3 of bert-worker-{index}" for index in (0, 1)
     ]
+    # A log that cannot be read is told at once, and not when the job is over.
+    assert "container nosuch is not valid" in person.refused("logs", "bert", "--follow", "--container", "nosuch")
     for index in (0, 1):
         person.cluster.kubectl(
             f"--namespace={real_namespace}", "exec", f"bert-worker-{index}", "--", "touch", "/tmp/stop"

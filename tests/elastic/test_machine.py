@@ -267,6 +267,24 @@ def test_a_start_that_is_stuck_gives_its_gpus_back_and_says_why() -> None:
     assert (world.phase, world.indices()) == ("Pending", [0, 1])
 
 
+def test_a_start_does_not_fail_of_those_above_the_minimum() -> None:
+    world = World(elastic_job(startSeconds=5))
+    world.decide(worker=4)
+    world.hear_all()
+    for index in range(4):
+        world.bind(world.pod(index))
+    world.hear_all()
+    for index in (0, 1):
+        world.get_ready(world.pod(index))
+    world.hear_all()
+    assert world.phase == "Starting"  # those that came with the minimum are waited for a little
+    world.pass_time(20)
+    assert (world.phase, world.status.failures.count) == ("Running", 0)
+    assert world.members() == ["j-worker-0", "j-worker-1"]
+    assert [pod.index for pod in world.pods.values() if pod.is_leaving] == [2, 3]
+    assert [one.reason for one in world.records if one.kind == "Warning"] == ["StartTimeout", "StartTimeout"]
+
+
 def test_newcomers_that_are_stuck_give_their_gpus_back_and_the_job_goes_on() -> None:
     world = running(2, most=6, startSeconds=60)
     world.decide(worker=6)
@@ -419,6 +437,24 @@ def test_torch_goes_on_without_the_first_replica_and_takes_it_back() -> None:
     assert (world.phase, world.members()[0]) == ("Growing", "j-worker-1")
     world.settle()
     assert world.members()[0] == "j-worker-0"
+
+
+def test_a_role_that_the_job_can_be_without_never_speaks_for_it_wherever_it_stands() -> None:
+    world = World(elastic_job((("eval", 0, 2), ("worker", 1, 2))))
+    world.get_ready(world.pod(0))
+    world.hear_all()
+    world.decide(eval=1, worker=2)
+    world.hear_all()
+    for pod in list(world.pods.values()):
+        world.get_ready(pod)
+    world.hear_all()
+    assert world.members() == ["j-worker-0", "j-eval-0", "j-worker-1"]
+    world.end(world.pods["eval", 0], 0)
+    world.hear_all()
+    assert world.phase == "Running"
+    world.end(world.pods["worker", 0], 0)
+    world.hear_all()
+    assert world.phase == "Succeeded"
 
 
 def test_what_workers_report_becomes_the_speed_of_that_size() -> None:

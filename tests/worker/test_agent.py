@@ -217,3 +217,9 @@ def test_alone_in_the_world_it_runs_the_command_once(stage: Stage) -> None:
 def test_alone_a_command_that_fails_gives_its_exit_code(stage: Stage, command: list[str], code: int) -> None:
     stage.start_agent("", command, has_endpoint=False)
     assert stage.agents[""].wait(60) == code
+
+
+def test_a_worker_writes_into_a_pipe_that_nobody_reads_any_more_and_dies_of_it_as_anywhere(stage: Stage) -> None:
+    endless = "while :; do echo line; done | { read line; }"
+    stage.start_agent("", ["sh", "-c", endless], has_endpoint=False)
+    assert stage.agents[""].wait(60) == 0

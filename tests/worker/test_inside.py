@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from maniple.worker.desk import new_folder
 
 from .endpoint import JOB
 from .stage import Stage, wait
@@ -125,3 +128,10 @@ def test_a_report_that_is_none_is_complained_of_once_and_training_goes_on(stage:
     assert "Traceback" not in said
     reports = [one for one in stage.heard() if "step" in one]
     assert {(one["step"], one["throughput"]) for one in reports} == {(7, 2.5)}
+
+
+def test_an_agent_finds_a_folder_where_the_root_of_its_container_is_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nosuch")
+    folder = Path(new_folder())
+    assert folder.parent == Path("/dev/shm")
+    folder.rmdir()

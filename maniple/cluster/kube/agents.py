@@ -267,7 +267,7 @@ class Agents:
         job = self._jobs.get(name)
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         wanted = self.token(name, "" if job is None else job.uid)
-        is_right = scheme == "Bearer" and hmac.compare_digest(token.strip().encode(), wanted.encode())
+        is_right = scheme == "Bearer" and hmac.compare_digest(token.strip().encode(errors="replace"), wanted.encode())
         if job is None or not is_right:
             _refuse(web.HTTPForbidden, f"this token does not speak for {name}")
         return job

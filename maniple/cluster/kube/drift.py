@@ -45,7 +45,7 @@ async def check_once(client: Client, feed: Feed, mirror: Mirror, metrics: Metric
         found += len(differing)
         if differing:
             await watcher.relist()
-    wrong = await mirror.cache.drift(mirror.objects())
+    wrong = await mirror.cache.drift(mirror.objects)
     for name in wrong:
         log.error("drift of the cache", extra={"object": name})
     metrics.drift.labels("Cache").inc(len(wrong))

@@ -47,9 +47,15 @@ async def read_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> list[
 
 
 async def follow_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> None:
-    """Until the job is over or gone."""
+    """Until the job is over or gone, or a log cannot be read."""
     listed = asyncio.Event()
     streams: dict[str, asyncio.Task[None]] = {}
+    broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def look(stream: asyncio.Task[None]) -> None:
+        error = None if stream.cancelled() else stream.exception()
+        if error is not None and not broken.done():
+            broken.set_exception(error)
 
     async def find() -> None:
         async with aclosing(visit.follow(PODS, key[0], read_replica, replica_query(key[1]))) as changes:
@@ -58,14 +64,16 @@ async def follow_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> Non
                     uid = replica.pod.metadata.uid
                     if uid not in streams and choice.is_chosen(replica) and replica.has_started:
                         streams[uid] = asyncio.create_task(_Log(visit, replica, choice, take).follow())
+                        streams[uid].add_done_callback(look)
                 listed.set()
 
     finding = asyncio.create_task(find())
     ending = asyncio.create_task(_until_over(visit, key))
     try:
-        await asyncio.wait({finding, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if finding.done():
-            finding.result()
+        await asyncio.wait({finding, ending, broken}, return_when=asyncio.FIRST_COMPLETED)
+        for ended in (broken, finding):
+            if ended.done():
+                ended.result()
         ending.result()
         await listed.wait()
         if streams:
@@ -73,9 +81,9 @@ async def follow_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> Non
             for stream in done:
                 stream.result()
     finally:
-        for task in (finding, ending, *streams.values()):
+        for task in (finding, ending, broken, *streams.values()):
             task.cancel()
-        await asyncio.gather(finding, ending, *streams.values(), return_exceptions=True)
+        await asyncio.gather(finding, ending, broken, *streams.values(), return_exceptions=True)
 
 
 async def _until_over(visit: Visit, key: Key) -> None:

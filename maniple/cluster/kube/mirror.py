@@ -20,6 +20,7 @@ from maniple.model.objects import Objects
 
 Key = tuple[str, str]  # namespace, name
 _PART = 1000
+_GRAVES = 10_000  # objects that have gone of which we know it; an answer that comes late is late by seconds
 
 
 class Seen(NamedTuple):
@@ -51,6 +52,7 @@ class Mirror:
         self.changes = 0
         self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
         self._wrong: dict[tuple[Resource, Key], Wrong] = {}
+        self._gone: dict[str, int] = {}  # uid -> the version as of which it is no more; the last that went at the end
         self._rivals: dict[type, list[Resource]] = {}
         for resource in RESOURCES:
             self._rivals.setdefault(resource.read_as, []).append(resource)
@@ -81,10 +83,15 @@ class Mirror:
         return self._wrong.values()
 
     def put(self, resource: Resource, live: Live) -> bool:
-        """An object that is new or has changed. What is older than what we know already changes nothing."""
+        """An object that is new or has changed. What is older than what we know already changes nothing.
+
+        The answer to a write of ours may come after the watch has told that the object is gone: it stays gone.
+        """
         key, seen = _entry(live)
+        if seen.version <= self._gone.get(seen.uid, -1):
+            return False
         before = self._seen[resource].get(key)
-        if before is not None and before.uid == seen.uid and seen.version <= before.version:
+        if before is not None and (seen.version < before.version or seen[:2] == before[:2]):
             return False
         self._seen[resource][key] = seen
         # Most of what changes is of no concern to us: heartbeats of nodes, the state of containers.
@@ -97,6 +104,9 @@ class Mirror:
         if before is None or before.version > version:
             return
         del self._seen[resource][key]
+        self._gone[before.uid] = version
+        if len(self._gone) > _GRAVES:
+            del self._gone[next(iter(self._gone))]
         self._tell(resource, key)
 
     async def replace(self, resource: Resource, lives: Sequence[Live], version: int) -> None:
@@ -122,8 +132,10 @@ class Mirror:
         self._tell(resource, key)
 
     def clear(self, resource: Resource) -> None:
-        """Its CRD is gone, and all objects with it."""
-        self._keep(resource, set(), 2**63)
+        """Its CRD is gone, and all objects with it; or the server only said so, and they come back as they were."""
+        for key in list(self._seen[resource]):
+            del self._seen[resource][key]
+            self._tell(resource, key)
 
     def objects(self) -> Objects:
         """All that counts, sorted by kind."""

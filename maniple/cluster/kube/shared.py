@@ -45,10 +45,11 @@ class SharedCache:
     def is_changed(self) -> bool:
         return bool(self._later) if self._is_busy else self._cache.changed()
 
-    async def drift(self, fresh: Objects) -> list[str]:
+    async def drift(self, fresh: Callable[[], Objects]) -> list[str]:
+        """`fresh` is asked when the Cache is free: what happens until then must not be undone."""
         while self._is_busy:
             await asyncio.sleep(0.05)
-        return self._cache.drift(fresh)
+        return self._cache.drift(fresh())
 
     def put(self, item: Object) -> None:
         self._call(self._cache.put, item)

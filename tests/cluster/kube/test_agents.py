@@ -245,6 +245,7 @@ def test_what_is_no_http_is_refused_and_leaves_one_line_in_the_log(caplog: pytes
             b"POST " + path + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
             b"GET " + path + b"A" * 20_000 + b": b\r\n\r\n",
             b"GET \xff HTTP/9.9\r\n\r\n",
+            b"GET " + path.replace(b"ack", b"notice") + b"Authorization: Bearer \xff\xfe\r\n\r\n",  # no UTF-8
             b"\0\x01\x02\r\n\r\n",
         ):
             reader, writer = await asyncio.open_connection("127.0.0.1", desk.agents.port, ssl=tls)

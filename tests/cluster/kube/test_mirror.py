@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 from maniple.api import core, types
@@ -12,6 +13,7 @@ from maniple.cluster.kube.mirror import Mirror
 from maniple.cluster.kube.resources import PODS, RESOURCES, Resource
 from maniple.cluster.kube.shared import SharedCache
 from maniple.model.build import Ours
+from maniple.model.snapshot import Snapshot
 
 NODES = next(one for one in RESOURCES if one.struct is core.Node)
 OUR_GROUPS, *FOREIGN_GROUPS = (one for one in RESOURCES if one.read_as is types.PodGroup)
@@ -50,6 +52,32 @@ def test_a_pod_made_anew_under_the_same_name_counts() -> None:
     found = known.find(core.Pod, ("ns", "a"))
     assert found is not None
     assert found[1].uid == "new"
+
+
+def test_the_answer_to_a_write_that_comes_after_the_end_of_its_object_brings_nothing_back() -> None:
+    known = mirror()
+    known.put(PODS, pod("a", 7))
+    known.remove(PODS, ("ns", "a"), 9)
+    assert not known.put(PODS, pod("a", 8, node="n1"))
+    assert not known.seen(PODS)
+    assert known.put(PODS, pod("a", 12, uid="new"))
+    assert not known.put(PODS, pod("a", 8, node="n1"))
+    assert [seen.uid for seen in known.seen(PODS).values()] == ["new"]
+
+
+def test_what_was_answered_late_does_not_take_the_place_of_a_pod_made_anew_whose_end_is_yet_to_be_told() -> None:
+    known = mirror()
+    known.put(PODS, pod("a", 7, uid="old"))
+    known.put(PODS, pod("a", 12, uid="new"))
+    assert not known.put(PODS, pod("a", 8, uid="old", node="n1"))
+    assert [seen.uid for seen in known.seen(PODS).values()] == ["new"]
+
+
+def test_a_kind_that_was_away_comes_back_as_it_was() -> None:
+    known = mirror()
+    known.put(OUR_GROUPS, live(OUR_GROUPS, "g", 7, metadata={"namespace": "ns"}, spec={"minMember": 1}))
+    known.clear(OUR_GROUPS)
+    assert known.put(OUR_GROUPS, live(OUR_GROUPS, "g", 7, metadata={"namespace": "ns"}, spec={"minMember": 1}))
 
 
 def test_a_heartbeat_is_no_change() -> None:
@@ -108,3 +136,32 @@ def test_gangs_know_their_pods() -> None:
     assert gangs.members(("ns", "g")) == []
     asyncio.run(known.replace(PODS, [pod("c", 5, labels=label)], 6))
     assert {one.metadata.name for one in gangs.members(("ns", "g"))} == {"c"}
+
+
+def test_what_happens_while_a_look_for_drift_waits_for_a_snapshot_is_not_undone_by_it() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class SlowCache(Cache):
+        def snapshot(self, now: float) -> Snapshot:
+            begun.set()
+            assert may_end.wait(30)
+            return super().snapshot(now)
+
+    cache = SlowCache(Ours())
+    known = Mirror(SharedCache(cache))
+    known.put(PODS, pod("a", 7))
+
+    async def look() -> list[str]:
+        made = asyncio.create_task(known.cache.snapshot(0.0))
+        await asyncio.to_thread(begun.wait, 30)
+        drift = asyncio.create_task(known.cache.drift(known.objects))
+        await asyncio.sleep(0)
+        known.remove(PODS, ("ns", "a"), 9)
+        known.put(PODS, pod("b", 10, uid="u2"))
+        may_end.set()
+        await made
+        return await drift
+
+    assert asyncio.run(look()) == []
+    assert cache.pod("ns/a") is None
+    assert cache.pod("ns/b") is not None
