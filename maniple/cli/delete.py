@@ -48,7 +48,7 @@ def command(
 ) -> None:
     """Delete jobs and their pods."""
     if timeout_s is not None and not wait:
-        raise click.UsageError("--timeout says how long to wait: add --wait")
+        raise click.UsageError("--timeout says how long to wait: give --wait with it.")
 
     async def delete(visit: "Visit") -> int:
         keys = list(dict.fromkeys(job_key(job, visit) for job in jobs))

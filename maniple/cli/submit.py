@@ -106,8 +106,6 @@ def command(
     **options: Any,
 ) -> None:
     """Submit jobs: those of a file, or one made from options."""
-    if timeout_s is not None and not (wait or follow):
-        raise click.UsageError("--timeout says how long to wait: add --wait or --follow")
     words: tuple[str, ...] = ctx.meta["command"]
     if timeout_s is not None and not (wait or follow):
         raise click.UsageError("--timeout says how long to wait: give --wait or --follow with it.")
