@@ -6,6 +6,8 @@ from maniple.elastic.moments import seconds
 from maniple.elastic.state import ACTIVE
 from maniple.elastic.turn import Turn
 
+_AGENT_S = 5.0  # for the agent itself, after its workers
+
 
 def keep_up(turn: Turn) -> bool:
     """Whether the job itself is to be deleted."""
@@ -68,7 +70,6 @@ def _remove(turn: Turn, replica: Replica) -> None:
 
 
 def _clean_up(turn: Turn) -> bool:
-    """Whoever still runs when the job has succeeded is ending by itself, and may."""
     ended = turn.status.completion_time
     policy = turn.job.clean
     for replica in list(turn.replicas.values()):
@@ -77,8 +78,18 @@ def _clean_up(turn: Turn) -> bool:
             continue
         if policy == "None" or (policy == "Running" and replica.has_ended):
             continue
-        grace_s = turn.job.grace_s if turn.phase == "Succeeded" and not replica.has_ended else 0.0
-        if ended is None or turn.is_past(seconds(ended) + grace_s):
+        if ended is None or turn.is_past(seconds(ended) + _time_to_end(turn, replica)):
             turn.delete(replica, turn.job.grace_s if replica.stage == "ready" else None)
     ttl_s = turn.job.ttl_s
     return ttl_s is not None and ended is not None and turn.is_past(seconds(ended) + ttl_s)
+
+
+def _time_to_end(turn: Turn, replica: Replica) -> float:
+    """Whoever still runs when the job has succeeded is ending by itself, and may. Agents of a job that has failed are
+    told to: a pod that has ended stays, and with it the log that says why."""
+    if replica.has_ended:
+        return 0.0
+    if turn.phase == "Succeeded":
+        return turn.job.grace_s
+    may_stay = turn.job.has_agents and turn.job.clean == "Running" and replica.stage == "ready"
+    return turn.job.grace_s + _AGENT_S if may_stay else 0.0

@@ -34,7 +34,8 @@ Runs COMMAND as the workers of an elastic job, one generation after another, wit
 MASTER_ADDR and MASTER_PORT. Meant as the entry point of a container of an ElasticJob. Outside of one it runs COMMAND
 once, as N workers on this machine (1 without --nproc).
 
-Exit codes: 0 the workers are done, 143 told to stop, else the code of the first worker that failed."""
+Exit codes: 0 the workers are done, 143 told to stop or the job is over, else the code of the first worker that
+failed."""
 
 
 class Agent:
@@ -45,7 +46,9 @@ class Agent:
         self._settings = settings
         self._nproc = nproc
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._line = Line(settings, lambda notice: self._events.put(("notice", notice)))
+        self._line = Line(
+            settings, lambda notice: self._events.put(("notice", notice)), lambda: self._events.put(("over", None))
+        )
         self._desk = Desk(lambda said: self._events.put(("said", said)))
         self._processes = Processes()
         self._newest: Notice | None = None  # the last that was heard
@@ -56,7 +59,9 @@ class Agent:
         self._live: set[int] = set()  # local ranks that can move on without ending
         self._joined: set[int] = set()  # of these, who has moved on to the newest generation
         self._signal: int | None = None  # we were told to end
+        self._failure: int | None = None  # of the workers that ran last, once they have
         self._failed_at = 0.0
+        self._is_over = False  # the job is: no generation will follow
 
     def run(self) -> int:
         """Until the work is done or we are told to end; the exit code."""
@@ -90,6 +95,8 @@ class Agent:
             return self._hear(what)
         if kind == "said":
             return self._listen(what)
+        if kind == "over":
+            return self._give_up()
         if what == signal.SIGCHLD:
             return self._ended() if self._processes.reap() else None
         return self._end(what)
@@ -143,6 +150,15 @@ class Agent:
                 self._ask(self._newest.grace_s if self._newest else GRACE_S, must_signal=True)
         return None if self._processes.running else self._settle()
 
+    def _give_up(self) -> int | None:
+        """The job has failed, here or elsewhere. The pod is to end and not to be deleted: its log is asked for."""
+        self._is_over = True
+        complain("the job is over: ending")
+        if self._processes.running:
+            self._ask(self._newest.grace_s if self._newest else GRACE_S, must_signal=True)
+            return None
+        return self._settle()
+
     def _too_late(self) -> int | None:
         if self._processes.running:
             complain("the time to end is over: workers are killed")
@@ -165,6 +181,8 @@ class Agent:
                 self._line.say(self._newest.generation, "stopped")
                 self._line.flush(1.0)
             return 128 + self._signal
+        if self._is_over:
+            return self._failure or 128 + signal.SIGTERM
         if self._newest is None:
             return None
         if self._newest is not self._running and not is_done:
@@ -180,6 +198,7 @@ class Agent:
             return None
         member = notice.members[place]
         first = notice.first_rank(place)
+        self._failure = None
         complain(f"generation {notice.generation}: ranks {first}-{first + member.slots - 1} of {notice.size}")
         inherited = {**os.environ, **self._desk.environment, **_python_path()}
         self._processes.start(
@@ -198,6 +217,7 @@ class Agent:
             self._line.flush(FLUSH_S)
             return 0
         complain(f"generation {generation}: a worker failed with exit code {failure}")
+        self._failure = failure
         self._line.say(generation, "failed", failure)
         if not self._settings.has_endpoint:
             return failure

@@ -28,7 +28,7 @@ class Inside:
         self._has_complained = False
         self.generation = _number("MANIPLE_GENERATION")
         if not self.socket and self.settings.has_endpoint:  # no agent: we call the controller ourselves
-            self._line = Line(self.settings, self._hear)
+            self._line = Line(self.settings, self._hear, lambda: None)  # a script ends when its work does
             self._line.start()
 
     def newest(self) -> Notice | None:

@@ -139,10 +139,11 @@ def _seconds(text: str | None) -> float:
 class Line:
     """Both threads, and what they share. `hear` is called in the listening thread, each generation once, in order."""
 
-    def __init__(self, settings: Settings, hear: Callable[[Notice], None]) -> None:
+    def __init__(self, settings: Settings, hear: Callable[[Notice], None], hear_end: Callable[[], None]) -> None:
         self.answered_at: float | None = None  # on the monotonic clock; to be refused is no answer
         self._settings = settings
         self._hear = hear
+        self._hear_end = hear_end  # called once: the job is over, and nothing will follow
         self._heard = -1
         self._lock = threading.Condition()
         self._state: dict[str, Any] | None = None
@@ -230,6 +231,10 @@ class Line:
             who = {"pod": self._settings.pod, "uid": self._settings.uid, "after": max(self._heard, 0)}
             try:
                 status, content = connection.ask("GET", f"notice?{urllib.parse.urlencode(who)}", None, _POLL_TIMEOUT_S)
+                if status == 410:
+                    connection.close()
+                    self._hear_end()
+                    return
                 if status not in {200, 204}:
                     raise _BrokenError(f"refused: {content.decode(errors='replace').strip()}", _LONGEST_PAUSE_S)
                 self.answered_at = time.monotonic()

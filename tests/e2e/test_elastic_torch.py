@@ -164,6 +164,29 @@ def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_p
     assert "rank 1 2" in other.stdout, other.stderr
 
 
+def test_a_job_that_failed_gives_its_gpus_back_and_keeps_what_its_workers_said(corner: Bench) -> None:
+    address, port = corner.cluster.way_out
+    corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
+    written = job(corner, "train.py")
+    container = written["spec"]["roles"][0]["template"]["spec"]["containers"][0]
+    # One fails, and the other would wait for it for ever.
+    script = "echo rank $RANK; [ $RANK = 0 ] && exec sleep 1000; sleep 2; exit 5"
+    container |= {"command": [*container["command"][:3], "sh", "-c", script], "args": []}
+    written["spec"] |= {"restartPolicy": "Never"}
+    written["spec"]["roles"][0] |= {"max": 2}
+    corner.client.post(f"{OURS}/namespaces/{corner.namespace}/elasticjobs", written)
+    names = ["bert-worker-0", "bert-worker-1"]
+
+    def exits() -> list[int]:
+        found = [corner.get_pod(name)["status"]["containerStatuses"][0]["state"] for name in names]
+        return [state["terminated"]["exitCode"] for state in found]
+
+    corner.wait("both to have ended", lambda: exits() == [143, 5], WAIT_S)
+    assert corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]["phase"] == "Failed"
+    for rank, name in enumerate(names):
+        assert f"rank {rank}" in corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", name)
+
+
 TRAIN = """
 from torch.distributed import all_reduce, get_rank, get_world_size, init_process_group
 import torch

@@ -1,7 +1,7 @@
 """A real endpoint in a process of its own, that tests may kill: `python endpoint.py FOLDER PORT`.
 
 It publishes what is in FOLDER/notice.json whenever that changes, and appends what it hears to FOLDER/heard.jsonl, as a
-controller would write it to the API server.
+controller would write it to the API server. Where there is a file FOLDER/over, so is the job.
 """
 
 import asyncio
@@ -35,6 +35,8 @@ async def main(folder: Path, port: int) -> None:
             if notice and notice != published:
                 agents.publish(JOB, UID, notice, json.loads(notice)["generation"])
                 published = notice
+            if (folder / "over").exists():
+                agents.end(JOB, UID)
             await asyncio.sleep(0.01)
 
 

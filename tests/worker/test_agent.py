@@ -129,6 +129,17 @@ def test_a_crash_is_told_and_the_next_generation_begins_in_the_same_pod(stage: S
     await_ran(stage, 2, 2)
 
 
+def test_when_the_job_is_over_agents_end_and_whose_worker_failed_says_so(stage: Stage) -> None:
+    start(stage, PODS[0])
+    stage.start_agent(PODS[1], OBEDIENT, True, WORK="crash")
+    stage.publish(PODS[:2])
+    stage.await_said("failed", 1, PODS[1])
+    await_ran(stage, 1, 2)
+    (stage.folder / "over").touch()
+    assert [stage.agents[pod].wait(60) for pod in PODS[:2]] == [143, 7]
+    assert len(stage.lines("left-")) == 1  # whose worker ran on was asked to end, and had time for it
+
+
 def test_a_worker_killed_by_a_signal_counts_as_128_and_its_neighbours_are_ended(stage: Stage) -> None:
     start(stage, PODS[0])
     stage.publish(PODS[:1], slots=2)

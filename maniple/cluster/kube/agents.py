@@ -87,6 +87,7 @@ class _Job:
         self.uid = uid
         self.generation = 0
         self.notice = b""
+        self.is_over = False
         self._polls: dict[str, asyncio.Event] = {}
 
     def wake(self) -> None:
@@ -98,7 +99,7 @@ class _Job:
 
     async def newer(self, pod: str, after: int, within_s: float) -> None:
         """Returns when there is a newer generation, when it is woken, or when the time is over."""
-        if self.generation > after:
+        if self.generation > after or self.is_over:
             return
         mine = asyncio.Event()
         if pod in self._polls:
@@ -171,6 +172,14 @@ class Agents:
         known.generation, known.notice = generation, notice
         known.wake()
 
+    def end(self, job: str, uid: str) -> None:
+        """Nothing will follow: agents are to end, so that their pods stay with what they have said."""
+        self.expect(job, uid)
+        known = self._jobs[job]
+        if not known.is_over:
+            known.is_over = True
+            known.wake()
+
     def forget(self, job: str) -> None:
         """The job is gone, and its token is worth nothing: agents that still call are refused, as strangers are."""
         gone = self._jobs.pop(job, None)
@@ -229,6 +238,8 @@ class Agents:
         _check_pod(query.pod, name)
         await job.newer(query.pod, query.after, self.poll_s)
         self._known(name, job)
+        if job.is_over:
+            _refuse(web.HTTPGone, f"{name} is over")
         if job.generation <= query.after:
             return web.Response(status=204)
         return web.Response(body=job.notice, content_type="application/json")

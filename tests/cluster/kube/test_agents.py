@@ -304,6 +304,20 @@ def test_an_agent_that_hung_up_does_not_count_as_listening() -> None:
     run(test)
 
 
+def test_who_waits_or_asks_when_the_job_is_over_is_told_so_and_may_still_speak() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"one", 1)
+        waiting = asyncio.create_task(desk.poll(after=1))
+        await until(lambda: desk.agents.listens(JOB, POD))
+        desk.agents.end(JOB, UID)
+        assert (await waiting)[0] == 410
+        assert (await desk.poll(after=0))[0] == 410
+        assert await desk.ack() == 204
+        assert (await desk.poll(token="wrong"))[0] == 403
+
+    run(test)
+
+
 def test_a_second_poll_of_a_pod_ends_the_first() -> None:
     async def test(desk: Desk) -> None:
         desk.agents.publish(JOB, UID, b"one", 1)

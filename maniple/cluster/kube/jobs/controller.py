@@ -236,6 +236,8 @@ class Jobs:
                 todo = [one for one in instructions if not isinstance(one, Arm)]
                 if not todo:
                     self._arm(entry, instructions)
+                    if entry.state.status.phase == "Failed" and self.hands.agents is not None:
+                        self.hands.agents.end("/".join(entry.key), entry.uid)
                     return
                 await self._obey(entry, todo)
 
