@@ -7,6 +7,7 @@ import click
 
 from maniple.api import types
 from maniple.api.errors import InputError, nearest
+from maniple.cli.jobview import ENDED
 from maniple.cli.people import complete_jobs, job_key, run_visit, tell_of_trouble, visit_options
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ Exit codes: 0 printed, 1 nothing has started yet, 2 wrong input or no such job.
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job is over.")
 @click.option("--tail", type=click.IntRange(0), metavar="LINES", help="Only the last lines of each replica.")
 @click.option("--since", callback=_seconds, metavar="TIME", help="Only what is younger than 30s, 10m, 2h, 1d.")
-@click.option("-c", "--container", default="", metavar="NAME", help="Container, where pods have several.")
+@click.option(
+    "-c", "--container", default="", metavar="NAME", help="Container, where pods have several; without it the first."
+)
 @visit_options
 def command(
     job: str,
@@ -86,7 +89,8 @@ def command(
             await follow_logs(visit, key, choice, take)
             return ""
         found = await read_logs(visit, key, choice, take)
-        return "" if any(replica.has_started for replica in found) else _nothing("/".join(key), found)
+        is_over = (await visit.job(key)).status.phase in ENDED
+        return "" if any(replica.has_started for replica in found) else _nothing("/".join(key), found, is_over)
 
     said = run_visit(kubeconfig, context, namespace, read)
     if said:
@@ -103,7 +107,9 @@ def _role(job: types.ElasticJob, role: str | None) -> str:
     return role or read_job(job).lead
 
 
-def _nothing(job: str, found: "list[Replica]") -> str:
+def _nothing(job: str, found: "list[Replica]", is_over: bool) -> str:
+    if not found and is_over:
+        return f"ElasticJob {job}: is over, and no such replica is there any more: see cleanPodPolicy"
     if not found:
         return f"ElasticJob {job}: no such replica is there now; `maniple describe {job}` lists them, --follow waits"
     one = found[0]

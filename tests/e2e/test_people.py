@@ -461,7 +461,10 @@ def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
     script = "for i in 1 2 3; do echo line $i of $HOSTNAME; done; until [ -e /tmp/stop ]; do sleep 0.1; done; echo last"
     person.replica("bert", 0, node=node, **printing(script))
     following.wait_for("[worker-0] line 3 of bert-worker-0")
-    person.replica("bert", 1, node=node, **printing(script))  # one that comes later
+    # One that comes later, with a container beside the one that counts.
+    later = printing(script)
+    later["containers"].append({"name": "beside", **IMAGE, "command": ["sleep", "infinity"]})
+    person.replica("bert", 1, node=node, **later)
     following.wait_for("[worker-1] line 3 of bert-worker-1")
     assert person.do("logs", "bert") == "".join(f"line {i} of bert-worker-0\n" for i in (1, 2, 3))
     assert person.do("logs", "bert", "--index", "1", "--tail", "1") == "line 3 of bert-worker-1\n"

@@ -359,6 +359,31 @@ def test_the_clean_pod_policy_says_which_pods_stay(policy: str, left: list[int])
     assert (world.phase, world.indices()) == ("Succeeded", left)
 
 
+@pytest.mark.parametrize(("policy", "left"), [("Running", [0, 1]), ("All", [])])
+def test_agents_of_a_job_that_failed_end_by_themselves_and_their_pods_stay(policy: str, left: list[int]) -> None:
+    world = running(2, restartPolicy="Never", cleanPodPolicy=policy, elastic={"graceSeconds": 10})
+    world.acknowledge(world.pod(0), "failed", code=5)
+    world.pass_time(3)
+    assert world.phase == "Failed"
+    if policy == "Running":  # as the endpoint tells them to
+        world.end(world.pod(0), 5)
+        world.end(world.pod(1), 143)
+        world.hear_all()
+    world.pass_time(100)
+    world.settle()
+    assert (world.phase, world.indices()) == ("Failed", left)
+
+
+def test_an_agent_that_does_not_end_with_its_job_is_deleted() -> None:
+    world = running(2, restartPolicy="Never", elastic={"graceSeconds": 10})
+    world.acknowledge(world.pod(0), "failed", code=5)
+    world.pass_time(3)
+    assert (world.phase, world.indices()) == ("Failed", [0, 1])
+    world.pass_time(15)
+    world.settle()
+    assert world.indices() == []
+
+
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])
 def test_a_replica_that_waits_when_the_job_ends_goes_at_once(policy: str) -> None:
     """It would take room that nobody needs any more."""

@@ -19,6 +19,8 @@ OVER = ("Succeeded", "Failed")
 _SILENT_S = 300.0  # a log in which nothing is written for so long is asked for again: the connection may be dead
 _LAST_WORDS_S = 10.0
 _LONGEST_PAUSE_S = 5.0
+_TRIES = 5  # at a log that could not be read yet
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # an annotation that others have made known
 
 Take = Callable[[Replica, str], None]
 
@@ -122,7 +124,7 @@ class _Log:
             except ApiError as error:
                 if error.status == 404:  # it has gone
                     return
-                if not error.is_transient or not self._has_begun:
+                if not error.is_transient or (not self._has_begun and backoff.failures >= _TRIES):
                     raise _unreadable(error, self._replica) from None
                 await backoff.wait(error)
 
@@ -134,10 +136,10 @@ class _Log:
 
     async def read(self, *, follow: bool) -> None:
         meta = self._replica.pod.metadata
-        query = {"timestamps": "true", **({"follow": "true"} if follow else {})}
         choice = self._choice
-        if choice.container:
-            query["container"] = choice.container
+        query = {"timestamps": "true", "container": choice.container or _main_container(self._replica)}
+        if follow:
+            query["follow"] = "true"
         if self._last:
             query["sinceTime"] = self._last
         else:
@@ -160,6 +162,13 @@ class _Log:
             return  # seen before the connection broke
         self._last = moment
         self._take(self._replica, text.rstrip("\r"))
+
+
+def _main_container(replica: Replica) -> str:
+    """As kubectl has it: the one that the pod names as its main one, or the first."""
+    named = replica.pod.metadata.annotations.get(_DEFAULT_CONTAINER, "")
+    names = [one.name for one in replica.pod.spec.containers]
+    return named if named in names else names[0]
 
 
 def _unreadable(error: ApiError, replica: Replica) -> InputError:
