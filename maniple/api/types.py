@@ -282,6 +282,11 @@ class ElasticJobSpec(Struct, frozen=True):
         Literal["Running", "All", "None"], Meta(description="Which pods are deleted when the job has ended.")
     ] = "Running"
 
+    @property
+    def lead(self) -> str:
+        """The first role that the job cannot be without: where its replicas meet, and who speaks for it."""
+        return next((role.name for role in self.roles if role.min), self.roles[0].name)
+
 
 class ReplicaCounts(Struct, frozen=True):
     pending: Count = 0

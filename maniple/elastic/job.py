@@ -25,6 +25,7 @@ class Job:
     name: str
     uid: str
     roles: tuple[Role, ...]
+    lead: str  # the first role that the job cannot be without
     framework: str
     grace_s: float
     start_s: float
@@ -35,11 +36,6 @@ class Job:
     clean: str
     is_suspended: bool
     is_leaving: bool
-
-    @property
-    def lead(self) -> str:
-        """The first role that the job cannot be without."""
-        return next((role.name for role in self.roles if role.min), self.roles[0].name)
 
     @property
     def first(self) -> Place:
@@ -67,6 +63,7 @@ def read_job(item: types.ElasticJob) -> Job:
         name=meta.name,
         uid=meta.uid,
         roles=_roles(spec.roles),
+        lead=spec.lead,
         framework=spec.framework,
         grace_s=float(spec.elastic.grace_seconds),
         start_s=float(spec.start_seconds),

@@ -17,6 +17,7 @@ class RoleSize:
 @dataclass(frozen=True, slots=True)
 class Elastic:
     roles: dict[str, RoleSize]  # in the order of the spec
+    lead: str  # the first role that the job cannot be without
     curve: tuple[tuple[float, float], ...]  # (replicas of all roles, speed), replicas ascending; () means linear
     cooldown_until: float
     cooldown_s: float
@@ -31,8 +32,8 @@ class Elastic:
         return _speed(self.curve, replicas)
 
     def rendezvous(self, role: str, index: int) -> bool:
-        """Whether it is the replica where all others meet: the first of the first role."""
-        return index == 0 and role == next(iter(self.roles))
+        """Whether it is the replica where all others meet."""
+        return index == 0 and role == self.lead
 
 
 def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | None) -> Elastic:
@@ -40,6 +41,7 @@ def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | 
     spec = job.spec
     return Elastic(
         roles={role.name: RoleSize(role.least, role.most, role.step, sizes[role.name]) for role in spec.roles},
+        lead=spec.lead,
         curve=_curve(job),
         cooldown_until=0.0 if resized is None else resized + spec.elastic.cooldown_seconds,
         cooldown_s=float(spec.elastic.cooldown_seconds),

@@ -133,12 +133,10 @@ def _steps(
     if sizes is None:
         return
     size = session.resized.get((job.key, role), sizes.size)
-    # Never the replica where all others meet: index 0 of the first role.
-    lowest = max(sizes.min, 1) if role == next(iter(job.elastic.roles)) else sizes.min
     at = 0
     # Whoever is larger than its max, because that was lowered, is not left there by the first step.
     steps = max(1, -(-(size - sizes.max) // sizes.step))
-    while size - steps * sizes.step >= lowest:
+    while size - steps * sizes.step >= sizes.min:
         # Replicas that are still waiting have no pods to take: the size passes over them, and so they go first.
         size -= steps * sizes.step
         steps = 1

@@ -56,7 +56,8 @@ class Elasticity:
 
     @property
     def first_role(self) -> str:
-        return next(iter(self.roles), "")
+        """Where the others meet: the first that the job cannot be without."""
+        return next((name for name, role in self.roles.items() if role.least > 0), next(iter(self.roles), ""))
 
     def speed(self, replicas: int) -> Fraction | None:
         """Linear between points, flat after the last; before the first one nobody says."""
