@@ -107,6 +107,8 @@ def command(
 ) -> None:
     """Submit jobs: those of a file, or one made from options."""
     words: tuple[str, ...] = ctx.meta["command"]
+    if dry_run and (wait or follow):
+        raise click.UsageError("--dry-run makes nothing that could be waited for: leave --wait and --follow out.")
     if timeout_s is not None and not (wait or follow):
         raise click.UsageError("--timeout says how long to wait: give --wait or --follow with it.")
     if name is None:

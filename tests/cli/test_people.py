@@ -162,6 +162,7 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once() -> None:
         (["job.yaml", "--gpus", "4"], "Missing option '--name': --gpus makes a job from options"),
         (["job.yaml", "--replicas", "4"], "Missing option '--name': --replicas makes a job from options"),
         (["job.yaml", "--gpu-resource", "amd.com/gpu"], "Missing option '--name': --gpu-resource makes a job"),
+        (["job.yaml", "--dry-run", "--wait"], "--dry-run makes nothing that could be waited for"),
         (["job.yaml", "--timeout", "5"], "--timeout says how long to wait: give --wait or --follow with it."),
         (["job.yaml", *COMMAND], "Missing option '--name': a command makes a job from options"),
         (["--gpus", "4:8", "--image", "training:1", *COMMAND], "Missing option '--name'"),

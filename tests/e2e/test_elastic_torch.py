@@ -164,6 +164,16 @@ def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_p
     assert "rank 1 2" in other.stdout, other.stderr
 
 
+def test_without_an_endpoint_agents_go_by_the_file(corner: Bench) -> None:
+    corner.serve()
+    written = job(corner, "train.py")
+    written["spec"]["roles"][0]["template"]["spec"]["containers"][0]["args"] = ["--steps=3", "--log=steps.log"]
+    corner.client.post(f"{OURS}/namespaces/{corner.namespace}/elasticjobs", written)
+    phase = f"{OURS}/namespaces/{{}}/elasticjobs/bert"
+    corner.wait("the job to succeed", lambda: corner.get(phase)["status"]["phase"] == "Succeeded", WAIT_S)
+    assert len(steps(corner)) == 3
+
+
 def test_a_job_that_failed_gives_its_gpus_back_and_keeps_what_its_workers_said(corner: Bench) -> None:
     address, port = corner.cluster.way_out
     corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")

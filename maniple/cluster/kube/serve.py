@@ -34,7 +34,6 @@ from maniple.cluster.kube.web import start_web
 from maniple.model.build import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
-from maniple.worker.pack import agent_pyz
 
 log = logging.getLogger("maniple.serve")
 
@@ -197,7 +196,7 @@ class Server:
             await asyncio.Event().wait()
             return
         agents, credentials, tls = await open_endpoint(self.client, endpoint, self.jobs, self._knows_jobs)
-        self.jobs.serve_agents(agents, credentials.authority, agent_pyz())
+        self.jobs.serve_agents(agents, credentials.authority)
         self._agents_open.set()
         try:
             await keep_certified(self.client, endpoint, credentials, tls)

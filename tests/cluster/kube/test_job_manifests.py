@@ -111,7 +111,7 @@ def test_a_name_that_no_host_can_have_makes_no_host(name: str) -> None:
 
 
 def test_the_secret_is_the_jobs_own() -> None:
-    secret = manifests.secret(job(), "token", b"authority", b"archive")
+    secret = manifests.secret(job(), b"archive", "token", b"authority")
     assert secret["metadata"]["name"] == "bert-agent-12345678"
     assert {key: base64.b64decode(value) for key, value in secret["data"].items()} == {
         "token": b"token",

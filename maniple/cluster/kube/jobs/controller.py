@@ -105,8 +105,8 @@ class Jobs:
             if entry.timer is not None:
                 entry.timer.cancel()
 
-    def serve_agents(self, agents: Agents, authority: bytes, archive: bytes) -> None:
-        self.hands.agents, self.hands.authority, self.hands.archive = agents, authority, archive
+    def serve_agents(self, agents: Agents, authority: bytes) -> None:
+        self.hands.agents, self.hands.authority = agents, authority
         for entry in self._entries.values():
             agents.expect("/".join(entry.key), entry.uid)
 

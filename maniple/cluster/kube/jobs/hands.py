@@ -21,6 +21,7 @@ from maniple.elastic.conditions import OURS, Conditions
 from maniple.elastic.generations import notice
 from maniple.elastic.instructions import CreateReplica, DeleteReplica
 from maniple.elastic.job import Job
+from maniple.worker.pack import agent_pyz
 
 log = logging.getLogger("maniple.jobs")
 
@@ -50,7 +51,7 @@ class Hands:
         self.conditions_of: Callable[[Key, types.ElasticJob], Conditions] = lambda _, job: job.status.conditions
         self.agents: Agents | None = None
         self.authority = b""
-        self.archive = b""
+        self.archive = agent_pyz()
 
     # -- the job
 
@@ -94,9 +95,9 @@ class Hands:
         made = []
         if manifests.has_names(job):
             made.append(self._make_service(f"{folder}/services", job))
-        if job.has_agents and self.agents is not None:
-            token = self.agents.token(f"{job.namespace}/{job.name}", job.uid)
-            made.append(self._make(f"{folder}/secrets", manifests.secret(job, token, self.authority, self.archive)))
+        if job.has_agents:
+            token = "" if self.agents is None else self.agents.token(f"{job.namespace}/{job.name}", job.uid)
+            made.append(self._make(f"{folder}/secrets", manifests.secret(job, self.archive, token, self.authority)))
         if job.framework == "horovod":
             made.append(self._make(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
         await asyncio.gather(*made)

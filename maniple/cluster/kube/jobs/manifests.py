@@ -38,9 +38,12 @@ def has_names(job: Job) -> bool:
     return is_service_name(job.name)
 
 
-def secret_name(job: Job) -> str:
-    """With the job's uid: the Secret of an earlier job of this name is never taken for this one's."""
-    return f"{job.name[:200]}-agent-{job.uid[:8]}"
+def secret_name(job: Job, *, has_token: bool) -> str:
+    """With the job's uid: the Secret of an earlier job of this name is never taken for this one's.
+
+    It cannot be changed: once there is an endpoint, pods are given another.
+    """
+    return f"{job.name[:200]}-{'agent' if has_token else 'archive'}-{job.uid[:8]}"
 
 
 def hosts_name(job: Job) -> str:
@@ -119,8 +122,8 @@ def _volumes(job: Job, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
     field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{types.GENERATION_ANNOTATION}']"}}
     volumes: list[Manifest] = [{"name": "maniple-pod", "downwardAPI": {"items": [field]}}]
     mounts: list[Manifest] = [{"name": "maniple-pod", "mountPath": POD_DIR, "readOnly": True}]
-    if job.has_agents and to.url:
-        volumes.append({"name": "maniple-agent", "secret": {"secretName": secret_name(job)}})
+    if job.has_agents:
+        volumes.append({"name": "maniple-agent", "secret": {"secretName": secret_name(job, has_token=bool(to.url))}})
         mounts.append({"name": "maniple-agent", "mountPath": AGENT_DIR, "readOnly": True})
     if job.framework == "horovod":
         volumes.append({"name": "maniple-hosts", "configMap": {"name": hosts_name(job), "defaultMode": 0o755}})
@@ -140,10 +143,12 @@ def service(job: Job) -> Manifest:
     }
 
 
-def secret(job: Job, token: str, authority: bytes, archive: bytes) -> Manifest:
-    data = {"token": token.encode(), "ca.crt": authority, "agent.pyz": archive}
+def secret(job: Job, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
+    """The agent; and, where there is an endpoint, what it needs to be let in and to know whom it talks to."""
+    data = {"agent.pyz": archive, **({"token": token.encode(), "ca.crt": authority} if token else {})}
     encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
-    return {**_head(job, "Secret", secret_name(job)), "type": "maniple.dev/agent", "immutable": True, "data": encoded}
+    head = _head(job, "Secret", secret_name(job, has_token=bool(token)))
+    return {**head, "type": "maniple.dev/agent", "immutable": True, "data": encoded}
 
 
 def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
