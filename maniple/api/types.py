@@ -365,6 +365,9 @@ class ElasticJobStatus(Struct, frozen=True):
     )
     completion_time: Annotated[datetime | None, Meta(description="When it succeeded or failed.")] = None
     speeds: Annotated[tuple[MeasuredSpeed, ...], Meta(max_length=64, description="How fast it was at which size.")] = ()
+    grow_after: Annotated[
+        datetime | None, Meta(description="Newcomers did not start: it is not grown again before this.")
+    ] = None
 
 
 class ElasticJob(Struct, frozen=True):

@@ -79,6 +79,7 @@ def _elastic_job(job: types.ElasticJob, found: Found) -> None:
             found.append(Problem(f"status.target[{index}].role", f"unknown role {shown(target.role)}{near}"))
     _distinct([target.role for target in job.status.target], "status.target", "role", found)
     kube.check_time(job.status.last_resize_time, "status.lastResizeTime", found)
+    kube.check_time(job.status.grow_after, "status.growAfter", found)
     _distinct([speed.replicas for speed in job.status.speeds], "status.speeds", "replicas", found)
 
 

@@ -29,7 +29,11 @@ def trimmed(item: Object) -> Object:
         status = item.status
         phase = status.phase if status.phase in _OVER else ""
         kept = types.ElasticJobStatus(
-            phase=phase, target=status.target, last_resize_time=status.last_resize_time, speeds=status.speeds
+            phase=phase,
+            target=status.target,
+            last_resize_time=status.last_resize_time,
+            speeds=status.speeds,
+            grow_after=status.grow_after,
         )
         return replace(_annotated(item), status=kept)
     if isinstance(item, types.Queue):

@@ -45,7 +45,8 @@ def go_on_smaller(turn: Turn) -> None:
 
 
 def give_back(turn: Turn) -> None:
-    """Newcomers that do not start: their GPUs go back, and the size is what can be had."""
+    """Newcomers that do not start: their GPUs go back, and the size is what can be had. Others may have the GPUs for as
+    long as these had them, before it is tried again."""
     stuck = guards.stuck_newcomers(turn)
     for one in stuck:
         why = one.trouble or "it is not ready"
@@ -62,6 +63,7 @@ def give_back(turn: Turn) -> None:
         ]
         sizes[role.name] = max(role.least, min(sizes[role.name], max(kept, default=0)))
     turn.set_target(sizes)
+    turn.change(grow_after=moment(turn.now + turn.job.start_s))
 
 
 def fall_below(turn: Turn) -> None:

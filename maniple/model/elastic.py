@@ -21,6 +21,7 @@ class Elastic:
     curve: tuple[tuple[float, float], ...]  # (replicas of all roles, speed), replicas ascending; () means linear
     cooldown_until: float
     cooldown_s: float
+    grow_after: float  # it is not grown before, because newcomers did not start
     restart_s: float
 
     @property
@@ -36,7 +37,9 @@ class Elastic:
         return index == 0 and role == self.lead
 
 
-def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | None) -> Elastic:
+def read_elastic(
+    job: types.ElasticJob, sizes: dict[str, int], resized: float | None, grow_after: float = 0.0
+) -> Elastic:
     """`sizes` as `current_sizes` has them; `resized`: when its size last changed, None if it never has."""
     spec = job.spec
     return Elastic(
@@ -45,6 +48,7 @@ def read_elastic(job: types.ElasticJob, sizes: dict[str, int], resized: float | 
         curve=_curve(job),
         cooldown_until=0.0 if resized is None else resized + spec.elastic.cooldown_seconds,
         cooldown_s=float(spec.elastic.cooldown_seconds),
+        grow_after=grow_after,
         restart_s=float(spec.elastic.restart_seconds),
     )
 

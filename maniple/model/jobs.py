@@ -95,7 +95,7 @@ class JobMaker:
         return job
 
     def of_elastic(self, item: types.ElasticJob, sizes: dict[str, int]) -> Job:
-        spec, resized = item.spec, item.status.last_resize_time
+        spec, resized, grow_after = item.spec, item.status.last_resize_time, item.status.grow_after
         self._check_levels(item)
         for at, role in enumerate(spec.roles):
             name = role.template.spec.priority_class_name
@@ -115,7 +115,12 @@ class JobMaker:
             preferred=self._level(spec.topology.preferred),
             mixed_models=spec.mixed_gpu_models,
             role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
-            elastic=read_elastic(item, sizes, None if resized is None else self.time(resized)),
+            elastic=read_elastic(
+                item,
+                sizes,
+                None if resized is None else self.time(resized),
+                0.0 if grow_after is None else _seconds(grow_after),  # to come: it says nothing of what time it is
+            ),
             is_suspended=spec.suspend,
             lasts_s=inf if spec.active_deadline_seconds is None else spec.active_deadline_seconds,
         )
@@ -223,7 +228,7 @@ class JobMaker:
     def time(self, moment: datetime | None) -> float:
         if moment is None:
             return 0.0
-        at = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        at = _seconds(moment)
         self.latest = max(self.latest, at)
         return at
 
@@ -231,3 +236,7 @@ class JobMaker:
         if pod.metadata.deletion_timestamp is not None:
             self.time(pod.metadata.deletion_timestamp)
         return self.time(pod.status.start_time or pod.metadata.creation_timestamp)
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

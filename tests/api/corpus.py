@@ -317,6 +317,7 @@ ELASTIC: list[Object] = [
             "conditions": [{"type": "Created", "status": "True"}],
             "target": [{"role": "worker", "replicas": 2}],
             "lastResizeTime": "2026-01-01T00:00:00Z",
+            "growAfter": "2026-01-01T00:00:00Z",
             "replicas": {"pending": 2, "starting": 0, "running": 0, "succeeded": 0, "failed": 0},
             "restarts": 0,
             "resizes": 1,

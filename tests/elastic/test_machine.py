@@ -300,6 +300,11 @@ def test_newcomers_that_are_stuck_give_their_gpus_back_and_the_job_goes_on() -> 
     assert (world.phase, len(world.members()), world.indices()) == ("Running", 3, [0, 1, 2])
     assert [one.replicas for one in world.status.target] == [3]
     assert world.status.failures.count == 0
+    # For as long as they had the GPUs, others may.
+    grow_after, resized = world.status.grow_after, world.status.last_resize_time
+    assert grow_after is not None
+    assert resized is not None
+    assert (grow_after - resized).total_seconds() == 60
 
 
 def test_suspended_a_job_checkpoints_and_has_no_pods_and_resumes_with_its_minimum() -> None:

@@ -18,7 +18,7 @@ GPU = "nvidia.com/gpu"
 
 def elastic(curve: dict[int, float]) -> Elastic:
     points = tuple((float(at), speed) for at, speed in curve.items())
-    return Elastic(roles={}, lead="", curve=points, cooldown_until=0.0, cooldown_s=0.0, restart_s=0.0)
+    return Elastic(roles={}, lead="", curve=points, cooldown_until=0.0, cooldown_s=0.0, grow_after=0.0, restart_s=0.0)
 
 
 @pytest.mark.parametrize(

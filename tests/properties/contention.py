@@ -147,6 +147,8 @@ def judge_sizes(facts: Facts, state: State, played: Round) -> Iterator[str]:
         elastic, last = facts.jobs[job].elastic, state.resized.get(job)
         if last is not None and state.now - last < elastic.cooldown_s:
             yield f"{job} is resized after {state.now - last} s, and has to cool down for {elastic.cooldown_s} s"
+        if any(resize.new > resize.old for resize in mine) and state.now < (elastic.grow_after or 0):
+            yield f"{job} grows at {state.now}, before {elastic.grow_after}"
         if any(resize.new > resize.old for resize in mine):
             yield from wrong_growth(facts, state, played, job, mine)
     yield from growth_over_limits(facts, state, played)

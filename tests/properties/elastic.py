@@ -52,6 +52,7 @@ class Elasticity:
     curve: tuple[tuple[int, Fraction], ...] = ()  # replicas of all roles -> speed-up, by replicas
     target: dict[str, int] = field(default_factory=dict)  # sizes that somebody decided
     resized: int | None = None  # when the job was resized last
+    grow_after: int | None = None  # it does not grow before this
     wants_pods: bool = True
 
     @property
@@ -100,5 +101,6 @@ def read_elasticity(item: object) -> Elasticity:
         curve=tuple(sorted(points)),
         target={text(row, "role"): number(row, "replicas") for row in rows(status, "target")},
         resized=moment(status.get("lastResizeTime")),
+        grow_after=moment(status.get("growAfter")),
         wants_pods=spec.get("suspend") is not True and text(status, "phase") not in {"Succeeded", "Failed"},
     )

@@ -14,6 +14,7 @@ from .devices import FRACTION_ANNOTATION, GPU
 from .raw import Object
 
 NOW, LONG_AGO, RECENTLY = "2026-01-01T02:00:00Z", "2026-01-01T00:30:00Z", "2026-01-01T01:59:50Z"
+SOON = "2026-01-01T02:05:00Z"
 CURVES: tuple[tuple[float, ...], ...] = ((), (), (1, 1.9, 2.7, 3.4, 4, 4.5), (1, 2, 2, 2, 1.5), (1, 1.001, 1.002))
 
 
@@ -81,6 +82,8 @@ class ElasticWorld(CloseWorld):
             status["target"] = target
         if runs and self.one_in(2):
             status["lastResizeTime"] = self.pick(LONG_AGO, LONG_AGO, RECENTLY)
+        if runs and self.one_in(4):
+            status["growAfter"] = self.pick(LONG_AGO, SOON)
         self.add(OURS, "ElasticJob", name, "default", spec=spec, status=status, **self.age(is_old))
         if runs:
             least = len(members)

@@ -20,12 +20,13 @@ from .test_referee import bind, broken, group, node, nominate, plan_of, pod, que
 from .test_referee_closeness import TOPOLOGY, place
 
 EARLIER = "2026-01-01T00:59:30Z"  # 30 s before the newest moment below
+LATER = "2026-01-01T01:10:00Z"
 CLOCK = pod("clock", 0, on="n1", scheduler="default-scheduler")
 CLOCK["status"] = {"phase": "Running", "startTime": "2026-01-01T01:00:00Z"}
 
 
 def job(name: str, least: int, most: int, **more: object) -> Object:
-    """`more`: step, target, resized, elastic; the rest goes into the spec."""
+    """`more`: step, target, resized, grow_after, elastic; the rest goes into the spec."""
     template = {"spec": pod("x")["spec"]}
     role = {"name": "worker", "min": least, "max": most, "step": more.pop("step", 1), "template": template}
     status: Object = {}
@@ -33,6 +34,8 @@ def job(name: str, least: int, most: int, **more: object) -> Object:
         status["target"] = [{"role": "worker", "replicas": more.pop("target")}]
     if "resized" in more:
         status["lastResizeTime"] = more.pop("resized")
+    if "grow_after" in more:
+        status["growAfter"] = more.pop("grow_after")
     metadata = {"name": name, "namespace": "default"}
     return {"kind": "ElasticJob", "metadata": metadata, "spec": {"roles": [role]} | more, "status": status}
 
@@ -136,6 +139,13 @@ def test_one_resize_a_round_and_cool_down_after_it() -> None:
     assert broken(RUNS, first, bound) == {Promise.SIZES}, "60 s are the default"
     hasty = [*RUNS[:2], job("j", 2, 4, target=2, elastic={"cooldownSeconds": 1}), *RUNS[3:]]
     assert not broken(hasty, first, bound)
+
+
+def test_a_job_does_not_grow_before_its_time() -> None:
+    grows = round_of(resizes=[resize("j", 2, 3)])
+    for when, wrong in ((LATER, {Promise.SIZES}), (EARLIER, set())):
+        waits = [*RUNS[:2], job("j", 2, 4, target=2, grow_after=when), *RUNS[3:]]
+        assert broken(waits, grows) == wrong
 
 
 def test_a_job_that_does_not_run_does_not_grow() -> None:

@@ -85,7 +85,9 @@ def _grower(session: Session, policy: Sizing, job: Job, hot_s: float) -> _Grower
     which it may be too hot to shrink after that.
     """
     elastic = job.elastic
-    if elastic is None or not job.growth or session.snapshot.now < elastic.cooldown_until or elastic.cooldown_s > hot_s:
+    if elastic is None or not job.growth or elastic.cooldown_s > hot_s:
+        return None
+    if session.snapshot.now < max(elastic.cooldown_until, elastic.grow_after):
         return None
     if not job.placed and job.key not in session.states:
         return None
