@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from tools.cluster.layout import ClusterError, Layout
 
+IDLE_S = 20.0  # a connection that has been idle for longer may be closed by the server this very moment
 TRANSIENT = (ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException, OSError)
 
 
@@ -80,12 +81,16 @@ class Client:
         try:
             connection.request(method, path, data, {"Content-Type": kind, "Accept": "application/json"})
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            content = answer.read()
+            self._local.used_at = time.monotonic()
+            return answer.status, content
         except BaseException:
             self.close()
             raise
 
     def _connection(self) -> http.client.HTTPSConnection:
+        if time.monotonic() - getattr(self._local, "used_at", 0.0) > IDLE_S:
+            self.close()
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = http.client.HTTPSConnection(
