@@ -77,7 +77,8 @@ def command(
         from maniple.cluster.kube.joblogs import Choice, follow_logs, read_logs
 
         key = job_key(job, visit)
-        chosen_role = _role(await visit.job(key), role)
+        written = await visit.job(key)
+        chosen_role = _role(written, role)
         number = 0 if not every and role is None and index is None else index
 
         def is_chosen(replica: "Replica") -> bool:
@@ -89,8 +90,9 @@ def command(
             await follow_logs(visit, key, choice, take)
             return ""
         found = await read_logs(visit, key, choice, take)
-        is_over = (await visit.job(key)).status.phase in ENDED
-        return "" if any(replica.has_started for replica in found) else _nothing("/".join(key), found, is_over)
+        if any(replica.has_started for replica in found):
+            return ""
+        return _nothing("/".join(key), found, is_over=written.status.phase in ENDED)
 
     said = run_visit(kubeconfig, context, namespace, read)
     if said:
@@ -99,15 +101,13 @@ def command(
 
 
 def _role(job: types.ElasticJob, role: str | None) -> str:
-    from maniple.elastic.job import read_job
-
     names = [one.name for one in job.spec.roles]
     if role is not None and role not in names:
         raise InputError([f"ElasticJob {job.metadata.name}: --role: unknown role {role!r}{nearest(role, names)}"])
-    return role or read_job(job).lead
+    return role or job.spec.lead
 
 
-def _nothing(job: str, found: "list[Replica]", is_over: bool) -> str:
+def _nothing(job: str, found: "list[Replica]", *, is_over: bool) -> str:
     if not found and is_over:
         return f"ElasticJob {job}: is over, and no such replica is there any more: see cleanPodPolicy"
     if not found:

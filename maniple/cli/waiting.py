@@ -67,10 +67,8 @@ def progress(job: types.ElasticJob) -> str:
 async def _print_log(visit: "Visit", key: "Key", with_name: bool) -> None:
     from maniple.cluster.kube.joblogs import Choice, follow_logs
     from maniple.cluster.kube.replica import Replica
-    from maniple.elastic.job import read_job
 
-    job = await visit.job(key)
-    first = read_job(job).first
+    first = ((await visit.job(key)).spec.lead, 0)
 
     def take(replica: Replica, line: str) -> None:
         click.echo(f"[{replica.name}] {line}" if with_name else line)

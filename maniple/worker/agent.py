@@ -146,18 +146,20 @@ class Agent:
         """We are told to end: the pod is being deleted, or somebody pressed Control-C."""
         if self._signal is None:
             self._signal = number
-            if self._processes.running:
-                self._ask(self._newest.grace_s if self._newest else GRACE_S, must_signal=True)
+            return self._wind_up()
         return None if self._processes.running else self._settle()
 
     def _give_up(self) -> int | None:
         """The job has failed, here or elsewhere. The pod is to end and not to be deleted: its log is asked for."""
         self._is_over = True
         complain("the job is over: ending")
-        if self._processes.running:
-            self._ask(self._newest.grace_s if self._newest else GRACE_S, must_signal=True)
-            return None
-        return self._settle()
+        return self._wind_up()
+
+    def _wind_up(self) -> int | None:
+        if not self._processes.running:
+            return self._settle()
+        self._ask(self._newest.grace_s if self._newest else GRACE_S, must_signal=True)
+        return None
 
     def _too_late(self) -> int | None:
         if self._processes.running:

@@ -1,14 +1,14 @@
 """A binding that was not answered counts neither as done nor as failed: whatever follows, the server is asked."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from maniple.api.live import read_live
 from maniple.cluster.cache import Cache
 from maniple.cluster.kube.binds import Binder
-from maniple.cluster.kube.client import ApiError, Client, Lane, NotLeadingError, UnansweredError
+from maniple.cluster.kube.client import ApiError, Client, NotLeadingError, UnansweredError
 from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.metrics import Metrics
 from maniple.cluster.kube.mirror import Mirror
@@ -25,20 +25,12 @@ class LossyClient(Client):
 
     tries: list[tuple[bool, Exception]]
 
-    async def write(
-        self,
-        lane: Lane,
-        method: str,
-        path: str,
-        body: bytes | Callable[[], bytes],
-        content_type: str = "application/json",
-        timeout_s: float = 30.0,
-    ) -> bytes:
+    async def write(self, *given: Any, **more: Any) -> bytes:
         if not self.tries:
-            return await super().write(lane, method, path, body, content_type, timeout_s)
+            return await super().write(*given, **more)
         arrives, heard = self.tries.pop(0)
         if arrives:
-            await super().write(lane, method, path, body, content_type, timeout_s)
+            await super().write(*given, **more)
         raise heard
 
 
