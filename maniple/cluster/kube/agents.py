@@ -26,6 +26,7 @@ BODY_BYTES = 4096
 _LEADING_S = 0.5
 _COMPLAIN_S = 60.0  # at most one line in so long of requests that are none
 _STOP_S = 1.0
+_HANDSHAKE_S = 10.0
 _NOT_HERE = "another replica leads, or this one does not know its jobs yet"
 _POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -149,6 +150,7 @@ class Agents:
         self._is_leading = is_leading
         self._jobs: dict[str, _Job] = {}
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
         self._watch: asyncio.Task[None] | None = None
 
     # -- for the controller
@@ -206,10 +208,19 @@ class Agents:
             app, access_log=None, logger=_Quietly(), shutdown_timeout=_STOP_S, handler_cancellation=True
         )
         await runner.setup()
-        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024)
-        await site.start()
-        self._runner = runner
-        self.port = runner.addresses[0][1]
+        assert runner.server is not None
+        # No web.TCPSite: that leaves connections open which are still saying good-bye when it says that it has stopped.
+        server = await asyncio.get_running_loop().create_server(
+            runner.server,
+            host,
+            port,
+            ssl=tls,
+            backlog=1024,
+            ssl_handshake_timeout=_HANDSHAKE_S,
+            ssl_shutdown_timeout=_STOP_S,
+        )
+        self._runner, self._server = runner, server
+        self.port = server.sockets[0].getsockname()[1]
         self._watch = asyncio.create_task(self._watch_leading())
         log.info("agents may call", extra={"host": host, "port": self.port})
 
@@ -219,9 +230,13 @@ class Agents:
             self._watch.cancel()
         for job in [*self._jobs]:
             self.forget(job)
-        if self._runner is not None:
+        if self._runner is not None and self._server is not None:
+            gone = asyncio.create_task(self._server.wait_closed())
+            await asyncio.sleep(0)  # who begins to wait after close() does not wait for connections
+            self._server.close()
             await self._runner.cleanup()
-            self._runner = None
+            await asyncio.wait([gone], timeout=2 * _STOP_S)
+            self._runner = self._server = None
 
     async def _watch_leading(self) -> None:
         """Whoever waits here while another leads would hear of the next generation only when its poll is over."""

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import socket
 import ssl
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 
 from maniple.cluster.kube import credentials
 from maniple.cluster.kube.agents import BODY_BYTES, Ack, Agents, Report
@@ -82,6 +85,28 @@ def run(test: Callable[[Desk], Coroutine[Any, Any, None]]) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.005)
+
+
+def test_after_a_stop_no_connection_is_left_even_of_clients_that_say_nothing() -> None:
+    silent = []
+
+    async def within() -> None:
+        desk = Desk()
+        await desk.start()
+        tls = ssl.create_default_context(cadata=CREDENTIALS.authority.decode())
+        for _ in range(3):
+            plain = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", desk.agents.port))
+            silent.append(await asyncio.to_thread(tls.wrap_socket, plain, server_hostname="127.0.0.1"))
+        await desk.stop()
+
+    with warnings.catch_warnings(record=True) as complaints:  # of what is open when the loop ends
+        warnings.simplefilter("always")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(within())
+    assert [str(one.message) for one in complaints] == []
+    for one in silent:
+        assert one.recv(1) == b""
+        one.close()
 
 
 def test_who_listens_hears_of_a_new_generation_at_once() -> None:
