@@ -17,9 +17,11 @@ def test_a_gang_is_bound_whole_or_not_at_all(bench: Bench) -> None:
     bench.nodes(2, gpus=4)
     pods = bench.gang("train", 3, gpus=4)
     server = bench.serve()
-    bench.wait("a reason", lambda: bench.condition_of(bench.get_group("train"), WHOLE)["status"] == "False")
-    condition = bench.condition_of(bench.get_group("train"), WHOLE)
-    assert condition["reason"] == "InsufficientResources"
+    bench.wait(
+        "a reason",
+        lambda: bench.condition_of(bench.get_group("train"), WHOLE)["reason"] == "InsufficientResources",
+    )
+    assert bench.condition_of(bench.get_group("train"), WHOLE)["status"] == "False"
     bench.wait("its pods to say so", lambda: bool(bench.condition_of(bench.get_pod(pods[2]), "PodScheduled")))
     waiting = bench.condition_of(bench.get_pod(pods[2]), "PodScheduled")
     assert waiting["reason"] == "Unschedulable"

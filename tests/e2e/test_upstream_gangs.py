@@ -67,9 +67,12 @@ def test_a_gang_is_bound_whole_or_not_at_all_and_its_conditions_say_so(corner: B
     write_group(corner, "train", {"gang": {"minCount": 3}})
     pods = members(corner, "train", 3, gpus=4)
     corner.serve()
-    corner.wait("a reason", lambda: condition(corner, "train", INITIALLY) == ("False", "Unschedulable"))
-    said = corner.condition_of(read_group(corner, "train"), INITIALLY)["message"]
-    assert said.startswith("InsufficientResources: ")
+
+    def said() -> str:
+        return str(corner.condition_of(read_group(corner, "train"), INITIALLY)["message"])
+
+    corner.wait("a reason", lambda: said().startswith("InsufficientResources: "))
+    assert condition(corner, "train", INITIALLY) == ("False", "Unschedulable")
     assert condition(corner, "train", NOW) == ("False", "InsufficientResources")
     assert corner.bound() == {}
 
