@@ -6,6 +6,7 @@ last answer whenever a request of theirs failed. There is no Kubernetes in here;
 """
 
 import asyncio
+import functools
 import hashlib
 import hmac
 import logging
@@ -22,6 +23,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 log = logging.getLogger("maniple.agents")
 
 POLL_S = 25.0  # below the 30 s after which proxies on the way give up on a silent connection
+ASK_S = 30.0  # for what an agent wants to say, from its connection to the end of the request
 BODY_BYTES = 4096
 _LEADING_S = 0.5
 _COMPLAIN_S = 60.0  # at most one line in so long of requests that are none
@@ -144,11 +146,13 @@ class Agents:
     ) -> None:
         self.port = 0  # where it listens, once it does
         self.poll_s = POLL_S
+        self.ask_s = ASK_S
         self._key = key
         self._on_ack = on_ack
         self._on_report = on_report
         self._is_leading = is_leading
         self._jobs: dict[str, _Job] = {}
+        self._silent: set[web.RequestHandler] = set()  # new connections that have not asked for anything yet
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -211,7 +215,7 @@ class Agents:
         assert runner.server is not None
         # No web.TCPSite: that leaves connections open which are still saying good-bye when it says that it has stopped.
         server = await asyncio.get_running_loop().create_server(
-            runner.server,
+            functools.partial(self._connected, runner.server),
             host,
             port,
             ssl=tls,
@@ -223,6 +227,19 @@ class Agents:
         self.port = server.sockets[0].getsockname()[1]
         self._watch = asyncio.create_task(self._watch_leading())
         log.info("agents may call", extra={"host": host, "port": self.port})
+
+    def _connected(self, server: web.Server) -> web.RequestHandler:
+        """A connection; who has not asked for anything in time is a stranger who holds it open, and loses it."""
+        made = server()
+        self._silent.add(made)
+
+        def look() -> None:
+            if made in self._silent:
+                self._silent.discard(made)
+                made.force_close()
+
+        asyncio.get_running_loop().call_later(self.ask_s, look)
+        return made
 
     async def stop(self) -> None:
         """Every agent that waits is told to come again; then the port is closed."""
@@ -260,7 +277,7 @@ class Agents:
         return web.Response(body=job.notice, content_type="application/json")
 
     async def _ack(self, request: web.Request, name: str, job: _Job) -> web.Response:
-        said = _decoded_body(await request.read(), _AckBody)
+        said = _decoded_body(await self._body(request), _AckBody)
         _check_pod(said.pod, name)
         if (said.exit is None) != (said.state != "failed"):
             _refuse(web.HTTPBadRequest, "exit: say it with the state failed, and only then")
@@ -269,11 +286,18 @@ class Agents:
         return web.Response(status=204)
 
     async def _report(self, request: web.Request, name: str, job: _Job) -> web.Response:
-        said = _decoded_body(await request.read(), _ReportBody)
+        said = _decoded_body(await self._body(request), _ReportBody)
         _check_pod(said.pod, name)
         self._known(name, job, said.generation)
         self._on_report(Report(name, said.pod, said.generation, said.step, said.throughput))
         return web.Response(status=204)
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(self.ask_s):
+                return await request.read()
+        except TimeoutError:
+            _refuse(web.HTTPRequestTimeout, f"the request did not end within {self.ask_s:g} seconds")
 
     def _answering(
         self, answer: Callable[[web.Request, str, _Job], Awaitable[web.Response]]
@@ -281,6 +305,7 @@ class Agents:
         """The handler around an answer: who may not, or not here, is refused before anything is read."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
+            self._silent.discard(request.protocol)
             name = f"{request.match_info['namespace']}/{request.match_info['name']}"
             return await answer(request, name, self._authorised(request, name))
 

@@ -109,6 +109,41 @@ def test_after_a_stop_no_connection_is_left_even_of_clients_that_say_nothing() -
         one.close()
 
 
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"", b""),
+        (b"GET /v1/jobs/team/bert/notice HTTP/1.1\r\nHost: x\r\n", b""),
+        (b"POST /v1/jobs/team/bert/ack HTTP/1.1\r\nHost: x\r\n%b\r\nContent-Length: 9\r\n\r\n{", b"HTTP/1.1 408 "),
+    ],
+    ids=["nothing", "half a head", "half a body"],
+)
+def test_who_does_not_end_a_request_loses_the_connection(said: bytes, answer: bytes) -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.ask_s = 0.3
+        desk.agents.expect(JOB, UID)
+        tls = ssl.create_default_context(cadata=CREDENTIALS.authority.decode())
+        reader, writer = await asyncio.open_connection("127.0.0.1", desk.agents.port, ssl=tls)
+        writer.write(said.replace(b"%b", b"Authorization: Bearer " + desk.agents.token(JOB, UID).encode()))
+        assert (await reader.read()).startswith(answer)
+        writer.close()
+        with suppress(ssl.SSLError, ConnectionError):
+            await writer.wait_closed()
+
+    run(test)
+
+
+def test_who_has_asked_before_keeps_the_connection() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.ask_s = 0.1
+        desk.agents.poll_s = 0.3  # which is longer
+        desk.agents.publish(JOB, UID, b"one", 1)
+        assert (await desk.poll(after=1))[0] == 204
+        assert (await desk.poll(after=0))[0] == 200
+
+    run(test)
+
+
 def test_who_listens_hears_of_a_new_generation_at_once() -> None:
     async def test(desk: Desk) -> None:
         desk.agents.expect(JOB, UID)
