@@ -150,7 +150,7 @@ def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Inst
     out: list[Instruction] = []
     if status != written:
         lags_since = lags_since or turn.now
-        if not _may_lag(status, written) or turn.is_past(lags_since + LAG_S):
+        if not _may_lag(status, written) or turn.is_past(lags_since + LAG_S, LAG_S):
             out.append(WriteStatus(status))
             written = status
     if status == written:

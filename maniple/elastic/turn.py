@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -10,13 +11,15 @@ import msgspec
 from maniple.api import types
 from maniple.elastic.conditions import conditions_in
 from maniple.elastic.events import Replica
-from maniple.elastic.failures import has_failed
+from maniple.elastic.failures import LONGEST_S, has_failed
 from maniple.elastic.generations import next_generation
 from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEvent
 from maniple.elastic.job import Place
 from maniple.elastic.moments import moment, seconds
 from maniple.elastic.sizes import as_target, wanted_sizes
 from maniple.elastic.state import ACTIVE, Phase, State
+
+_SKEW_S = 30.0  # by so much the clocks of two machines may differ
 
 
 class Turn:
@@ -39,15 +42,23 @@ class Turn:
 
     # -- time
 
-    def is_past(self, when: float | datetime | None) -> bool:
-        """Whether that moment has come; if not, the machine wants to be woken then. None has come long ago."""
+    def is_past(self, when: float | datetime | None, longest_s: float = inf) -> bool:
+        """Whether that moment has come; if not, the machine wants to be woken then. None has come long ago.
+
+        `longest_s`: nobody waits longer than so for it. What is further away was written by a clock that was ahead of
+        ours, or before ours was set back, and has come too.
+        """
         if when is None:
             return True
         at = seconds(when) if isinstance(when, datetime) else when
-        if at <= self.now:
+        if at <= self.now or at > self.now + longest_s + _SKEW_S:
             return True
         self.wake = at if self.wake is None else min(self.wake, at)
         return False
+
+    def may_retry(self) -> bool:
+        """Whether the pause after the last failure is over."""
+        return self.is_past(self.status.failures.retry_time, LONGEST_S)
 
     # -- what is
 
