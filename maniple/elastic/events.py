@@ -20,6 +20,7 @@ class Replica:
     uid: str = ""
     stage: Stage = "pending"
     is_leaving: bool = False  # it is being deleted, or does not belong to this job
+    leaves_at: float = 0.0  # when it should be gone at the latest; 0: nobody has asked it to go
     node: str = ""
     domains: tuple[str, ...] = ()  # where that is, from the widest domain to the node
     address: str = ""
@@ -87,6 +88,14 @@ class CreateRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class Hindered:
+    """Something outside of the job keeps an instruction from being done, time and again; empty: nothing does now."""
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """What a replica says of its workers: stopped (for `generation`), running, failed or done (in it)."""
 
@@ -111,4 +120,4 @@ class TimePassed:
     pass
 
 
-Event = JobSeen | JobGone | ReplicaSeen | ReplicaGone | CreateRefused | Acknowledged | Reported | TimePassed
+Event = JobSeen | JobGone | ReplicaSeen | ReplicaGone | CreateRefused | Hindered | Acknowledged | Reported | TimePassed

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from maniple.api import types
-from maniple.elastic.conditions import conditions_in
+from maniple.elastic.conditions import conditions_in, with_hindrance
 from maniple.elastic.events import Replica
 from maniple.elastic.failures import LONGEST_S, has_failed
 from maniple.elastic.generations import next_generation
@@ -17,9 +17,14 @@ from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEve
 from maniple.elastic.job import Place
 from maniple.elastic.moments import moment, seconds
 from maniple.elastic.sizes import as_target, wanted_sizes
-from maniple.elastic.state import ACTIVE, Phase, State
+from maniple.elastic.state import ACTIVE, OVER, Phase, State
 
 _SKEW_S = 30.0  # by so much the clocks of two machines may differ
+_LINGER_S = 30.0  # after its grace, a pod that is still there waits for somebody
+_WHY_IT_LINGERS = (
+    "which its node does not confirm or a finalizer prevents; of a node that is lost for good, delete the Node, "
+    "or the pod with --force"
+)
 
 
 class Turn:
@@ -195,6 +200,23 @@ class Turn:
         before, is_idle = self.status.conditions, not self.replicas
         after = conditions_in(self.phase, before, reason, message, self.now, is_idle=is_idle)
         self.change(conditions=after)
+
+    def tell_hindrance(self, told: tuple[str, str]) -> None:
+        """`told`: what the API server has against an instruction, if anything."""
+        reason, message = told
+        lingering = [] if self.phase in OVER else self._lingering()
+        if lingering and not reason:
+            named = ", ".join(f"{self.job.pod(one.place)} on {one.node}" for one in lingering[:3])
+            more = f" and {len(lingering) - 3} more" if len(lingering) > 3 else ""
+            reason, message = "ReplicaLingers", f"waits for {named}{more} to be gone, {_WHY_IT_LINGERS}"
+        if self.phase in OVER:
+            reason, message = "", ""
+        self.change(conditions=with_hindrance(self.status.conditions, reason, message, self.now))
+
+    def _lingering(self) -> list[Replica]:
+        """Replicas that should be gone: nobody can have their places before."""
+        leaving = sorted((one for one in self.replicas.values() if one.leaves_at), key=lambda one: one.place)
+        return [one for one in leaving if self.is_past(one.leaves_at + _LINGER_S)]
 
     def form(self, replicas: Iterable[Replica]) -> None:
         """A new generation of these; of nobody: all are to stop."""

@@ -51,6 +51,7 @@ class Pod:
     uid: str
     stage: str = "pending"
     is_leaving: bool = False
+    leaves_at: float = 0.0
     bound_at: float = 0.0
     ready_at: float = 0.0
     exit: int | None = None
@@ -425,6 +426,7 @@ class World:
             Replica(pod.role, pod.index, pod.uid),
             stage=pod.stage,  # type: ignore[arg-type]
             is_leaving=pod.is_leaving,
+            leaves_at=pod.leaves_at,
             node="" if pod.stage == "pending" else f"n{pod.index // 2}",
             address="" if pod.stage == "pending" else f"10.0.0.{pod.index}",
             bound_at=pod.bound_at,
