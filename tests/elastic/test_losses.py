@@ -1,5 +1,7 @@
 """Who comes back first, what a pin means for losses, and that what a job says of itself is true."""
 
+import re
+
 import pytest
 
 from elastic.world import World, elastic_job, running
@@ -72,6 +74,19 @@ def test_while_the_first_replica_is_away_the_first_that_is_there_speaks_and_the_
     said = next(one.message for one in world.status.conditions if one.type == "Succeeded")
     assert said == "j-worker-1, the first of its replicas, has ended well"
     assert 0 not in world.indices()
+
+
+def test_every_size_is_told_with_its_generation() -> None:
+    """`maniple describe` has the sizes over time from there."""
+    world = running(4)
+    world.vanish(world.pod(3))
+    world.hear_all()
+    world.settle()
+    world.end(world.pod(2), 1)
+    world.hear_all()
+    world.pass_time(2.5)
+    told = [int(found[1]) for one in world.records if (found := re.search(r" in generation (\d+)$", one.message))]
+    assert told == [generation.number for generation in world.published]
 
 
 # -- pins
