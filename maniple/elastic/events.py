@@ -30,6 +30,7 @@ class Replica:
     exit: int | None = None
     reason: str = ""  # why it failed, as Kubernetes says it, such as Evicted
     is_disrupted: bool = False  # Kubernetes says that something outside of the pod ended it
+    told: int = 0  # the last generation that it has heard of, as far as can be seen
     # What the machine adds.
     failed_at: float = 0.0  # when it was first seen to have failed
     stopped: int = 0  # the generation for which its workers have stopped

@@ -221,7 +221,9 @@ class Turn:
     def form(self, replicas: Iterable[Replica]) -> None:
         """A new generation of these; of nobody: all are to stop."""
         members = [one for one in replicas if one.is_alive]
-        self.change(generation=next_generation(self.generation, self.job, members, moment(self.now)))
+        # Replicas listen to newer ones only, also if somebody has removed the status with its number.
+        last = max([self.generation.number, *(one.told for one in self.replicas.values())])
+        self.change(generation=next_generation(last, self.job, members, moment(self.now)))
         self.crashed = None
         self.has_new_generation = True
 

@@ -162,6 +162,21 @@ def test_a_job_resumed_while_it_stops_says_that_it_stops_until_it_starts_again()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
+def test_no_generation_has_the_number_of_another_although_somebody_removed_the_status(is_killed: bool) -> None:
+    """Replicas listen to newer ones only."""
+    world = running(4)
+    before = world.status.generation.number
+    world.wipe()
+    if is_killed:
+        world.restart()
+    world.settle()
+    world.decide(worker=2)
+    world.settle()
+    assert (world.phase, len(world.members())) == ("Running", 2)
+    assert world.status.generation.number > before
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("phase", ["Running", "Growing", "Shrinking"])
 def test_a_phase_that_somebody_else_wrote_is_put_right(phase: str, is_killed: bool) -> None:
     world = World(elastic_job())

@@ -57,6 +57,7 @@ class Pod:
     exit: int | None = None
     reason: str = ""
     trouble: str = ""
+    told: int = 0
 
     @property
     def has_ended(self) -> bool:
@@ -95,6 +96,7 @@ class World:
         self._known_spec = item
         self._numbers = 0
         self._conflict = False
+        self._is_wiped = False
         self.state = restore(item, (), self.now)
         self.tell(TimePassed())
 
@@ -196,6 +198,8 @@ class World:
         if self.phase in OVER:
             assert status.phase == self.phase, f"{self.phase} became {status.phase}"
             assert before == after
+        if self._is_wiped and after.number:
+            before, self._is_wiped = self.published[-1], False
         assert after.number in (before.number, before.number + 1), f"generation {before.number}, then {after.number}"
         if after.number == before.number:
             assert after == before, f"two generations have number {after.number}"
@@ -259,6 +263,8 @@ class World:
         if last is None or last.number != generation.number:
             assert generation.number == (last.number if last else 0) + 1, "a generation was skipped"
             self.published.append(generation)
+            for pod in self.pods.values():
+                pod.told = generation.number
         else:
             assert last == generation
 
@@ -348,6 +354,13 @@ class World:
         self.news.add(None)
         self._conflict = True
 
+    def wipe(self) -> None:
+        """Somebody who may removes the status."""
+        self.item = msgspec.structs.replace(self.item, status=types.ElasticJobStatus())
+        self.news.add(None)
+        self._conflict = True
+        self._is_wiped = bool(self.published)
+
     # -- what the machine hears of it
 
     def acknowledge(self, pod: Pod, state: str, generation: int | None = None, code: int = 0) -> None:
@@ -434,6 +447,7 @@ class World:
             exit=pod.exit,
             reason=pod.reason,
             trouble=pod.trouble,
+            told=pod.told,
         )
 
     # -- for tests
