@@ -22,8 +22,8 @@ from maniple.elastic.state import ACTIVE, OVER, Phase, State
 _SKEW_S = 30.0  # by so much the clocks of two machines may differ
 _LINGER_S = 30.0  # after its grace, a pod that is still there waits for somebody
 _WHY_IT_LINGERS = (
-    "which its node does not confirm or a finalizer prevents; of a node that is lost for good, delete the Node, "
-    "or the pod with --force"
+    "its node does not say that it has ended, or a finalizer holds it; where the node is lost for good, delete the "
+    "Node, or the pod with --force"
 )
 
 
@@ -208,7 +208,7 @@ class Turn:
         if lingering and not reason:
             named = ", ".join(f"{self.job.pod(one.place)} on {one.node}" for one in lingering[:3])
             more = f" and {len(lingering) - 3} more" if len(lingering) > 3 else ""
-            reason, message = "ReplicaLingers", f"waits for {named}{more} to be gone, {_WHY_IT_LINGERS}"
+            reason, message = "ReplicaLingers", f"waits for {named}{more} to be gone: {_WHY_IT_LINGERS}"
         if self.phase in OVER:
             reason, message = "", ""
         self.change(conditions=with_hindrance(self.status.conditions, reason, message, self.now))
