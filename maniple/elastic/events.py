@@ -49,6 +49,11 @@ class Replica:
         return not self.is_leaving and not self.has_ended
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether workers may run in it. Who has taken part and is not ready any more may still need a checkpoint."""
+        return self.stage == "ready" or (self.stage == "starting" and self.told > 0)
+
+    @property
     def is_bound(self) -> bool:
         return self.stage in ("starting", "ready", "succeeded")
 

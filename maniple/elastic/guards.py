@@ -160,7 +160,7 @@ def _wanted(turn: Turn) -> list[Replica]:
 def has_surplus(turn: Turn) -> bool:
     """There are replicas beyond the size that have been started."""
     members = turn.member_uids()
-    return any(one.uid in members or one.stage == "ready" for one in turn.beyond() if not one.has_ended)
+    return any(one.uid in members or one.is_at_work for one in turn.beyond() if not one.has_ended)
 
 
 def must_shrink_more(turn: Turn) -> bool:

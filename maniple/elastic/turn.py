@@ -113,7 +113,7 @@ class Turn:
     def premature(self) -> list[Replica]:
         """Newcomers that are not ready, above the places to be filled now: their room is for those below."""
         places = {*self.wanted_places(), *self._filled()}
-        there = (one for one in self.replicas.values() if one.stage in ("pending", "starting"))
+        there = (one for one in self.replicas.values() if one.stage in ("pending", "starting") and not one.is_at_work)
         return [one for one in there if one.place not in places]
 
     def beyond(self) -> list[Replica]:

@@ -58,7 +58,7 @@ def _is_in_the_way(turn: Turn, replica: Replica) -> bool:
 
 def _remove(turn: Turn, replica: Replica) -> None:
     """At once if it does nothing; else when it has acknowledged, or has had its time."""
-    if replica.stage != "ready":
+    if not replica.is_at_work:
         turn.delete(replica)
         return
     told = turn.generation.time

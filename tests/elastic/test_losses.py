@@ -89,6 +89,36 @@ def test_every_size_is_told_with_its_generation() -> None:
     assert told == [generation.number for generation in world.published]
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_member_that_is_no_longer_ready_has_its_time_for_a_checkpoint_too(is_before: bool) -> None:
+    """A probe may fail just because the workers stop."""
+    world = running(4)
+    if is_before:
+        world.get_unready(world.pod(3))
+        world.hear_all()
+    world.decide(worker=2)
+    world.hear_all()
+    world.get_unready(world.pod(3))
+    world.hear_all()
+    assert (world.phase, world.pod(3).is_leaving) == ("Shrinking", False)
+    world.acknowledge(world.pod(2), "stopped")
+    world.acknowledge(world.pod(3), "stopped")
+    assert (world.pod(2).is_leaving, world.pod(3).is_leaving) == (True, True)
+    world.settle()
+    assert (world.phase, len(world.members())) == ("Running", 2)
+
+
+def test_a_member_that_is_no_longer_ready_has_its_time_when_the_job_is_suspended() -> None:
+    world = running(2)
+    world.edit(suspend=True)
+    world.hear_all()
+    world.get_unready(world.pod(1))
+    world.hear_all()
+    assert not world.pod(1).is_leaving
+    world.pass_time(31)
+    assert world.pod(1).is_leaving
+
+
 # -- pins
 
 

@@ -263,8 +263,10 @@ class World:
         if last is None or last.number != generation.number:
             assert generation.number == (last.number if last else 0) + 1, "a generation was skipped"
             self.published.append(generation)
+            members = {one.uid for one in generation.members}
             for pod in self.pods.values():
-                pod.told = generation.number
+                if pod.uid in members or pod.told:
+                    pod.told = generation.number
         else:
             assert last == generation
 
@@ -317,6 +319,10 @@ class World:
 
     def get_ready(self, pod: Pod) -> None:
         self._change(pod, stage="ready", ready_at=self.now, bound_at=pod.bound_at or self.now)
+
+    def get_unready(self, pod: Pod) -> None:
+        """Its probe fails, or its node has not been heard of: its workers may go on all the same."""
+        self._change(pod, stage="starting")
 
     def end(self, pod: Pod, code: int, reason: str = "") -> None:
         self._change(pod, stage="failed" if code else "succeeded", exit=code, reason=reason)
