@@ -53,6 +53,11 @@ class Happenings:
             if pod.stage == "starting":
                 self.world.get_ready(pod)
 
+    def get_unready(self, number: int) -> None:
+        pod = self._one(number, "ready")
+        if pod is not None and number % 4 == 0:
+            self.world.get_unready(pod)
+
     def end(self, number: int) -> None:
         pod = self._one(number, "starting", "ready")
         if pod is not None:
@@ -283,13 +288,16 @@ def rarities() -> Iterator[World]:
             world.pass_time(2)
             world.hear_all()
         yield world
-    for state in ("failed", "done", "late"):
+    for state in ("failed", "done", "late", "lost"):
         world = World(elastic_job((("worker", 2, 4),)))
         world.decide(worker=4)
         world.settle()
-        world.decide(worker=2)
+        world.decide(worker=3 if state == "lost" else 2)
         world.hear_all()
-        if state == "late":
+        if state == "lost":
+            world.end(world.pod(1), 1)
+            world.hear_all()
+        elif state == "late":
             world.edit(active_deadline_seconds=1)
             world.hear_all()
         else:
