@@ -23,7 +23,7 @@ class ReplicaFacts(Struct, frozen=True):
     index: str  # as it is written
     uid: str
     owner: str  # uid of its controller
-    is_leaving: bool
+    leaves_at: datetime | None  # it is being deleted, and should be gone then
     phase: str
     node: str
     address: str
@@ -35,6 +35,10 @@ class ReplicaFacts(Struct, frozen=True):
     reason: str
     is_disrupted: bool
     told: int  # the generation that its annotation tells of
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.leaves_at is not None
 
 
 class _Meta(Struct, frozen=True):
@@ -109,7 +113,7 @@ def read_replica(raw: bytes | msgspec.Raw) -> ReplicaFacts:
         index=index,
         uid=meta.uid,
         owner=owner.uid,
-        is_leaving=meta.deletion_timestamp is not None,
+        leaves_at=meta.deletion_timestamp,
         phase=status.phase,
         node=pod.spec.node_name,
         address=status.pod_ip,

@@ -55,6 +55,7 @@ def _json(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequenc
     return {
         **msgspec.to_builtins(view(job, replicas)),
         "conditions": job.status.conditions,
+        "failures": job.status.failures.count,
         "generation": job.status.generation,
         "speeds": job.status.speeds,
         "replicas": [
@@ -145,7 +146,8 @@ def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str
         ("Framework", spec.framework),
         ("Topology", ", ".join(wishes)),
         ("Resizes", f"{status.resizes}{resized}"),
-        ("Restarts", f"{status.restarts} of {spec.backoff_limit} allowed ({spec.restart_policy})"),
+        ("Restarts", str(status.restarts)),
+        ("Failures", f"{status.failures.count} of {spec.backoff_limit} allowed ({spec.restart_policy})"),
         ("Created", f"{seen.created}, {age(seen.created, now)} ago"),
         ("Started", f"{age(status.start_time, now)} ago" if status.start_time else ""),
         ("Ended", f"{age(status.completion_time, now)} ago" if status.completion_time else ""),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from maniple.cluster.kube.replica import Replica
 
 ENDED = ("Succeeded", "Failed")
-SCHEDULED = "Scheduled"
+SCHEDULED, HINDERED = "Scheduled", "Hindered"
 _WAITS = ("", "Pending", "Suspended")  # in other phases its minimum has been placed
 
 
@@ -42,7 +42,7 @@ class JobView(msgspec.Struct, frozen=True, rename="camel"):
     restarts: int
     resizes: int
     created: str
-    reason: str  # why it does not run; empty while it does
+    reason: str  # why it does not run, or not as it is to; empty while it does
     message: str
 
     @property
@@ -110,13 +110,16 @@ def views(jobs: Iterable[types.ElasticJob], replicas: "Iterable[Replica]") -> li
 
 
 def why(job: types.ElasticJob) -> tuple[str, str]:
-    """Reason and message of what keeps the job from running, or of its failure; nothing while all is well."""
+    """Reason and message of what keeps the job from what it is to be, or of its failure; nothing while all is well."""
     if job.status.phase == "Succeeded":
         return "", ""
     conditions = {one.type: one for one in job.status.conditions}
     failed = conditions.get("Failed")
     if failed is not None and failed.status == "True":
         return failed.reason, failed.message
+    hindered = conditions.get(HINDERED)
+    if hindered is not None:
+        return hindered.reason, hindered.message
     suspended = conditions.get("Suspended")
     if suspended is not None and suspended.status == "False" and suspended.reason == "Stopping":
         return suspended.reason, suspended.message

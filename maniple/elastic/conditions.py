@@ -2,15 +2,18 @@
 
 Created, Running, Restarting, Succeeded, Failed; and Suspended. Running and Restarting replace each other, and when the
 job has ended Running is False. Suspended is True when nothing of the job is left, and not before: whoever waits for it
-may use the room. Conditions of others stay as they are.
+may use the room. Hindered is there, and True, for as long as something outside of the job keeps it from what it is to
+be. Conditions of others stay as they are.
 """
+
+from typing import Literal
 
 import msgspec
 
 from maniple.api import types
 from maniple.elastic.moments import moment
 
-OURS = ("Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
+OURS = ("Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed", "Hindered")
 _OF_PHASE = {
     "Running": "Running",
     "Growing": "Running",
@@ -21,6 +24,7 @@ _OF_PHASE = {
     "Failed": "Failed",
 }
 STOPPING = "Stopping"
+HINDERED = "Hindered"
 Conditions = tuple[types.StatusCondition, ...]
 
 
@@ -46,6 +50,16 @@ def conditions_in(
     return _with(_ended(after, ("Running", "Suspended"), reason, now), mine, True, reason, message, now)
 
 
+def with_hindrance(before: Conditions, reason: str, message: str, now: float) -> Conditions:
+    """An empty reason: nothing hinders it."""
+    old = next((one for one in before if one.type == HINDERED), None)
+    if not reason:
+        return before if old is None else tuple(one for one in before if one is not old)
+    since = _time(now) if old is None else old.last_transition_time
+    new = types.StatusCondition(HINDERED, "True", reason, message, since)
+    return (*before, new) if old is None else tuple(new if one is old else one for one in before)
+
+
 def _ended(conditions: Conditions, kinds: tuple[str, ...], reason: str, now: float) -> Conditions:
     """Those of these that are there become False."""
     for one in conditions:
@@ -55,12 +69,15 @@ def _ended(conditions: Conditions, kinds: tuple[str, ...], reason: str, now: flo
 
 
 def _with(conditions: Conditions, kind: str, is_true: bool, reason: str, message: str, now: float) -> Conditions:
-    status = "True" if is_true else "False"
+    status: Literal["True", "False"] = "True" if is_true else "False"
     old = next((one for one in conditions if one.type == kind), None)
     if old is not None and old.status == status and (is_true or old.reason == reason):
         return conditions  # since then, and for the reason that it had then
-    time = msgspec.json.encode(moment(int(now))).decode().strip('"')
-    new = types.StatusCondition(kind, "True" if is_true else "False", reason, message, time)
+    new = types.StatusCondition(kind, status, reason, message, _time(now))
     if old is None:
         return (*conditions, new)
     return tuple(new if one is old else one for one in conditions)
+
+
+def _time(now: float) -> str:
+    return msgspec.json.encode(moment(int(now))).decode().strip('"')

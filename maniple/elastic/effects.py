@@ -41,7 +41,7 @@ def shrink(turn: Turn) -> None:
 def go_on_smaller(turn: Turn) -> None:
     lost = ", ".join(one.pod for one in turn.lost()[:5])
     turn.form(turn.survivors())
-    turn.say("ReplicaLost", f"lost {lost}; goes on with {len(turn.generation.members)} replicas", "Warning")
+    turn.say("ReplicaLost", f"lost {lost}; goes on with {_size(turn)}", "Warning")
 
 
 def give_back(turn: Turn) -> None:
@@ -88,6 +88,7 @@ def fail_as_a_gang(turn: Turn) -> None:
 def fail_above_minimum(turn: Turn) -> None:
     _count(turn, _failure(turn))
     turn.form(turn.survivors())
+    _tell_size(turn, "Running", "goes on with")
 
 
 def give_up_in_place(turn: Turn) -> None:
@@ -185,5 +186,9 @@ def _end(turn: Turn) -> None:
 
 
 def _tell_size(turn: Turn, reason: str, verb: str) -> None:
-    number, size = turn.generation.number, len(turn.generation.members)
-    turn.say(reason, f"{verb} {size} replicas in generation {number}")
+    turn.say(reason, f"{verb} {_size(turn)}")
+
+
+def _size(turn: Turn) -> str:
+    """So `maniple describe` and `maniple watch` know of it."""
+    return f"{len(turn.generation.members)} replicas in generation {turn.generation.number}"

@@ -20,6 +20,7 @@ class Replica:
     uid: str = ""
     stage: Stage = "pending"
     is_leaving: bool = False  # it is being deleted, or does not belong to this job
+    leaves_at: float = 0.0  # when it should be gone at the latest; 0: nobody has asked it to go
     node: str = ""
     domains: tuple[str, ...] = ()  # where that is, from the widest domain to the node
     address: str = ""
@@ -29,6 +30,7 @@ class Replica:
     exit: int | None = None
     reason: str = ""  # why it failed, as Kubernetes says it, such as Evicted
     is_disrupted: bool = False  # Kubernetes says that something outside of the pod ended it
+    told: int = 0  # the last generation that it has heard of, as far as can be seen
     # What the machine adds.
     failed_at: float = 0.0  # when it was first seen to have failed
     stopped: int = 0  # the generation for which its workers have stopped
@@ -45,6 +47,11 @@ class Replica:
     @property
     def is_alive(self) -> bool:
         return not self.is_leaving and not self.has_ended
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether workers may run in it. Who has taken part and is not ready any more may still need a checkpoint."""
+        return self.stage == "ready" or (self.stage == "starting" and self.told > 0)
 
     @property
     def is_bound(self) -> bool:
@@ -87,6 +94,14 @@ class CreateRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class Hindered:
+    """Something outside of the job keeps an instruction from being done, time and again; empty: nothing does now."""
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """What a replica says of its workers: stopped (for `generation`), running, failed or done (in it)."""
 
@@ -111,4 +126,4 @@ class TimePassed:
     pass
 
 
-Event = JobSeen | JobGone | ReplicaSeen | ReplicaGone | CreateRefused | Acknowledged | Reported | TimePassed
+Event = JobSeen | JobGone | ReplicaSeen | ReplicaGone | CreateRefused | Hindered | Acknowledged | Reported | TimePassed

@@ -6,7 +6,7 @@ from maniple.elastic.events import Replica
 from maniple.elastic.job import Job
 
 SETTLE_S = 2.0  # one cause kills many workers: what fails within this time has failed once
-_FIRST_S, _LONGEST_S = 5.0, 300.0
+_FIRST_S, LONGEST_S = 5.0, 300.0  # pauses after failures
 # Of a pod: it did nothing wrong. Its node was lost, shut down or full, or somebody else needed the place.
 _EXCUSED = frozenset(
     {
@@ -53,7 +53,7 @@ def is_final(job: Job, code: int | None) -> bool:
 
 def backoff_s(count: int) -> float:
     """The pause before the start after failure number `count`."""
-    return min(_LONGEST_S, _FIRST_S * 2.0 ** min(count - 1, 20))
+    return min(LONGEST_S, _FIRST_S * 2.0 ** min(count - 1, 20))
 
 
 def of_pod(job: Job, replica: Replica) -> Failure:

@@ -13,10 +13,8 @@ from maniple.elastic.job import Job
 FIRST_PORT, PORTS = 20000, 20000
 
 
-def next_generation(
-    before: types.JobGeneration, job: Job, replicas: Iterable[Replica], time: datetime
-) -> types.JobGeneration:
-    """The one after `before`, with these members; with nobody it says stop."""
+def next_generation(last: int, job: Job, replicas: Iterable[Replica], time: datetime) -> types.JobGeneration:
+    """The one after number `last`, with these members; with nobody it says stop."""
     slots = {role.name: role.slots for role in job.roles}
     members = tuple(
         types.GenerationMember(
@@ -29,7 +27,7 @@ def next_generation(
         )
         for replica in _in_order(job, list(replicas))
     )
-    number = before.number + 1
+    number = last + 1
     return types.JobGeneration(
         number=number,
         members=members,

@@ -65,10 +65,14 @@ def failure(turn: Turn) -> Failure | None:
     pods = [one for one in failed if one.uid in members or one.index < wanted.get(one.role, 0)]
     if pods:
         first = min(pods, key=lambda one: (one.failed_at, one.place))
-        return failures.of_pod(turn.job, first) if turn.is_past(first.failed_at + SETTLE_S) else None
+        return failures.of_pod(turn.job, first) if turn.is_past(first.failed_at + SETTLE_S, SETTLE_S) else None
     crashed = turn.crashed
     if crashed is not None and crashed.generation == turn.generation.number and not turn.generation.stop:
-        return failures.of_worker(turn.job, crashed.pod, crashed.exit) if turn.is_past(crashed.at + SETTLE_S) else None
+        return (
+            failures.of_worker(turn.job, crashed.pod, crashed.exit)
+            if turn.is_past(crashed.at + SETTLE_S, SETTLE_S)
+            else None
+        )
     # Once the minimum is ready the job is about to run, and who is stuck above it gives back when it does.
     if turn.phase in ("Pending", "Starting") and not turn.is_complete(ready_replicas(turn)):
         stuck = [one for one in turn.replicas.values() if is_stuck(turn, one)]
@@ -138,7 +142,7 @@ def is_ready(turn: Turn) -> bool:
     if not turn.is_complete(ready):
         return False
     is_whole = all(one.stage == "ready" for one in replicas if one.is_bound and not one.has_ended)
-    return is_whole or turn.is_past(max(one.ready_at for one in ready) + GATHER_S)
+    return is_whole or turn.is_past(max(one.ready_at for one in ready) + GATHER_S, GATHER_S)
 
 
 def ready_replicas(turn: Turn) -> list[Replica]:
@@ -156,7 +160,7 @@ def _wanted(turn: Turn) -> list[Replica]:
 def has_surplus(turn: Turn) -> bool:
     """There are replicas beyond the size that have been started."""
     members = turn.member_uids()
-    return any(one.uid in members or one.stage == "ready" for one in turn.beyond() if not one.has_ended)
+    return any(one.uid in members or one.is_at_work for one in turn.beyond() if not one.has_ended)
 
 
 def must_shrink_more(turn: Turn) -> bool:
@@ -171,7 +175,7 @@ def has_shrunk(turn: Turn) -> bool:
 
 
 def must_grow(turn: Turn) -> bool:
-    return bool(turn.newcomers()) and turn.is_past(turn.status.failures.retry_time)
+    return bool(turn.newcomers()) and turn.may_retry()
 
 
 def has_grown(turn: Turn) -> bool:
@@ -195,7 +199,7 @@ def may_join(turn: Turn) -> bool:
         return False
     if any(one is not None and one.stage == "starting" and not one.is_leaving for one in newcomers):
         return False
-    return len(ready) == len(newcomers) or turn.is_past(max(one.ready_at for one in ready) + GATHER_S)
+    return len(ready) == len(newcomers) or turn.is_past(max(one.ready_at for one in ready) + GATHER_S, GATHER_S)
 
 
 # -- restarting
@@ -206,11 +210,11 @@ def is_gang_restart(turn: Turn) -> bool:
 
 
 def may_start_over(turn: Turn) -> bool:
-    return is_gang_restart(turn) and not turn.replicas and turn.is_past(turn.status.failures.retry_time)
+    return is_gang_restart(turn) and not turn.replicas and turn.may_retry()
 
 
 def may_go_on_in_place(turn: Turn) -> bool:
-    if is_gang_restart(turn) or not turn.is_past(turn.status.failures.retry_time):
+    if is_gang_restart(turn) or not turn.may_retry():
         return False
     return turn.is_enough(turn.survivors())
 

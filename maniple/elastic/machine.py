@@ -10,6 +10,7 @@ from maniple.elastic.events import (
     Acknowledged,
     CreateRefused,
     Event,
+    Hindered,
     JobGone,
     JobSeen,
     ReplicaGone,
@@ -68,6 +69,8 @@ def _hear(state: State, event: Event, now: float) -> State:
             return replace(state, replicas={key: one for key, one in state.replicas.items() if key != (role, index)})
         case CreateRefused():
             return replace(state, refused=event.message)
+        case Hindered(reason, message):
+            return replace(state, hindrance=(reason, message))
         case Acknowledged():
             return _acknowledge(state, event, now)
         case Reported(generation, throughput):
@@ -145,12 +148,13 @@ def _learn(turn: Turn) -> None:
 
 def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Instruction, ...]]:
     turn.tell_conditions(f"Job{turn.phase}", "")
+    turn.tell_hindrance(state.hindrance)
     status = msgspec.structs.replace(turn.status, replicas=_counts(turn))
     written, lags_since = state.written, state.lags_since
     out: list[Instruction] = []
     if status != written:
         lags_since = lags_since or turn.now
-        if not _may_lag(status, written) or turn.is_past(lags_since + LAG_S):
+        if not _may_lag(status, written) or turn.is_past(lags_since + LAG_S, LAG_S):
             out.append(WriteStatus(status))
             written = status
     if status == written:
@@ -174,6 +178,7 @@ def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Inst
         told=told,
         crashed=turn.crashed,
         refused=turn.refused,
+        hindrance=state.hindrance,
         samples=turn.samples,
         lags_since=lags_since,
         is_gone=is_to_go,

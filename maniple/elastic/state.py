@@ -39,6 +39,7 @@ class State:
     told: int = 0  # the last generation that was published since `restore`
     crashed: WorkerFailure | None = None
     refused: str = ""
+    hindrance: tuple[str, str] = ("", "")  # reason and message
     samples: Samples = field(default_factory=Samples)
     lags_since: float = 0.0  # since when what is written is not what is to be; 0: it is
     is_gone: bool = False

@@ -3,20 +3,28 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 from typing import Literal
 
 import msgspec
 
 from maniple.api import types
-from maniple.elastic.conditions import conditions_in
+from maniple.elastic.conditions import conditions_in, with_hindrance
 from maniple.elastic.events import Replica
-from maniple.elastic.failures import has_failed
+from maniple.elastic.failures import LONGEST_S, has_failed
 from maniple.elastic.generations import next_generation
 from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEvent
 from maniple.elastic.job import Place
 from maniple.elastic.moments import moment, seconds
 from maniple.elastic.sizes import as_target, wanted_sizes
-from maniple.elastic.state import ACTIVE, Phase, State
+from maniple.elastic.state import ACTIVE, OVER, Phase, State
+
+_SKEW_S = 30.0  # by so much the clocks of two machines may differ
+_LINGER_S = 30.0  # after its grace, a pod that is still there waits for somebody
+_WHY_IT_LINGERS = (
+    "its node does not say that it has ended, or a finalizer holds it; where the node is lost for good, delete the "
+    "Node, or the pod with --force"
+)
 
 
 class Turn:
@@ -39,15 +47,23 @@ class Turn:
 
     # -- time
 
-    def is_past(self, when: float | datetime | None) -> bool:
-        """Whether that moment has come; if not, the machine wants to be woken then. None has come long ago."""
+    def is_past(self, when: float | datetime | None, longest_s: float = inf) -> bool:
+        """Whether that moment has come; if not, the machine wants to be woken then. None has come long ago.
+
+        `longest_s`: nobody waits longer than so for it. What is further away was written by a clock that was ahead of
+        ours, or before ours was set back, and has come too.
+        """
         if when is None:
             return True
         at = seconds(when) if isinstance(when, datetime) else when
-        if at <= self.now:
+        if at <= self.now or at > self.now + longest_s + _SKEW_S:
             return True
         self.wake = at if self.wake is None else min(self.wake, at)
         return False
+
+    def may_retry(self) -> bool:
+        """Whether the pause after the last failure is over."""
+        return self.is_past(self.status.failures.retry_time, LONGEST_S)
 
     # -- what is
 
@@ -97,7 +113,7 @@ class Turn:
     def premature(self) -> list[Replica]:
         """Newcomers that are not ready, above the places to be filled now: their room is for those below."""
         places = {*self.wanted_places(), *self._filled()}
-        there = (one for one in self.replicas.values() if one.stage in ("pending", "starting"))
+        there = (one for one in self.replicas.values() if one.stage in ("pending", "starting") and not one.is_at_work)
         return [one for one in there if one.place not in places]
 
     def beyond(self) -> list[Replica]:
@@ -185,10 +201,29 @@ class Turn:
         after = conditions_in(self.phase, before, reason, message, self.now, is_idle=is_idle)
         self.change(conditions=after)
 
+    def tell_hindrance(self, told: tuple[str, str]) -> None:
+        """`told`: what the API server has against an instruction, if anything."""
+        reason, message = told
+        lingering = [] if self.phase in OVER else self._lingering()
+        if lingering and not reason:
+            named = ", ".join(f"{self.job.pod(one.place)} on {one.node}" for one in lingering[:3])
+            more = f" and {len(lingering) - 3} more" if len(lingering) > 3 else ""
+            reason, message = "ReplicaLingers", f"waits for {named}{more} to be gone: {_WHY_IT_LINGERS}"
+        if self.phase in OVER:
+            reason, message = "", ""
+        self.change(conditions=with_hindrance(self.status.conditions, reason, message, self.now))
+
+    def _lingering(self) -> list[Replica]:
+        """Replicas that should be gone: nobody can have their places before."""
+        leaving = sorted((one for one in self.replicas.values() if one.leaves_at), key=lambda one: one.place)
+        return [one for one in leaving if self.is_past(one.leaves_at + _LINGER_S)]
+
     def form(self, replicas: Iterable[Replica]) -> None:
         """A new generation of these; of nobody: all are to stop."""
         members = [one for one in replicas if one.is_alive]
-        self.change(generation=next_generation(self.generation, self.job, members, moment(self.now)))
+        # Replicas listen to newer ones only, also if somebody has removed the status with its number.
+        last = max([self.generation.number, *(one.told for one in self.replicas.values())])
+        self.change(generation=next_generation(last, self.job, members, moment(self.now)))
         self.crashed = None
         self.has_new_generation = True
 

@@ -38,7 +38,7 @@ def _fill(turn: Turn) -> None:
     """All that are missing, at once. What has failed is in the way of its successor, and stays until that may come."""
     if turn.phase in ACTIVE and not turn.newcomers():
         return
-    if not turn.is_past(turn.status.failures.retry_time):
+    if not turn.may_retry():
         return
     for place in turn.wanted_places():
         replica = turn.replicas.get(place)
@@ -58,12 +58,12 @@ def _is_in_the_way(turn: Turn, replica: Replica) -> bool:
 
 def _remove(turn: Turn, replica: Replica) -> None:
     """At once if it does nothing; else when it has acknowledged, or has had its time."""
-    if replica.stage != "ready":
+    if not replica.is_at_work:
         turn.delete(replica)
         return
     told = turn.generation.time
     if turn.job.has_agents and told is not None and replica.stopped < turn.generation.number:
-        is_over = turn.is_past(seconds(told) + turn.job.grace_s)
+        is_over = turn.is_past(seconds(told) + turn.job.grace_s, turn.job.grace_s)
         if not is_over:
             return
     turn.delete(replica, turn.job.grace_s)
@@ -78,7 +78,8 @@ def _clean_up(turn: Turn) -> bool:
             continue
         if policy == "None" or (policy == "Running" and replica.has_ended):
             continue
-        if ended is None or turn.is_past(seconds(ended) + _time_to_end(turn, replica)):
+        time_s = _time_to_end(turn, replica)
+        if ended is None or turn.is_past(seconds(ended) + time_s, time_s):
             turn.delete(replica, turn.job.grace_s if replica.stage == "ready" else None)
     ttl_s = turn.job.ttl_s
     return ttl_s is not None and ended is not None and turn.is_past(seconds(ended) + ttl_s)

@@ -140,6 +140,15 @@ def test_a_job_that_stops_says_so_until_it_holds_nothing() -> None:
     assert view(msgspec.structs.replace(stopped, spec=suspended), []).reason == "Suspended"
 
 
+def test_what_is_in_a_jobs_way_is_said_whatever_it_does_meanwhile() -> None:
+    waits = condition("Scheduled", "False", "Waiting", "its pods are not all there yet")
+    lost = condition("Restarting", "True", "BelowMinimum", "lost bert-worker-0")
+    hindered = condition("Hindered", "True", "ReplicaLingers", "waits for bert-worker-0 on n1 to be gone")
+    for phase in ("Pending", "Running", "Restarting"):
+        seen = view(job(phase=phase, conditions=[waits, lost, hindered]), [])
+        assert (seen.reason, seen.message) == ("ReplicaLingers", "waits for bert-worker-0 on n1 to be gone")
+
+
 def test_a_resize_holds_only_for_the_role_that_was_read() -> None:
     (role,) = job().spec.roles
     assert operations(0, role, {"min": 2, "pin": 6}) == [

@@ -210,6 +210,7 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
         target=[{"role": "worker", "replicas": 3}],
         resizes=1,
         restarts=2,
+        failures={"count": 1},
         lastResizeTime="2026-01-01T10:00:00Z",
         speeds=[{"replicas": 2, "throughput": 190.5}],
         generation={
@@ -239,7 +240,7 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
     assert message in person.do("jobs", "-o", "wide")
     text = person.do("describe", "bert")
     for words in (
-        *("2 running of 3, from 2 to 4", "Restarts:  2 of 6 allowed", node, "bert-worker-2", "Pending"),
+        *("2 running of 3, from 2 to 4", "Restarts:  2\n  Failures:  1 of 6 allowed", node, "bert-worker-2", "Pending"),
         *("Generation 3: 2 members, who meet at 10.0.0.0:23117", "1      bert-worker-1  10.0.0.1", "190.5"),
     ):
         assert words in text

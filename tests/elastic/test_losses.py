@@ -1,5 +1,7 @@
 """Who comes back first, what a pin means for losses, and that what a job says of itself is true."""
 
+import re
+
 import pytest
 
 from elastic.world import World, elastic_job, running
@@ -74,6 +76,49 @@ def test_while_the_first_replica_is_away_the_first_that_is_there_speaks_and_the_
     assert 0 not in world.indices()
 
 
+def test_every_size_is_told_with_its_generation() -> None:
+    """`maniple describe` has the sizes over time from there."""
+    world = running(4)
+    world.vanish(world.pod(3))
+    world.hear_all()
+    world.settle()
+    world.end(world.pod(2), 1)
+    world.hear_all()
+    world.pass_time(2.5)
+    told = [int(found[1]) for one in world.records if (found := re.search(r" in generation (\d+)$", one.message))]
+    assert told == [generation.number for generation in world.published]
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_member_that_is_no_longer_ready_has_its_time_for_a_checkpoint_too(is_before: bool) -> None:
+    """A probe may fail just because the workers stop."""
+    world = running(4)
+    if is_before:
+        world.get_unready(world.pod(3))
+        world.hear_all()
+    world.decide(worker=2)
+    world.hear_all()
+    world.get_unready(world.pod(3))
+    world.hear_all()
+    assert (world.phase, world.pod(3).is_leaving) == ("Shrinking", False)
+    world.acknowledge(world.pod(2), "stopped")
+    world.acknowledge(world.pod(3), "stopped")
+    assert (world.pod(2).is_leaving, world.pod(3).is_leaving) == (True, True)
+    world.settle()
+    assert (world.phase, len(world.members())) == ("Running", 2)
+
+
+def test_a_member_that_is_no_longer_ready_has_its_time_when_the_job_is_suspended() -> None:
+    world = running(2)
+    world.edit(suspend=True)
+    world.hear_all()
+    world.get_unready(world.pod(1))
+    world.hear_all()
+    assert not world.pod(1).is_leaving
+    world.pass_time(31)
+    assert world.pod(1).is_leaving
+
+
 # -- pins
 
 
@@ -144,6 +189,21 @@ def test_a_job_resumed_while_it_stops_says_that_it_stops_until_it_starts_again()
     world.settle()
     assert world.phase == "Running"
     assert not [one for one in world.status.conditions if one.reason == "Stopping"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_no_generation_has_the_number_of_another_although_somebody_removed_the_status(is_killed: bool) -> None:
+    """Replicas listen to newer ones only."""
+    world = running(4)
+    before = world.status.generation.number
+    world.wipe()
+    if is_killed:
+        world.restart()
+    world.settle()
+    world.decide(worker=2)
+    world.settle()
+    assert (world.phase, len(world.members())) == ("Running", 2)
+    assert world.status.generation.number > before
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

@@ -53,6 +53,11 @@ class Happenings:
             if pod.stage == "starting":
                 self.world.get_ready(pod)
 
+    def get_unready(self, number: int) -> None:
+        pod = self._one(number, "ready")
+        if pod is not None and number % 4 == 0:
+            self.world.get_unready(pod)
+
     def end(self, number: int) -> None:
         pod = self._one(number, "starting", "ready")
         if pod is not None:
@@ -135,6 +140,10 @@ class Happenings:
 
     def wait(self, number: int) -> None:
         self.world.pass_time((0.5, 2.1, 6.0, 31.0, 61.0)[number % 5])
+
+    def set_clock(self, number: int) -> None:
+        if number % 8 == 0:
+            self.world.set_clock((-3600.0, -20.0, 20.0, 3600.0)[number // 8 % 4])
 
     def be_killed(self, _number: int) -> None:
         self.world.restart()
@@ -279,13 +288,20 @@ def rarities() -> Iterator[World]:
             world.pass_time(2)
             world.hear_all()
         yield world
-    for state in ("failed", "done"):
+    for state in ("failed", "done", "late", "lost"):
         world = World(elastic_job((("worker", 2, 4),)))
         world.decide(worker=4)
         world.settle()
-        world.decide(worker=2)
+        world.decide(worker=3 if state == "lost" else 2)
         world.hear_all()
-        world.acknowledge(world.pod(0), state, code=1)
+        if state == "lost":
+            world.end(world.pod(1), 1)
+            world.hear_all()
+        elif state == "late":
+            world.edit(active_deadline_seconds=1)
+            world.hear_all()
+        else:
+            world.acknowledge(world.pod(0), state, code=1)
         world.pass_time(3)
         yield world
 

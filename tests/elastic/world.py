@@ -51,11 +51,13 @@ class Pod:
     uid: str
     stage: str = "pending"
     is_leaving: bool = False
+    leaves_at: float = 0.0
     bound_at: float = 0.0
     ready_at: float = 0.0
     exit: int | None = None
     reason: str = ""
     trouble: str = ""
+    told: int = 0
 
     @property
     def has_ended(self) -> bool:
@@ -94,6 +96,7 @@ class World:
         self._known_spec = item
         self._numbers = 0
         self._conflict = False
+        self._is_wiped = False
         self.state = restore(item, (), self.now)
         self.tell(TimePassed())
 
@@ -195,6 +198,8 @@ class World:
         if self.phase in OVER:
             assert status.phase == self.phase, f"{self.phase} became {status.phase}"
             assert before == after
+        if self._is_wiped and after.number:
+            before, self._is_wiped = self.published[-1], False
         assert after.number in (before.number, before.number + 1), f"generation {before.number}, then {after.number}"
         if after.number == before.number:
             assert after == before, f"two generations have number {after.number}"
@@ -258,6 +263,10 @@ class World:
         if last is None or last.number != generation.number:
             assert generation.number == (last.number if last else 0) + 1, "a generation was skipped"
             self.published.append(generation)
+            members = {one.uid for one in generation.members}
+            for pod in self.pods.values():
+                if pod.uid in members or pod.told:
+                    pod.told = generation.number
         else:
             assert last == generation
 
@@ -289,7 +298,9 @@ class World:
                 told = generation.time
                 assert told is not None
                 assert self.published[-1].number == generation.number
-                has_had_its_time = self.now >= told.timestamp() + self.item.spec.elastic.grace_seconds
+                grace_s = self.item.spec.elastic.grace_seconds
+                is_set_back = told.timestamp() > self.now + 30  # the clock: nobody knows how long ago that was
+                has_had_its_time = self.now >= told.timestamp() + grace_s or is_set_back
                 assert has_had_its_time or self.acks.get(pod.uid, 0) >= generation.number, "deleted before it was ready"
         pod.is_leaving = True
         self.news.add((one.role, one.index))
@@ -308,6 +319,10 @@ class World:
 
     def get_ready(self, pod: Pod) -> None:
         self._change(pod, stage="ready", ready_at=self.now, bound_at=pod.bound_at or self.now)
+
+    def get_unready(self, pod: Pod) -> None:
+        """Its probe fails, or its node has not been heard of: its workers may go on all the same."""
+        self._change(pod, stage="starting")
 
     def end(self, pod: Pod, code: int, reason: str = "") -> None:
         self._change(pod, stage="failed" if code else "succeeded", exit=code, reason=reason)
@@ -344,6 +359,13 @@ class World:
         self.item = msgspec.structs.replace(self.item, status=status)
         self.news.add(None)
         self._conflict = True
+
+    def wipe(self) -> None:
+        """Somebody who may removes the status."""
+        self.item = msgspec.structs.replace(self.item, status=types.ElasticJobStatus())
+        self.news.add(None)
+        self._conflict = True
+        self._is_wiped = bool(self.published)
 
     # -- what the machine hears of it
 
@@ -392,6 +414,12 @@ class World:
         if self.armed is not None and self.armed <= self.now:
             self.tell(TimePassed())
 
+    def set_clock(self, seconds: float) -> None:
+        """The wall clock jumps; a timer that runs, runs on."""
+        self.now += seconds
+        if self.armed is not None:
+            self.armed += seconds
+
     def settle(self, *, has_room: bool = True) -> None:
         """All is told, who leaves has left, and time passes until nothing more happens."""
         for _ in range(400):
@@ -417,6 +445,7 @@ class World:
             Replica(pod.role, pod.index, pod.uid),
             stage=pod.stage,  # type: ignore[arg-type]
             is_leaving=pod.is_leaving,
+            leaves_at=pod.leaves_at,
             node="" if pod.stage == "pending" else f"n{pod.index // 2}",
             address="" if pod.stage == "pending" else f"10.0.0.{pod.index}",
             bound_at=pod.bound_at,
@@ -424,6 +453,7 @@ class World:
             exit=pod.exit,
             reason=pod.reason,
             trouble=pod.trouble,
+            told=pod.told,
         )
 
     # -- for tests

@@ -23,6 +23,11 @@ class Why:
     message: str
 
 
+_WAITING = Why("Waiting", "its pods are not all there yet")
+_SUSPENDED = Why("Suspended", "the job is suspended, and waits for nothing")
+_ENDED = Why("Ended", "the job is over, and waits for nothing")
+
+
 @dataclass(frozen=True)
 class Count:
     """A gang's pods. Those that are leaving count nowhere."""
@@ -114,13 +119,23 @@ def gang_conditions(
         old = next((one for one in before if one.type == kind and one.status == "False"), None)
         if old is not None and old.reason != INVALID:
             return before
-        why = Why("Waiting", "its pods are not all there yet")
+        why = _WAITING
     return condition_of(before, kind, False, why, now, generation)
 
 
 def job_conditions(job: types.ElasticJob, count: Count, why: Why | None, now: str) -> tuple[types.StatusCondition, ...]:
+    """A job that is over or suspended waits for nothing, and says so if it is not scheduled."""
     before = job.status.conditions
-    was = any(one.type == SCHEDULED and one.status == "True" for one in before)
+    old = next((one for one in before if one.type == SCHEDULED), None)
+    was = old is not None and old.status == "True"
+    if job.status.phase in _OVER:
+        if old is None or was:
+            return before
+        return condition_of(before, SCHEDULED, False, _ENDED, now, job.metadata.generation)
+    if why is None and job.status.phase == "Suspended" and not count.bound:
+        return condition_of(before, SCHEDULED, False, _SUSPENDED, now, job.metadata.generation)
+    if why is None and old is not None and old.reason == _SUSPENDED.reason:
+        why = _WAITING
     return gang_conditions(before, count, least(job), was, why, now, job.metadata.generation)
 
 

@@ -7,7 +7,14 @@ import pytest
 
 from maniple.api import core, foreign, types
 from maniple.api.meta import ObjectMeta
-from maniple.cluster.kube.gangstatus import Count, Why, foreign_status, is_message_only, pod_group_status
+from maniple.cluster.kube.gangstatus import (
+    Count,
+    Why,
+    foreign_status,
+    is_message_only,
+    job_conditions,
+    pod_group_status,
+)
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"
 WHY = Why("InsufficientResources", "no node has 8 GPUs free")
@@ -48,6 +55,30 @@ def test_phases(before: types.PodGroupStatus | None, there: list[core.Pod], phas
     after = pod_group_status(group(before), Count.of(there), WHY, LATER)
     assert after.phase == phase
     assert [one.status for one in after.conditions] == [scheduled]
+
+
+def job_says(phase: str, conditions: tuple[types.StatusCondition, ...], there: list[core.Pod]) -> list[tuple[str, str]]:
+    """Status and reason of Scheduled."""
+    role = {"name": "worker", "min": 2, "max": 2, "template": {"spec": {"containers": []}}}
+    status = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}
+    made = {"metadata": {"name": "j"}, "spec": {"roles": [role]}, "status": status}
+    after = job_conditions(msgspec.convert(made, types.ElasticJob), Count.of(there), None, LATER)
+    return [(one.status, one.reason) for one in after if one.type == "Scheduled"]
+
+
+def test_a_job_that_is_over_or_suspended_does_not_say_that_it_waits() -> None:
+    waits = types.StatusCondition("Scheduled", "False", "Waiting", "its pods are not all there yet", NOW)
+    runs = types.StatusCondition("Scheduled", "True", "Scheduled", "all of its minimum has been bound", NOW)
+    stops = types.StatusCondition("Scheduled", "False", "Suspended", "the job is suspended", NOW)
+    assert job_says("Failed", (waits,), pods("Failed", "Failed")) == [("False", "Ended")]
+    assert job_says("Failed", (runs,), []) == [("True", "Scheduled")]
+    assert job_says("Succeeded", (runs,), []) == [("True", "Scheduled")]
+    assert job_says("Suspended", (runs,), pods("Running", "Running", bound=2)) == [("True", "Scheduled")]
+    assert job_says("Suspended", (runs,), []) == [("False", "Suspended")]
+    assert job_says("Suspended", (), []) == [("False", "Suspended")]
+    assert job_says("Pending", (stops,), []) == [("False", "Waiting")]
+    assert job_says("Starting", (stops,), pods("Pending", "Pending", bound=2)) == [("True", "Scheduled")]
+    assert job_says("Restarting", (runs,), []) == [("False", "Waiting")]
 
 
 def test_what_has_not_changed_is_the_same_later() -> None:

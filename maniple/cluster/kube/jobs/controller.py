@@ -27,6 +27,7 @@ from maniple.elastic.events import (
     Acknowledged,
     CreateRefused,
     Event,
+    Hindered,
     JobSeen,
     ReplicaGone,
     ReplicaSeen,
@@ -53,6 +54,7 @@ JOBS = next(resource for resource in RESOURCES if resource.struct is types.Elast
 _TURNS = 32  # jobs that are attended to at once
 _SURROUND_S = 60.0  # how long it is believed that a job's Service, Secret and ConfigMap are there
 _MANY = 5  # conflicts in a row, after which they are told
+_OFTEN = 3  # failures in a row, after which the job says that it is hindered
 
 
 class _Entry:
@@ -70,6 +72,7 @@ class _Entry:
         self.backoff = Backoff(0.1, 30.0)
         self.is_paused = False  # after something went wrong, until the timer
         self.lags_since = 0.0  # of the state that was thrown away
+        self.hindrance = Hindered()  # what has gone wrong time and again, until nothing is left to be done
         self.wish: tuple[Any, Any] | None = None  # spec and target as they were last heard of
         self.is_due = False  # to be looked at, though nothing was heard of it
 
@@ -234,6 +237,10 @@ class Jobs:
                 events, entry.inbox = entry.inbox, []
                 entry.state, instructions = step_all(entry.state, events, time.time())
                 todo = [one for one in instructions if not isinstance(one, Arm)]
+                if not todo and entry.hindrance != Hindered():
+                    entry.hindrance = Hindered()
+                    entry.inbox.append(entry.hindrance)
+                    continue
                 if not todo:
                     self._arm(entry, instructions)
                     if entry.state.status.phase == "Failed" and self.hands.agents is not None:
@@ -250,7 +257,7 @@ class Jobs:
         replicas = [replica_of(key, facts, entry.uid, self._mirror) for key, facts in pods.items()]
         state = restore(seen.item, [one for one in replicas if one is not None], time.time())
         entry.state = replace(state, lags_since=entry.lags_since)
-        entry.inbox.extend(entry.acks.values())
+        entry.inbox.extend((*entry.acks.values(), entry.hindrance))
 
     def _stumble(self, entry: _Entry, error: Exception | None) -> None:
         """What could not be done is tried again later, from what the server has by then."""
@@ -265,6 +272,8 @@ class Jobs:
         log.log(level, "job not carried out", extra={"job": "/".join(entry.key), "error": str(error)})
         if error is not None and not is_conflict and not isinstance(error, UnansweredError):
             self._record(entry, [RecordEvent("NotCarriedOut", str(error)[:500], "Warning")])
+            if entry.backoff.failures + 1 >= _OFTEN:
+                entry.hindrance = _hindrance(error)
         entry.is_paused = True
         self._wake(entry, entry.backoff.pause_s())
 
@@ -339,6 +348,12 @@ class Jobs:
         for one in records:
             regarding = Regarding.of(JOBS, entry.key, entry.uid)
             self._events.add(regarding, one.reason, one.message, "Reconcile", one.kind)
+
+
+def _hindrance(error: Exception) -> Hindered:
+    if isinstance(error, ApiError):
+        return Hindered(error.reason or f"Answer{error.status}", error.message[:500])
+    return Hindered("NameTaken", str(error)[:500])
 
 
 def _key(name: str) -> Key:

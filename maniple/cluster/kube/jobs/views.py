@@ -27,6 +27,7 @@ def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> R
         stage=_stage(facts),
         # One of an earlier job of the same name is in the way until it is gone.
         is_leaving=facts.is_leaving or facts.owner != job_uid,
+        leaves_at=0.0 if facts.leaves_at is None else facts.leaves_at.timestamp(),
         node=facts.node,
         domains=_domains(facts.node, mirror),
         address=facts.address or f"{key[1]}.{facts.job}.{key[0]}.svc",  # simulated nodes give no addresses
@@ -36,6 +37,7 @@ def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> R
         exit=facts.exit,
         reason=facts.reason,
         is_disrupted=facts.is_disrupted,
+        told=facts.told,
     )
 
 
