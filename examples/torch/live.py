@@ -29,7 +29,7 @@ def main() -> None:
         loss = train(parallel, optimizer, step, job.rank, job.size)
         time.sleep(options.pause / job.size)
         if job.rank == 0:
-            maniple.worker.report(step=step + 1, throughput=BATCH / (time.monotonic() - began))
+            maniple.worker.report(step=step + 1, total=options.steps, throughput=BATCH / (time.monotonic() - began))
             write(options.log, step + 1, loss, job.size)
     if job.rank == 0:
         save(options.checkpoint, model, optimizer, job.step)

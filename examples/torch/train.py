@@ -40,7 +40,7 @@ def main() -> None:
         step += 1
         time.sleep(options.pause / size)  # so that a small model has the pace of a large one
         if rank == 0:
-            maniple.worker.report(step=step, throughput=BATCH / (time.monotonic() - began))
+            maniple.worker.report(step=step, total=options.steps, throughput=BATCH / (time.monotonic() - began))
             write(options.log, step, loss, size)
         # Ranks hear of it in different steps: all stop after the same one, or none does.
         if anybody(bool(asked or maniple.worker.notice())):

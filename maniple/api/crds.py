@@ -115,6 +115,7 @@ KINDS = (
             Column("Suspend", "boolean", ".spec.suspend", wide=True),
             Column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
             Column("Framework", "string", ".spec.framework", wide=True),
+            Column("Step", "integer", ".status.progress.step", wide=True),
             Column("Resizes", "integer", ".status.resizes", wide=True),
             Column("Restarts", "integer", ".status.restarts", wide=True),
             AGE,

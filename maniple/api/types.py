@@ -337,6 +337,15 @@ class MeasuredSpeed(Struct, frozen=True):
     throughput: Annotated[float, Meta(gt=0, description="What the job's workers reported, in their own unit.")]
 
 
+class JobProgress(Struct, frozen=True):
+    """How far the job is, as its workers last reported."""
+
+    step: Annotated[int, Meta(ge=0, description="The step that it has reached.")] = 0
+    total: Annotated[int | None, Meta(description="Steps in all, if they said so.")] = None
+    throughput: Annotated[float | None, Meta(description="In their own unit, of all of them together.")] = None
+    time: Annotated[datetime | None, Meta(description="When they reported it; none: they never have.")] = None
+
+
 class ElasticJobStatus(Struct, frozen=True):
     phase: Literal[
         "",
@@ -368,6 +377,7 @@ class ElasticJobStatus(Struct, frozen=True):
     grow_after: Annotated[
         datetime | None, Meta(description="Newcomers did not start: it is not grown again before this.")
     ] = None
+    progress: JobProgress = JobProgress()
 
 
 class ElasticJob(Struct, frozen=True):

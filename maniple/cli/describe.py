@@ -143,6 +143,7 @@ def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str
         ("Queue", seen.queue + (f", priority {spec.priority_class_name}" if spec.priority_class_name else "")),
         ("Size", f"{seen.running} running of {seen.target}, from {seen.min} to {seen.max}"),
         ("GPUs", number(seen.gpus)),
+        ("Progress", _progress(seen, now)),
         ("Framework", spec.framework),
         ("Topology", ", ".join(wishes)),
         ("Resizes", f"{status.resizes}{resized}"),
@@ -152,6 +153,16 @@ def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str
         ("Started", f"{age(status.start_time, now)} ago" if status.start_time else ""),
         ("Ended", f"{age(status.completion_time, now)} ago" if status.completion_time else ""),
     ]
+
+
+def _progress(seen: JobView, now: datetime) -> str:
+    """`step 1200 of 5000 (24%), throughput 310, 12s ago`"""
+    said = seen.progress
+    if said is None:
+        return ""
+    of = f" of {said.total} ({said})" if said.total else ""
+    speed = f", throughput {said.throughput:g}" if said.throughput is not None else ""
+    return f"step {said.step}{of}{speed}, {age(said.time, now)} ago"
 
 
 def _lines(lines: list[tuple[str, str]]) -> str:

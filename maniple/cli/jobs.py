@@ -26,7 +26,8 @@ Examples:
   maniple jobs -o json
 
 SIZE is how many replicas run, TARGET how many the scheduler has decided upon, RANGE the
-least and the most. GPUS is what the job holds now. `kubectl get elasticjobs` works too.
+least and the most. GPUS is what the job holds now, PROGRESS how far its workers reported
+that it is. `kubectl get elasticjobs` works too.
 Exit codes: 0 shown, 2 wrong input or no cluster.
 """
 )
@@ -50,7 +51,7 @@ def command(
     phases: tuple[str, ...],
     output: str,
 ) -> None:
-    """List jobs: their phase, size now and to be, GPUs, and why they wait."""
+    """List jobs: their phase, size now and to be, GPUs, how far they are, and why they wait."""
 
     async def read(visit: "Visit") -> list[JobView]:
         within = None if all_namespaces else visit.namespace
@@ -70,7 +71,7 @@ def command(
 
 
 def table(jobs: Sequence[JobView], *, with_namespace: bool, wide: bool, now: datetime) -> str:
-    header = ["NAME", "QUEUE", "PHASE", "SIZE", "TARGET", "RANGE", "GPUS", "RESTARTS", "AGE"]
+    header = ["NAME", "QUEUE", "PHASE", "SIZE", "TARGET", "RANGE", "GPUS", "PROGRESS", "RESTARTS", "AGE"]
     header += ["FRAMEWORK", "RESIZES", "WHY"] if wide else ["REASON"]
     rows = []
     for job in jobs:
@@ -82,6 +83,7 @@ def table(jobs: Sequence[JobView], *, with_namespace: bool, wide: bool, now: dat
             str(job.target),
             job.range,
             number(job.gpus),
+            str(job.progress or "-"),
             str(job.restarts),
             age(job.created, now),
         ]

@@ -31,6 +31,17 @@ class RoleView(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.min}:{self.max}" + ("" if self.pin is None else f"={self.pin}")
 
 
+class ProgressView(msgspec.Struct, frozen=True, rename="camel"):
+    step: int
+    total: int | None
+    throughput: float | None
+    time: datetime  # when its workers reported it
+
+    def __str__(self) -> str:
+        """`24%`, or `step 1200` where nobody knows how many there will be"""
+        return f"{min(100, 100 * self.step // self.total)}%" if self.total else f"step {self.step}"
+
+
 class JobView(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str
     name: str
@@ -44,6 +55,7 @@ class JobView(msgspec.Struct, frozen=True, rename="camel"):
     created: str
     reason: str  # why it does not run, or not as it is to; empty while it does
     message: str
+    progress: ProgressView | None  # None: its workers do not report it
 
     @property
     def running(self) -> int:
@@ -97,7 +109,12 @@ def view(job: types.ElasticJob, replicas: "Iterable[Replica]") -> JobView:
         created="" if created is None else created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         reason=reason,
         message=message,
+        progress=_progress(job.status.progress),
     )
+
+
+def _progress(said: types.JobProgress) -> ProgressView | None:
+    return None if said.time is None else ProgressView(said.step, said.total, said.throughput, said.time)
 
 
 def views(jobs: Iterable[types.ElasticJob], replicas: "Iterable[Replica]") -> list[JobView]:

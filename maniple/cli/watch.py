@@ -58,7 +58,7 @@ def command(
     once: bool,
     interval_s: float,
 ) -> None:
-    """Watch jobs live: sizes over time, GPUs, queues."""
+    """Watch jobs live: sizes over time, GPUs, how far they are, queues."""
 
     async def work(visit: "Visit") -> None:
         from maniple.cluster.kube.picture import Picture

@@ -67,7 +67,7 @@ def frame(
             rows.append([one.metadata.name, _gpus(one.status.allocated), _gpus(one.status.deserved), *counts])
         lines += [*columns(["QUEUE", "HOLDS", "DESERVES", "RUNNING", "WAITING"], rows), ""]
     shown = _SAMPLES if width >= _NARROW else _FEW_SAMPLES
-    header = ["JOB", "QUEUE", "PHASE", "SIZE", "RANGE", "OVER TIME".ljust(shown), "GPUS", "AGE", "REASON"]
+    header = ["JOB", "QUEUE", "PHASE", "SIZE", "RANGE", "OVER TIME".ljust(shown), "GPUS", "PROGRESS", "AGE", "REASON"]
     rows = [
         [
             f"{job.namespace}/{job.name}",
@@ -77,6 +77,7 @@ def frame(
             job.range,
             sparkline(history.of(job)[-shown:], job.max),
             number(job.gpus),
+            str(job.progress or "-"),
             age(job.created, now),
             job.reason,
         ]

@@ -115,10 +115,12 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """How fast the job is, as one of its replicas sees it."""
+    """How far the job is, and how fast, as one of its replicas sees it."""
 
     generation: int
-    throughput: float
+    step: int
+    throughput: float | None = None
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

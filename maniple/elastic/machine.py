@@ -19,6 +19,7 @@ from maniple.elastic.events import (
 )
 from maniple.elastic.instructions import Arm, DeleteJob, Instruction, Publish, WriteStatus
 from maniple.elastic.job import read_job
+from maniple.elastic.moments import moment
 from maniple.elastic.speeds import measured
 from maniple.elastic.state import ACTIVE, OVER, WAITING, State, WorkerFailure, restore, take_others
 from maniple.elastic.table import TABLE
@@ -27,7 +28,9 @@ from maniple.elastic.upkeep import keep_up
 
 __all__ = ["restore", "step", "step_all"]
 
-LAG_S = 1.0  # how long what is only for people to read may wait for something to be written with it
+# How long what is only for people to read may wait for something to be written with it.
+LAG_S = 1.0
+PROGRESS_S = 30.0  # how far the job is, which changes all the time
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Instruction, ...]]:
@@ -73,11 +76,19 @@ def _hear(state: State, event: Event, now: float) -> State:
             return replace(state, hindrance=(reason, message))
         case Acknowledged():
             return _acknowledge(state, event, now)
-        case Reported(generation, throughput):
-            if generation != state.status.generation.number:
-                return state
-            return replace(state, samples=state.samples.add(generation, throughput))
+        case Reported():
+            return _take_report(state, event, now)
     return state
+
+
+def _take_report(state: State, said: Reported, now: float) -> State:
+    if said.generation != state.status.generation.number or state.status.phase in OVER:
+        return state
+    progress = types.JobProgress(said.step, said.total, said.throughput, moment(now))
+    state = replace(state, status=msgspec.structs.replace(state.status, progress=progress))
+    if said.throughput is None:
+        return state
+    return replace(state, samples=state.samples.add(said.generation, said.throughput))
 
 
 def _see(state: State, event: ReplicaSeen, now: float) -> State:
@@ -153,8 +164,8 @@ def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Inst
     written, lags_since = state.written, state.lags_since
     out: list[Instruction] = []
     if status != written:
-        lags_since = lags_since or turn.now
-        if not _may_lag(status, written) or turn.is_past(lags_since + LAG_S, LAG_S):
+        lags_since, lag_s = lags_since or turn.now, _lag_s(status, written)
+        if not lag_s or turn.is_past(lags_since + lag_s, lag_s):
             out.append(WriteStatus(status))
             written = status
     if status == written:
@@ -187,11 +198,16 @@ def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Inst
     return after, tuple(out)
 
 
-def _may_lag(status: types.ElasticJobStatus, written: types.ElasticJobStatus) -> bool:
-    """Whether nothing depends on what has changed: how many replicas do what, and how far a start has come."""
+def _lag_s(status: types.ElasticJobStatus, written: types.ElasticJobStatus) -> float:
+    """How long it may wait to be written. Nothing depends on how far the job is, how many replicas do what, and how far
+    a start has come."""
+    has_progress = written.progress.time is not None
+    written = msgspec.structs.replace(written, progress=status.progress)
+    if written == status:
+        return PROGRESS_S if has_progress else LAG_S
     if status.phase in WAITING and written.phase in ("", *WAITING):
         written = msgspec.structs.replace(written, phase=status.phase, conditions=status.conditions)
-    return msgspec.structs.replace(written, replicas=status.replicas) == status
+    return LAG_S if msgspec.structs.replace(written, replicas=status.replicas) == status else 0.0
 
 
 def _counts(turn: Turn) -> types.ReplicaCounts:

@@ -4,7 +4,7 @@
 
     for step in range(start, STEPS):
         train(step)
-        maniple.worker.report(step=step, throughput=samples_per_second)
+        maniple.worker.report(step=step, total=STEPS, throughput=samples_per_second)
         if maniple.worker.notice():      # on every rank: agree by an all-reduce before you act on it
             save_checkpoint(step)
             sys.exit(143)
@@ -46,15 +46,16 @@ def ack() -> None:
     inside().ack()
 
 
-def report(step: int, throughput: float | None = None) -> None:
-    """Says how far the job is, and how fast: in samples a second of all ranks together, or any other unit.
+def report(step: int, throughput: float | None = None, total: int | None = None) -> None:
+    """Says how far the job is, of how many steps in all, and how fast: in samples a second of all ranks together, or
+    any other unit.
 
-    Rank 0 speaks, the others are silent; call it as often as you like. Throughput by size becomes the job's measured
-    speed-up curve, after which it is given more GPUs, or not.
+    Rank 0 speaks, the others are silent; call it as often as you like. `maniple jobs` and `maniple watch` show how far
+    it is. Throughput by size becomes the job's measured speed-up curve, after which it is given more GPUs, or not.
     """
     from maniple.worker.inside import inside
 
-    inside().report(step, throughput)
+    inside().report(step, throughput, total)
 
 
 def elastic(*parts: Any, step: int = 0, backend: str | None = None) -> Elastic:

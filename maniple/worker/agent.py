@@ -27,6 +27,7 @@ FAILED_GRACE_S = 5.0  # for those beside a worker that failed: there is nothing 
 FAILED_WAIT_S = 900.0  # how long after a failure a new generation is waited for
 SILENCE_S = 60.0  # and for how long without a word from the controller
 FLUSH_S = 10.0
+REPORTED = ("generation", "step", "throughput", "total")
 
 USAGE = """usage: maniple agent [--nproc N] -- COMMAND [ARGUMENT ...]
 
@@ -49,7 +50,7 @@ class Agent:
         self._line = Line(
             settings, lambda notice: self._events.put(("notice", notice)), lambda: self._events.put(("over", None))
         )
-        self._desk = Desk(lambda said: self._events.put(("said", said)))
+        self._desk = Desk(self._take)
         self._processes = Processes()
         self._newest: Notice | None = None  # the last that was heard
         self._running: Notice | None = None  # whose workers run, or ran last
@@ -115,6 +116,13 @@ class Agent:
         self._ask(notice.grace_s, must_signal=not self._all_live())
         return None
 
+    def _take(self, said: dict[str, Any]) -> None:
+        """In the desk's thread. A report changes nothing here, and is passed on as it is."""
+        if "step" in said:
+            self._line.report({name: said[name] for name in REPORTED if name in said})
+        else:
+            self._events.put(("said", said))
+
     def _listen(self, said: dict[str, Any]) -> int | None:
         local_rank = said.get("local_rank")
         if not isinstance(local_rank, int) or local_rank not in self._processes.running.values():
@@ -123,8 +131,6 @@ class Agent:
             return None
         if "live" in said:
             self._live.add(local_rank)
-        if "step" in said:
-            self._line.report(said.get("generation", self._running.generation), said["step"], said.get("throughput"))
         if said.get("joined") == self._newest.generation and self._running is not self._newest:
             self._joined.add(local_rank)
             if self._joined == set(self._processes.running.values()):
@@ -140,6 +146,7 @@ class Agent:
                 self._ask(FAILED_GRACE_S, must_signal=True)  # the others would wait for it, maybe for ever
             return None
         self._processes.sweep()
+        self._desk.catch_up()  # what they reported last comes before what became of them
         return self._settle()
 
     def _end(self, number: int) -> int | None:

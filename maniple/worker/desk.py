@@ -12,6 +12,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from typing import Any, Callable
 
 from maniple.worker.notices import Notice
@@ -26,6 +27,8 @@ class Desk:
 
     def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
         self._hear = hear
+        self._heard = threading.Condition()
+        self._mark = ""  # the last of our own that came through
         self.folder = new_folder()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(os.path.join(self.folder, "socket"))
@@ -47,6 +50,13 @@ class Desk:
             file.write(notice.text)
         os.replace(path + ".new", path)
 
+    def catch_up(self, within_s: float = 1.0) -> None:
+        """Returns when all that was said until now has been heard."""
+        mark = f"{time.monotonic_ns()}"
+        with self._heard:
+            if tell(self.environment[SOCKET_VARIABLE], {"mark": mark}):
+                self._heard.wait_for(lambda: self._mark == mark, within_s)
+
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -57,7 +67,13 @@ class Desk:
                 said = json.loads(message)
             except ValueError:
                 continue
-            if isinstance(said, dict):
+            if not isinstance(said, dict):
+                continue
+            if "mark" in said:
+                with self._heard:
+                    self._mark = said["mark"]
+                    self._heard.notify_all()
+            else:
                 self._hear(said)
 
 

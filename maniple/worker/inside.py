@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import threading
@@ -12,6 +13,7 @@ from maniple.worker.line import Line, complain, from_environment
 from maniple.worker.notices import Notice, NoticeFile
 
 _MOST_STEPS = 1 << 53
+_FLUSH_S = 2.0  # at the end of a script, for what it has said last
 
 
 class Inside:
@@ -20,16 +22,19 @@ class Inside:
     def __init__(self) -> None:
         self.settings = from_environment()
         self.socket = os.environ.get(SOCKET_VARIABLE, "")
-        self.rank = _number("RANK") or 0
-        self.local_rank = _number("LOCAL_RANK") or 0
+        # torch and most others; Horovod; without a framework each replica is on its own, and the first speaks.
+        self.rank = _first_number("RANK", "HOROVOD_RANK", "MANIPLE_REPLICA_INDEX")
+        self.local_rank = _first_number("LOCAL_RANK", "HOROVOD_LOCAL_RANK")
         self._file = NoticeFile(os.environ.get(NOTICE_VARIABLE) or self.settings.notice_path)
         self._heard: Notice | None = None
         self._line: Line | None = None
         self._has_complained = False
         self.generation = _number("MANIPLE_GENERATION")
-        if not self.socket and self.settings.has_endpoint:  # no agent: we call the controller ourselves
+        # No agent: the first process of the pod calls the controller itself; the others go by the file.
+        if not self.socket and self.settings.has_endpoint and self.local_rank == 0:
             self._line = Line(self.settings, self._hear, lambda: None)  # a script ends when its work does
             self._line.start()
+            atexit.register(self._line.flush, _FLUSH_S)
 
     def newest(self) -> Notice | None:
         """The last notice that reached us, whether or not it changes anything."""
@@ -59,18 +64,25 @@ class Inside:
         if self._line is not None:
             self._line.say(newest.generation, "stopped" if self.is_leaving(newest) else "running")
 
-    def report(self, step: int, throughput: float | None) -> None:
+    def report(self, step: int, throughput: float | None, total: int | None) -> None:
         if self.rank != 0:
             return
         try:
-            number, speed = _step(step), _speed(throughput)
+            said = {"step": _step(step), "throughput": _speed(throughput), "total": _total(total)}
         except Exception as error:  # of whatever was given: training goes on
             self._complain(f"report: {error}; nothing is reported")
             return
-        generation = self.generation or 0
-        self.tell(step=number, throughput=speed, generation=generation)
+        body = {"generation": self._present(), **{name: value for name, value in said.items() if value is not None}}
+        self.tell(**body)
         if self._line is not None:
-            self._line.report(generation, number, speed)
+            self._line.report(body)
+
+    def _present(self) -> int:
+        """The generation that we are in: what we were told or have acknowledged, else the newest there is."""
+        if self.generation is not None:
+            return self.generation
+        newest = self.newest()
+        return 0 if newest is None else newest.generation
 
     def _complain(self, text: str) -> None:
         """Once, and where nobody would hear the report, not at all."""
@@ -93,11 +105,19 @@ def _number(variable: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
+def _first_number(*variables: str) -> int:
+    return next((number for number in map(_number, variables) if number is not None), 0)
+
+
 def _step(given: Any) -> int:
     number = int(given)
     if not 0 <= number < _MOST_STEPS:
         raise ValueError(f"expected a step of 0 or more, found {number}")
     return number
+
+
+def _total(given: Any) -> int | None:
+    return None if given is None else _step(given)
 
 
 def _speed(given: Any) -> float | None:

@@ -28,7 +28,7 @@ _POLL_TIMEOUT_S = 40.0  # the server answers after 25 s at the latest
 _ASK_TIMEOUT_S = 10.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 3.0
-_REPORT_S = 1.0
+_REPORT_S = 5.0  # between two reports, if nothing else is said
 _FILE_S = 0.5
 
 
@@ -149,6 +149,7 @@ class Line:
         self._state: dict[str, Any] | None = None
         self._is_said = True
         self._report: dict[str, Any] | None = None
+        self._reported_at = -_REPORT_S
 
     def start(self) -> None:
         if self._settings.has_endpoint:
@@ -166,11 +167,10 @@ class Line:
             self._is_said = False
             self._lock.notify_all()
 
-    def report(self, generation: int, step: int, throughput: float | None) -> None:
-        """How far the job is; only the newest is sent, at most one a second, and one that is lost is lost."""
-        body: dict[str, Any] = {"pod": self._settings.pod, "generation": generation, "step": step}
+    def report(self, said: Mapping[str, Any]) -> None:
+        """How far the job is; only the newest is sent, now and then, and one that is lost is lost."""
         with self._lock:
-            self._report = body if throughput is None else {**body, "throughput": throughput}
+            self._report = {"pod": self._settings.pod, **said}
             self._lock.notify_all()
 
     def flush(self, within_s: float) -> bool:
@@ -178,41 +178,38 @@ class Line:
         if not self._settings.has_endpoint:
             return False
         with self._lock:
+            self._reported_at = time.monotonic() - _REPORT_S
+            self._lock.notify_all()
             return self._lock.wait_for(lambda: self._is_said and self._report is None, within_s)
 
     def _speak(self) -> None:
         connection = _Connection(self._settings)
         pause = _Pause()
-        reported_at = 0.0
         while True:
-            with self._lock:
-                self._lock.wait_for(lambda: not self._is_said or self._report is not None)
-                state, report = (None, self._report) if self._is_said else (self._state, None)
+            what, body = self._next()
             try:
-                if state is not None:
-                    self._post(connection, "ack", state)
-                    with self._lock:
-                        self._is_said = self._state is state
-                        self._lock.notify_all()
-                elif report is not None:
-                    # A state that comes meanwhile is at most this much later.
-                    time.sleep(max(0.0, reported_at + _REPORT_S - time.monotonic()))
-                    reported_at = time.monotonic()
-                    with self._lock:
-                        report = self._report
-                    self._post(connection, "report", report)
-                    self._forget(report)
+                self._post(connection, what, body)
+                with self._lock:
+                    self._is_said = self._is_said or self._state is body
                 pause.reset()
             except _BrokenError as error:
-                if state is None:
-                    self._forget(report)
                 pause.wait(error)
-
-    def _forget(self, report: dict[str, Any] | None) -> None:
-        with self._lock:
-            if self._report is report:
-                self._report = None
+            with self._lock:
+                if self._report is body:
+                    self._report = None
                 self._lock.notify_all()
+
+    def _next(self) -> tuple[str, Any]:
+        """What is to be said, as soon as it is time for it: a state at once, and before it what was reported before."""
+        with self._lock:
+            while True:
+                report, wait_s = self._report, self._reported_at + _REPORT_S - time.monotonic()
+                if report is not None and (wait_s <= 0 or not self._is_said):
+                    self._reported_at = time.monotonic()
+                    return "report", report
+                if not self._is_said:
+                    return "ack", self._state
+                self._lock.wait(None if report is None else wait_s)
 
     def _post(self, connection: _Connection, what: str, body: Any) -> None:
         status, content = connection.ask("POST", what, body)

@@ -335,6 +335,7 @@ ELASTIC: list[Object] = [
             "startTime": "2026-01-01T00:00:00Z",
             "completionTime": None,
             "speeds": [{"replicas": 2, "throughput": 1.5}],
+            "progress": {"step": 7, "total": 9, "throughput": 1.5, "time": "2026-01-01T00:00:00Z"},
         },
     },
     running(pod("lone", {"containers": [{"name": "main", "resources": {}}]}), "n1"),

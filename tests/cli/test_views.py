@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from maniple.api import types
-from maniple.cli.jobview import JobView, RoleView, age, number, view
+from maniple.cli.jobview import JobView, ProgressView, RoleView, age, number, view
 from maniple.cli.resize import operations
 from maniple.cli.waiting import progress
 from maniple.cli.watchview import History, changes, frame, sparkline
@@ -25,9 +25,16 @@ def job(**status: object) -> types.ElasticJob:
     return msgspec.convert(whole, types.ElasticJob)
 
 
-def seen(name: str = "bert", running: int = 4, target: int = 4, phase: str = "Running", reason: str = "") -> JobView:
+def seen(
+    name: str = "bert",
+    running: int = 4,
+    target: int = 4,
+    phase: str = "Running",
+    reason: str = "",
+    progress: ProgressView | None = None,
+) -> JobView:
     role = RoleView("worker", running, target, 4, 8)
-    return JobView("ml", name, "research", phase, "torch", (role,), float(running), 0, 0, "", reason, "")
+    return JobView("ml", name, "research", phase, "torch", (role,), float(running), 0, 0, "", reason, "", progress)
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
@@ -77,15 +84,31 @@ def test_a_frame_has_gpus_queues_and_jobs_and_fits_the_screen() -> None:
         {"metadata": {"name": "research"}, "status": {"allocated": {"nvidia.com/gpu": "8"}, "runningJobs": 1}},
         types.Queue,
     )
-    shown = frame([seen(running=8, target=8)], [queue], (8.0, 16.0), history, "ml", NOW, 120)
+    job = seen(running=8, target=8, progress=ProgressView(1200, 5000, None, NOW))
+    shown = frame([job], [queue], (8.0, 16.0), history, "ml", NOW, 120)
     assert "GPUs: 8 of 16 used, 8 idle  ██████████░░░░░░░░░░" in shown[0]
     assert shown[3].split() == ["research", "8", "0", "1", "0"]
-    assert shown[-1].split() == ["ml/bert", "research", "Running", "8", "4:8", "▄█", "8", "-"]
+    assert shown[-1].split() == ["ml/bert", "research", "Running", "8", "4:8", "▄█", "8", "24%", "-"]
     many = [seen(name=f"job-{index}") for index in range(100)]
     small = frame(many, [], None, history, "ml", NOW, 40, 10)
     assert len(small) == 10
     assert max(map(len, small)) <= 40
     assert small[-1] == "… and 94 more"
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        ({}, "None"),
+        ({"step": 0, "time": "2026-01-01T09:59:00Z"}, "step 0"),
+        ({"step": 1200, "total": 5000, "time": "2026-01-01T09:59:00Z"}, "24%"),
+        ({"step": 4999, "total": 5000, "time": "2026-01-01T09:59:00Z"}, "99%"),
+        ({"step": 5001, "total": 5000, "time": "2026-01-01T09:59:00Z"}, "100%"),
+        ({"step": 3, "total": 0, "time": "2026-01-01T09:59:00Z"}, "step 3"),
+    ],
+)
+def test_how_far_a_job_is_is_a_share_where_the_whole_is_known(progress: dict[str, object], text: str) -> None:
+    assert str(view(job(progress=progress), []).progress) == text
 
 
 def test_what_is_over_comes_last() -> None:

@@ -135,6 +135,8 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     assert sum(losses[-10:]) < sum(losses[:10])
     status = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]
     assert status["generation"]["number"] in (3, 4)  # on a busy machine newcomers may be ready one after the other
+    assert 0 < status["progress"]["step"] <= len(done)
+    assert status["progress"]["total"] == 100_000
     pauses = [
         round(after["time"] - before["time"], 2) for before, after in pairwise(lines) if before["size"] != after["size"]
     ]
@@ -149,6 +151,7 @@ def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_p
     address, port = corner.cluster.way_out
     corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
     code = "from torch.distributed import *; init_process_group('gloo'); print('rank', get_rank(), get_world_size())"
+    code += "; import maniple.worker; maniple.worker.report(step=3, total=4)"
     said = ("--name=bert", "--gpus=2", f"--image={pytorch.IMAGE}", f"--namespace={corner.namespace}")
     made = corner.run("submit", *said, "--dry-run", "--", "python3", "-c", code)
     assert made.returncode == 0, made.stderr
@@ -162,6 +165,8 @@ def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_p
     assert "rank 0 2" in followed.stdout
     other = corner.run("logs", "bert", "--index=1", cluster, f"--namespace={corner.namespace}")
     assert "rank 1 2" in other.stdout, other.stderr
+    described = corner.run("describe", "bert", cluster, f"--namespace={corner.namespace}")
+    assert "step 3 of 4 (75%)" in described.stdout, described.stderr
 
 
 def test_without_an_endpoint_agents_go_by_the_file(corner: Bench) -> None:
@@ -204,12 +209,19 @@ init_process_group("gloo")
 one = torch.ones(1)
 all_reduce(one)
 print("rank", get_rank(), "of", get_world_size(), "sum", int(one), flush=True)
+import time
+import maniple.worker
+from maniple.worker.inside import inside
+while get_rank() == 0 and not inside().newest():
+    time.sleep(0.1)
+maniple.worker.report(step=7, total=9, throughput=2.5)
 """
 
 
 def test_torchrun_finds_its_peers_by_the_names_of_the_job_s_service(corner: Bench) -> None:
     """The names are those that the cluster's own controllers have put into the Service's EndpointSlice."""
-    corner.serve()
+    address, port = corner.cluster.way_out
+    corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
     hosts = shared_folder(corner) / "hosts"
     shutil.copy(ROOT / "tests" / "e2e" / "names.py", shared_folder(corner))
     (shared_folder(corner) / "train.py").write_text(TRAIN)
@@ -227,6 +239,7 @@ def test_torchrun_finds_its_peers_by_the_names_of_the_job_s_service(corner: Benc
     worker["dnsConfig"] = {"nameservers": [server], "searches": [zone], "options": [{"name": "ndots", "value": "5"}]}
     # Debian's torch 1.13 cannot read its own defaults for these with Python 3.11; this is nothing for nobody.
     container |= {"command": ["torchrun", "--tee=9:1", "--redirects=9:1", "train.py"], "args": []}
+    container["env"].append({"name": "PYTHONPATH", "value": "/var/run/maniple/agent/agent.pyz"})
     written["spec"] |= {"framework": "torchrun", "cleanPodPolicy": "None"}
     written["spec"]["roles"][0]["min"] = 4  # all are there, so there is no last call to wait for
     corner.client.post(f"{OURS}/namespaces/{corner.namespace}/elasticjobs", written)
@@ -252,3 +265,5 @@ def test_torchrun_finds_its_peers_by_the_names_of_the_job_s_service(corner: Benc
     said = logs(corner)
     for rank in range(4):
         assert f"rank {rank} of 4 sum 4" in said
+    reached = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]["progress"]
+    assert (reached["step"], reached["total"], reached["throughput"]) == (7, 9, 2.5)

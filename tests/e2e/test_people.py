@@ -213,6 +213,7 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
         failures={"count": 1},
         lastResizeTime="2026-01-01T10:00:00Z",
         speeds=[{"replicas": 2, "throughput": 190.5}],
+        progress={"step": 1200, "total": 5000, "throughput": 187.25, "time": "2026-01-01T10:00:00Z"},
         generation={
             "number": 3,
             "members": [
@@ -234,7 +235,7 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
     held = {"type": "Scheduled", "status": "False", "reason": "NoNodeFits", "message": message}
     person.say("waits", phase="Pending", conditions=[held | {"lastTransitionTime": "2026-01-01T10:00:00Z"}])
     table = [line.split() for line in person.do("jobs").splitlines()]
-    assert table[1][:8] == ["bert", "default", "Growing", "2", "3", "2:4", "2", "2"]
+    assert table[1][:9] == ["bert", "default", "Growing", "2", "3", "2:4", "2", "24%", "2"]
     assert table[2][:7] == ["waits", "default", "Pending", "0", "1", "1:1", "0"]
     assert table[2][-1] == "NoNodeFits"
     assert message in person.do("jobs", "-o", "wide")
@@ -242,6 +243,7 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
     for words in (
         *("2 running of 3, from 2 to 4", "Restarts:  2\n  Failures:  1 of 6 allowed", node, "bert-worker-2", "Pending"),
         *("Generation 3: 2 members, who meet at 10.0.0.0:23117", "1      bert-worker-1  10.0.0.1", "190.5"),
+        "Progress:  step 1200 of 5000 (24%), throughput 187.25, ",
     ):
         assert words in text
     told = json.loads(person.do("describe", "bert", "-o", "json"))

@@ -108,7 +108,7 @@ class Happenings:
             self.world.acknowledge(pod, state, generation, EXITS[1 + number // 19 % 4])
 
     def report(self, number: int) -> None:
-        self.world.report(1.0 + number % 50)
+        self.world.report(None if number % 5 == 0 else 1.0 + number % 50, step=number)
 
     def refuse(self, number: int) -> None:
         """The answer to a create comes late."""

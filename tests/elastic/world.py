@@ -375,8 +375,8 @@ class World:
             self.acks[pod.uid] = max(self.acks.get(pod.uid, 0), number)
         self.tell(Acknowledged(pod.role, pod.index, pod.uid, number, state, code))
 
-    def report(self, throughput: float) -> None:
-        self.tell(Reported(self.status.generation.number, throughput))
+    def report(self, throughput: float | None, step: int = 1) -> None:
+        self.tell(Reported(self.status.generation.number, step, throughput, 100))
 
     def hear(self, place: tuple[str, int] | None) -> None:
         """News of the job (None) or of a pod: as it is now, again if it was told before."""

@@ -74,6 +74,14 @@ def test_reports_reach_the_controller_from_rank_zero_alone(stage: Stage) -> None
     assert {(said["pod"], said["throughput"], said["generation"]) for said in reports} == {(PODS[0], 2.0, 1)}
 
 
+def test_what_was_reported_last_is_heard_before_the_work_is_said_to_be_done(stage: Stage) -> None:
+    start(stage, PODS[0], WORK="finish")
+    stage.publish(PODS[:1])
+    stage.await_said("done", 1, PODS[0])
+    said = [one for one in stage.heard() if one["pod"] == PODS[0]]
+    assert [one.get("state") or (one["step"], one["total"]) for one in said][-2:] == [(100, 100), "done"]
+
+
 def test_a_pod_with_two_slots_runs_two_workers(stage: Stage) -> None:
     start(stage, *PODS[:2])
     stage.publish(PODS[:2], slots=2)

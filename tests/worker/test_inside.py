@@ -43,7 +43,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-def start(stage: Stage, url: str, script: str = SCRIPT) -> subprocess.Popen[str]:
+def start(stage: Stage, url: str, script: str = SCRIPT, **more: str) -> subprocess.Popen[str]:
     environment = {
         "MANIPLE_URL": url,
         "MANIPLE_JOB": JOB,
@@ -52,6 +52,7 @@ def start(stage: Stage, url: str, script: str = SCRIPT) -> subprocess.Popen[str]
         "MANIPLE_AGENT_FOLDER": str(stage.mounted),
         "MANIPLE_POD_FOLDER": str(stage.folder),
         "PYTHONPATH": str(stage.mounted / "agent.pyz"),
+        **more,
     }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE if script is not SCRIPT else None}
     return subprocess.Popen([sys.executable, "-c", script], env=environment, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
@@ -74,6 +75,29 @@ def test_a_script_without_an_agent_speaks_for_itself(stage: Stage) -> None:
         stage.publish([POD], stop=True)
         assert line_of(script) == "3 1\n"
         stage.await_said("stopped", 3, POD)
+
+
+ENDS = """
+import time
+import maniple.worker as worker
+from maniple.worker.inside import inside
+while not inside().newest():
+    time.sleep(0.01)
+for step in range(50):
+    worker.report(step=step + 1, total=50)
+"""
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_script_that_ends_without_an_agent_has_said_how_far_it_came_and_only_the_first_replica_does(
+    stage: Stage, index: int
+) -> None:
+    stage.start_endpoint()
+    stage.publish([POD])
+    with start(stage, f"https://127.0.0.1:{stage.port}", ENDS, MANIPLE_REPLICA_INDEX=str(index)) as script:
+        assert script.wait(60) == 0
+    reports = [(one["generation"], one["step"], one["total"]) for one in stage.heard() if "step" in one]
+    assert reports[-1:] == ([(1, 50, 50)] if index == 0 else [])
 
 
 def test_a_script_reads_the_file_of_the_downward_api(stage: Stage) -> None:

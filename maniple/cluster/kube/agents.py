@@ -57,6 +57,7 @@ class Report(msgspec.Struct, frozen=True):
     generation: int
     step: int
     throughput: float | None = None
+    total: int | None = None
 
 
 class _AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +73,7 @@ class _ReportBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generation: _Count
     step: _Count
     throughput: _Speed | None = None
+    total: _Count | None = None
 
 
 _Body = TypeVar("_Body", _AckBody, _ReportBody)
@@ -100,10 +102,11 @@ class _Job:
     def listens(self, pod: str) -> bool:
         return pod in self._polls
 
-    async def newer(self, pod: str, after: int, within_s: float) -> None:
-        """Returns when there is a newer generation, when it is woken, or when the time is over."""
+    async def newer(self, pod: str, after: int, within_s: float) -> bool:
+        """Returns when there is a newer generation, when it is woken, or when the time is over; whether nobody else has
+        asked for the pod meanwhile."""
         if self.generation > after or self.is_over:
-            return
+            return True
         mine = asyncio.Event()
         if pod in self._polls:
             self._polls[pod].set()  # an agent has one poll: the older one is what a broken connection left behind
@@ -114,8 +117,10 @@ class _Job:
         except TimeoutError:
             pass
         finally:
-            if self._polls.get(pod) is mine:
+            is_last = self._polls.get(pod) is mine
+            if is_last:
                 del self._polls[pod]
+        return is_last
 
 
 class _Quietly(logging.LoggerAdapter[logging.Logger]):
@@ -268,11 +273,13 @@ class Agents:
     async def _notice(self, request: web.Request, name: str, job: _Job) -> web.Response:
         query = _decoded_query(request)
         _check_pod(query.pod, name)
-        await job.newer(query.pod, query.after, self.poll_s)
+        is_last = await job.newer(query.pod, query.after, self.poll_s)
         self._known(name, job)
         if job.is_over:
             _refuse(web.HTTPGone, f"{name} is over")
         if job.generation <= query.after:
+            if not is_last:  # two who ask in turn without a pause would keep us busy
+                _refuse(web.HTTPConflict, f"somebody else listens for {query.pod} since")
             return web.Response(status=204)
         return web.Response(body=job.notice, content_type="application/json")
 
@@ -289,7 +296,7 @@ class Agents:
         said = _decoded_body(await self._body(request), _ReportBody)
         _check_pod(said.pod, name)
         self._known(name, job, said.generation)
-        self._on_report(Report(name, said.pod, said.generation, said.step, said.throughput))
+        self._on_report(Report(name, said.pod, said.generation, said.step, said.throughput, said.total))
         return web.Response(status=204)
 
     async def _body(self, request: web.Request) -> bytes:

@@ -177,11 +177,12 @@ def test_answers_and_reports_reach_the_controller() -> None:
         assert await desk.ack(generation=1, state="failed", exit=137) == 204
         body = {"pod": POD, "generation": 2, "step": 70, "throughput": 12.5}
         assert (await desk.ask("POST", "report", body=body))[0] == 204
+        assert (await desk.ask("POST", "report", body={**body, "step": 71, "total": 90}))[0] == 204
         assert desk.acks == [
             Ack(JOB, POD, POD_UID, 2, "running"),
             Ack(JOB, POD, POD_UID, 1, "failed", 137),
         ]
-        assert desk.reports == [Report(JOB, POD, 2, 70, 12.5)]
+        assert desk.reports == [Report(JOB, POD, 2, 70, 12.5), Report(JOB, POD, 2, 71, 12.5, 90)]
 
     run(test)
 
@@ -384,7 +385,7 @@ def test_a_second_poll_of_a_pod_ends_the_first() -> None:
         first = asyncio.create_task(desk.poll(after=1))
         await until(lambda: desk.agents.listens(JOB, POD))
         second = asyncio.create_task(desk.poll(after=1))
-        assert (await first)[0] == 204
+        assert (await first)[0] == 409  # and not 204: two who ask in turn are to pause
         desk.agents.publish(JOB, UID, b"two", 2)
         assert (await second)[:2] == (200, b"two")
 

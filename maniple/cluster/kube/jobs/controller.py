@@ -66,6 +66,7 @@ class _Entry:
         self.state: State | None = None  # None: to be read again
         self.inbox: list[Event] = []
         self.acks: dict[tuple[str, str], Acknowledged] = {}  # what replicas said; the server does not know
+        self.report: Reported | None = None  # and how far they were last
         self.surrounded_at = -_SURROUND_S  # when what its pods need was last made
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
@@ -192,8 +193,9 @@ class Jobs:
 
     def on_report(self, report: Report) -> None:
         entry = self._entries.get(_key(report.job))
-        if entry is not None and report.throughput is not None:
-            entry.inbox.append(Reported(report.generation, report.throughput))
+        if entry is not None:
+            entry.report = Reported(report.generation, report.step, report.throughput, report.total)
+            entry.inbox.append(entry.report)
             self._poke(entry)
 
     # -- driving
@@ -257,7 +259,8 @@ class Jobs:
         replicas = [replica_of(key, facts, entry.uid, self._mirror) for key, facts in pods.items()]
         state = restore(seen.item, [one for one in replicas if one is not None], time.time())
         entry.state = replace(state, lags_since=entry.lags_since)
-        entry.inbox.extend((*entry.acks.values(), entry.hindrance))
+        reports = [] if entry.report is None else [entry.report]
+        entry.inbox.extend((*entry.acks.values(), *reports, entry.hindrance))
 
     def _stumble(self, entry: _Entry, error: Exception | None) -> None:
         """What could not be done is tried again later, from what the server has by then."""

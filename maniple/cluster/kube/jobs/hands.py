@@ -92,12 +92,10 @@ class Hands:
     async def make_surroundings(self, job: Job) -> None:
         """Service, Secret and ConfigMap; before the first pod, which would not start without them."""
         folder = f"/api/v1/namespaces/{job.namespace}"
-        made = []
+        token = "" if self.agents is None else self.agents.token(f"{job.namespace}/{job.name}", job.uid)
+        made = [self._make(f"{folder}/secrets", manifests.secret(job, self.archive, token, self.authority))]
         if manifests.has_names(job):
             made.append(self._make_service(f"{folder}/services", job))
-        if job.has_agents:
-            token = "" if self.agents is None else self.agents.token(f"{job.namespace}/{job.name}", job.uid)
-            made.append(self._make(f"{folder}/secrets", manifests.secret(job, self.archive, token, self.authority)))
         if job.framework == "horovod":
             made.append(self._make(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
         await asyncio.gather(*made)
@@ -172,9 +170,9 @@ class Hands:
         ]
         name = f"{job.namespace}/{job.name}"
         most = _LONGEST
-        if self.agents is not None and job.has_agents:
+        if self.agents is not None:
             self.agents.publish(name, job.uid, text, generation.number)
-            most = _LONGEST_BESIDE
+            most = _LONGEST_BESIDE if job.has_agents else _LONGEST
         if len(text) > most:
             log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": most})
             untold = []

@@ -71,7 +71,8 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
         {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
         {"name": "MANIPLE_REPLICA_MIN", "value": str(role.min)},
         {"name": "MANIPLE_REPLICA_MAX", "value": str(role.max)},
-        *_of_framework(job, place, role.slots, to),
+        *([{"name": "MANIPLE_URL", "value": to.url}] if to.url else []),
+        *_of_framework(job, place, role.slots),
     ]
     volumes, mounts = _volumes(job, to)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
@@ -95,9 +96,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
     }
 
 
-def _of_framework(job: Job, place: Place, slots: int, to: Setting) -> list[Manifest]:
-    if job.framework == "torch":
-        return [{"name": "MANIPLE_URL", "value": to.url}] if to.url else []
+def _of_framework(job: Job, place: Place, slots: int) -> list[Manifest]:
     if job.framework == "horovod":
         return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
     if job.framework != "torchrun":
@@ -120,11 +119,15 @@ def _of_framework(job: Job, place: Place, slots: int, to: Setting) -> list[Manif
 
 def _volumes(job: Job, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
     field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{types.GENERATION_ANNOTATION}']"}}
-    volumes: list[Manifest] = [{"name": "maniple-pod", "downwardAPI": {"items": [field]}}]
-    mounts: list[Manifest] = [{"name": "maniple-pod", "mountPath": POD_DIR, "readOnly": True}]
-    if job.has_agents:
-        volumes.append({"name": "maniple-agent", "secret": {"secretName": secret_name(job, has_token=bool(to.url))}})
-        mounts.append({"name": "maniple-agent", "mountPath": AGENT_DIR, "readOnly": True})
+    secret = {"secretName": secret_name(job, has_token=bool(to.url))}
+    volumes: list[Manifest] = [
+        {"name": "maniple-pod", "downwardAPI": {"items": [field]}},
+        {"name": "maniple-agent", "secret": secret},
+    ]
+    mounts: list[Manifest] = [
+        {"name": "maniple-pod", "mountPath": POD_DIR, "readOnly": True},
+        {"name": "maniple-agent", "mountPath": AGENT_DIR, "readOnly": True},
+    ]
     if job.framework == "horovod":
         volumes.append({"name": "maniple-hosts", "configMap": {"name": hosts_name(job), "defaultMode": 0o755}})
         mounts.append({"name": "maniple-hosts", "mountPath": HOSTS_DIR, "readOnly": True})
