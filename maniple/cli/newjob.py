@@ -9,7 +9,7 @@ from maniple.api import types
 from maniple.api.errors import InputError
 
 ROLE = "worker"
-# What the controller mounts into every pod of framework torch; it starts the workers anew at each size.
+# What the controller mounts into every pod; with framework torch it starts the workers anew at each size.
 AGENT = ("python3", "/var/run/maniple/agent/agent.pyz", "--")
 
 _RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)

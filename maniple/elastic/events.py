@@ -119,6 +119,7 @@ class Reported:
 
     generation: int
     step: int
+    at: float  # when it was said; what is told again was
     throughput: float | None = None
     total: int | None = None
 

@@ -77,14 +77,14 @@ def _hear(state: State, event: Event, now: float) -> State:
         case Acknowledged():
             return _acknowledge(state, event, now)
         case Reported():
-            return _take_report(state, event, now)
+            return _take_report(state, event)
     return state
 
 
-def _take_report(state: State, said: Reported, now: float) -> State:
+def _take_report(state: State, said: Reported) -> State:
     if said.generation != state.status.generation.number or state.status.phase in OVER:
         return state
-    progress = types.JobProgress(said.step, said.total, said.throughput, moment(now))
+    progress = types.JobProgress(said.step, said.total, said.throughput, moment(said.at))
     state = replace(state, status=msgspec.structs.replace(state.status, progress=progress))
     if said.throughput is None:
         return state

@@ -360,7 +360,7 @@ def test_how_far_a_job_is_is_written_now_and_then_and_with_all_else() -> None:
     assert (world.phase, step()) == ("Growing", 41)
     world.report(2.5, step=99)
     world.settle()
-    world.tell(Reported(1, 7, 2.5))  # of a generation that is over
+    world.tell(Reported(1, 7, world.now, 2.5))  # of a generation that is over
     world.report(2.5, step=100)
     world.acknowledge(world.pod(0), "done")
     assert (world.phase, step()) == ("Succeeded", 100)

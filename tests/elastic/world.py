@@ -376,7 +376,7 @@ class World:
         self.tell(Acknowledged(pod.role, pod.index, pod.uid, number, state, code))
 
     def report(self, throughput: float | None, step: int = 1) -> None:
-        self.tell(Reported(self.status.generation.number, step, throughput, 100))
+        self.tell(Reported(self.status.generation.number, step, self.now, throughput, 100))
 
     def hear(self, place: tuple[str, int] | None) -> None:
         """News of the job (None) or of a pod: as it is now, again if it was told before."""

@@ -146,9 +146,7 @@ async def _missing(visit: Visit, parcels: list[Parcel]) -> list[str]:
         ("Queue", QUEUES.list_path, "queue", {types.DEFAULT_QUEUE, ""}),
         ("PriorityClass", PRIORITY_CLASSES, "priorityClassName", {""}),
     ):
-        ours = [
-            one for one in parcels if one.kind in {(types.API_VERSION, "ElasticJob"), (types.API_VERSION, "PodGroup")}
-        ]
+        ours = [one for one in parcels if one.kind in _WHO_PAYS]
         named = {one.where: str(one.body.get("spec", {}).get(field, "")) for one in ours}
         if not set(named.values()) - always:
             continue

@@ -194,7 +194,7 @@ class Jobs:
     def on_report(self, report: Report) -> None:
         entry = self._entries.get(_key(report.job))
         if entry is not None:
-            entry.report = Reported(report.generation, report.step, report.throughput, report.total)
+            entry.report = Reported(report.generation, report.step, time.time(), report.throughput, report.total)
             entry.inbox.append(entry.report)
             self._poke(entry)
 
