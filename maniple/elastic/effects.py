@@ -91,6 +91,13 @@ def fail_above_minimum(turn: Turn) -> None:
     _tell_size(turn, "Running", "goes on with")
 
 
+def fail_beside_done(turn: Turn) -> None:
+    stuck = [one for one in turn.replicas.values() if guards.is_stuck(turn, one)]
+    _count(turn, _failure(turn))
+    for one in stuck:
+        turn.delete(one)
+
+
 def give_up_in_place(turn: Turn) -> None:
     turn.start_over()
 

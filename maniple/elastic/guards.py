@@ -47,7 +47,7 @@ def is_suspended(turn: Turn) -> bool:
 
 
 def has_no_generation(turn: Turn) -> bool:
-    """It is said to run, and nobody ever did: somebody else has written its phase."""
+    """It is said to run, and nobody does: those who did are lost, or somebody else has written its phase."""
     return not turn.generation.members
 
 
@@ -108,6 +108,11 @@ def has_crashed(turn: Turn) -> bool:
 def has_failed_above_minimum(turn: Turn) -> bool:
     found = failure(turn)
     return found is not None and not found.in_place and turn.is_enough(turn.survivors())
+
+
+def has_failed_beside_done(turn: Turn) -> bool:
+    """Of a sweep: what the others have done is not done again."""
+    return failure(turn) is not None and turn.is_enough(())
 
 
 def has_failed(turn: Turn) -> bool:
@@ -175,7 +180,7 @@ def has_shrunk(turn: Turn) -> bool:
 
 
 def must_grow(turn: Turn) -> bool:
-    return bool(turn.newcomers()) and turn.may_retry()
+    return bool(turn.newcomers()) and turn.may_grow()
 
 
 def has_grown(turn: Turn) -> bool:

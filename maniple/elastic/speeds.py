@@ -34,7 +34,7 @@ def measured(
     old = known.get(replicas)
     if old is not None and abs(old.throughput - samples.mean) <= _NEWS * old.throughput:
         return before
-    known[replicas] = types.MeasuredSpeed(replicas, round(samples.mean, 6))
+    known[replicas] = types.MeasuredSpeed(replicas, float(f"{samples.mean:.6g}"))  # its unit may be tiny
     if len(known) > MOST:
         return before
     return tuple(known[size] for size in sorted(known))

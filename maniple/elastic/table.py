@@ -35,12 +35,12 @@ TABLE: tuple[Row, ...] = (
         "resume", ("Suspended",), "Pending", guards.may_resume, effects.resume, "`suspend` is unset, all pods are gone"
     ),
     Row(
-        "untrue",
+        "idle",
         ACTIVE,
         "Pending",
         guards.has_no_generation,
         effects.nothing,
-        "somebody wrote that it runs, and it never did",
+        "nobody runs: those that did are lost, and the rest have ended well; or somebody wrote that it runs",
     ),
     # What has failed is counted before anything that follows from it.
     Row("fail", _MAY_FAIL, "Failed", guards.has_failed_for_good, effects.fail, "a failure that is not tried again"),
@@ -52,6 +52,14 @@ TABLE: tuple[Row, ...] = (
         guards.has_failed_above_minimum,
         effects.fail_above_minimum,
         "a replica failed, the minimum is there",
+    ),
+    Row(
+        "fail-rest",
+        WAITING,
+        "Pending",
+        guards.has_failed_beside_done,
+        effects.fail_beside_done,
+        "a replica failed or did not start, the minimum has ended well",
     ),
     Row(
         "fail-gang",

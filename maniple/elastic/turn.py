@@ -61,6 +61,10 @@ class Turn:
         self.wake = at if self.wake is None else min(self.wake, at)
         return False
 
+    def may_grow(self) -> bool:
+        """Whether it is not too soon after newcomers that did not start, or after a failure."""
+        return self.may_retry() and self.is_past(self.status.grow_after, self.job.start_s)
+
     def may_retry(self) -> bool:
         """Whether the pause after the last failure is over."""
         return self.is_past(self.status.failures.retry_time, LONGEST_S)
@@ -168,12 +172,17 @@ class Turn:
         return [place for place in self.wanted_places() if place not in filled]
 
     def is_enough(self, replicas: Iterable[Replica]) -> bool:
-        """Whether the job can go on with these, and those that have ended well."""
-        return self._has({role.name: role.min for role in self.job.roles}, replicas)
+        """Whether the job can go on with these and those that have ended well; the latter are enough where each replica
+        speaks for itself."""
+        there = list(replicas)
+        if not there and self.job.framework != "none":
+            return False
+        return self._has({role.name: role.min for role in self.job.roles}, there)
 
     def is_complete(self, replicas: Iterable[Replica]) -> bool:
         """Whether the job can start with these: with its minimum, or the size that it is pinned at."""
-        return self._has({role.name: role.least for role in self.job.roles}, replicas)
+        there = list(replicas)
+        return bool(there) and self._has({role.name: role.least for role in self.job.roles}, there)
 
     def _has(self, least: dict[str, int], replicas: Iterable[Replica]) -> bool:
         there = {one.place for one in replicas}
@@ -183,7 +192,7 @@ class Turn:
         counts: dict[str, int] = {}
         for role, _ in there | done:
             counts[role] = counts.get(role, 0) + 1
-        return bool(there) and all(counts.get(role, 0) >= size for role, size in least.items())
+        return all(counts.get(role, 0) >= size for role, size in least.items())
 
     # -- what becomes
 

@@ -36,7 +36,7 @@ def _drop_surplus(turn: Turn) -> None:
 
 def _fill(turn: Turn) -> None:
     """All that are missing, at once. What has failed is in the way of its successor, and stays until that may come."""
-    if turn.phase in ACTIVE and not turn.newcomers():
+    if turn.phase in ACTIVE and not (turn.newcomers() and turn.may_grow()):
         return
     if not turn.may_retry():
         return

@@ -46,7 +46,7 @@ def ack() -> None:
     inside().ack()
 
 
-def report(step: int, throughput: float | None = None, total: int | None = None) -> None:
+def report(step: int, *, total: int | None = None, throughput: float | None = None) -> None:
     """Says how far the job is, of how many steps in all, and how fast: in samples a second of all ranks together, or
     any other unit.
 

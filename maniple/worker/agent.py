@@ -107,7 +107,8 @@ class Agent:
     def _hear(self, notice: Notice) -> int | None:
         self._newest = notice
         self._joined = set()
-        self._desk.show(notice)
+        if not self._desk.show(notice):
+            self._live = set()  # who cannot see it cannot move on by itself
         if not self._processes.running:
             return self._settle()
         place = self._place(notice)

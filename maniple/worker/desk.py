@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any, Callable
 
+from maniple.worker.line import complain
 from maniple.worker.notices import Notice
 
 SOCKET_VARIABLE = "MANIPLE_AGENT_SOCKET"
@@ -43,18 +44,24 @@ class Desk:
     def start(self) -> None:
         threading.Thread(target=self._listen, name="maniple-desk", daemon=True).start()
 
-    def show(self, notice: Notice) -> None:
-        """Workers that look see all of it or what was there before."""
+    def show(self, notice: Notice) -> bool:
+        """Workers that look see all of it or what was there before; whether they can: somebody may tidy up or fill the
+        disk that the folder is on."""
         path = self.environment[NOTICE_VARIABLE]
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            file.write(notice.text)
-        os.replace(path + ".new", path)
+        try:
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                file.write(notice.text)
+            os.replace(path + ".new", path)
+        except OSError as error:
+            complain(f"cannot show workers the notice, which are sent SIGTERM instead: {error}")
+            return False
+        return True
 
     def catch_up(self, within_s: float = 1.0) -> None:
         """Returns when all that was said until now has been heard."""
         mark = f"{time.monotonic_ns()}"
         with self._heard:
-            if tell(self.environment[SOCKET_VARIABLE], {"mark": mark}):
+            if tell(self.environment[SOCKET_VARIABLE], {"mark": mark}, within_s):
                 self._heard.wait_for(lambda: self._mark == mark, within_s)
 
     def close(self) -> None:
@@ -65,7 +72,7 @@ class Desk:
             message = self._socket.recv(_MESSAGE_BYTES)
             try:
                 said = json.loads(message)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if not isinstance(said, dict):
                 continue
@@ -85,11 +92,11 @@ def new_folder() -> str:
         return tempfile.mkdtemp(prefix="maniple-", dir="/dev/shm")
 
 
-def tell(path: str, message: dict[str, Any]) -> bool:
-    """A worker's side: says it to the agent, if one listens and is not behind; whether it was said."""
+def tell(path: str, message: dict[str, Any], within_s: float = 0.0) -> bool:
+    """A worker's side: says it to the agent, if one listens and is not behind by then; whether it was said."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-            line.setblocking(False)
+            line.settimeout(within_s)
             line.sendto(json.dumps(message).encode(), path)
     except OSError:
         return False

@@ -22,9 +22,8 @@ class Inside:
     def __init__(self) -> None:
         self.settings = from_environment()
         self.socket = os.environ.get(SOCKET_VARIABLE, "")
-        # torch and most others; Horovod; without a framework each replica is on its own, and the first speaks.
-        self.rank = _first_number("RANK", "HOROVOD_RANK", "MANIPLE_REPLICA_INDEX")
-        self.local_rank = _first_number("LOCAL_RANK", "HOROVOD_LOCAL_RANK")
+        self.rank = _first_number("RANK", "HOROVOD_RANK")
+        self.local_rank = _first_number("LOCAL_RANK", "HOROVOD_LOCAL_RANK") or 0
         self._file = NoticeFile(os.environ.get(NOTICE_VARIABLE) or self.settings.notice_path)
         self._heard: Notice | None = None
         self._line: Line | None = None
@@ -34,7 +33,9 @@ class Inside:
         if not self.socket and self.settings.has_endpoint and self.local_rank == 0:
             self._line = Line(self.settings, self._hear, lambda: None)  # a script ends when its work does
             self._line.start()
-            atexit.register(self._line.flush, _FLUSH_S)
+        self._unheard: dict[str, Any] | None = None  # the last report, if the agent was behind
+        self._pid = os.getpid()
+        atexit.register(self._say_last)
 
     def newest(self) -> Notice | None:
         """The last notice that reached us, whether or not it changes anything."""
@@ -65,24 +66,37 @@ class Inside:
             self._line.say(newest.generation, "stopped" if self.is_leaving(newest) else "running")
 
     def report(self, step: int, throughput: float | None, total: int | None) -> None:
-        if self.rank != 0:
+        if not self._speaks():
             return
         try:
             said = {"step": _step(step), "throughput": _speed(throughput), "total": _total(total)}
         except Exception as error:  # of whatever was given: training goes on
             self._complain(f"report: {error}; nothing is reported")
             return
-        body = {"generation": self._present(), **{name: value for name, value in said.items() if value is not None}}
-        self.tell(**body)
+        body = {name: value for name, value in said.items() if value is not None}
         if self._line is not None:
-            self._line.report(body)
+            self._line.report(body)  # of the generation that is the newest then
+        elif self.socket:
+            body["generation"] = self.generation or 0
+            self._unheard = None if self.tell(**body) else body
 
-    def _present(self) -> int:
-        """The generation that we are in: what we were told or have acknowledged, else the newest there is."""
-        if self.generation is not None:
-            return self.generation
+    def _speaks(self) -> bool:
+        """Rank 0; where nobody has ranks, the first of those who take part."""
+        if self.rank is not None:
+            return self.rank == 0
         newest = self.newest()
-        return 0 if newest is None else newest.generation
+        if newest is None or not newest.members:
+            return _first_number("MANIPLE_REPLICA_INDEX") in (0, None)
+        return newest.place_of(self.settings.pod, self.settings.uid) == 0
+
+    def _say_last(self) -> None:
+        """At the end of the script; a child that it has forked has nothing to say."""
+        if os.getpid() != self._pid:
+            return
+        if self._line is not None:
+            self._line.flush(_FLUSH_S)
+        elif self._unheard is not None:
+            self.tell(_FLUSH_S, **self._unheard)
 
     def _complain(self, text: str) -> None:
         """Once, and where nobody would hear the report, not at all."""
@@ -90,10 +104,9 @@ class Inside:
             self._has_complained = True
             complain(text)
 
-    def tell(self, **message: object) -> None:
-        """Says it to the agent, if there is one."""
-        if self.socket:
-            tell(self.socket, {"local_rank": self.local_rank, **message})
+    def tell(self, within_s: float = 0.0, **message: object) -> bool:
+        """Says it to the agent, if there is one; whether it was said."""
+        return bool(self.socket) and tell(self.socket, {"local_rank": self.local_rank, **message}, within_s)
 
     def _hear(self, notice: Notice) -> None:
         self._heard = notice
@@ -105,8 +118,8 @@ def _number(variable: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-def _first_number(*variables: str) -> int:
-    return next((number for number in map(_number, variables) if number is not None), 0)
+def _first_number(*variables: str) -> int | None:
+    return next((number for number in map(_number, variables) if number is not None), None)
 
 
 def _step(given: Any) -> int:
@@ -129,7 +142,7 @@ def _speed(given: Any) -> float | None:
     return speed
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may ask, too
 _inside: list[Inside] = []
 
 

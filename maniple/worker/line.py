@@ -115,6 +115,10 @@ class _Connection:
             raise _BrokenError(content.decode(errors="replace").strip(), _seconds(answer.headers.get("Retry-After")))
         return answer.status, content
 
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -149,6 +153,7 @@ class Line:
         self._state: dict[str, Any] | None = None
         self._is_said = True
         self._report: dict[str, Any] | None = None
+        self._before: dict[str, Any] | None = None  # what was reported before the state, and is said before it
         self._reported_at = -_REPORT_S
 
     def start(self) -> None:
@@ -165,10 +170,11 @@ class Line:
         with self._lock:
             self._state = body if code is None else {**body, "exit": code}
             self._is_said = False
+            self._before, self._report = self._report or self._before, None
             self._lock.notify_all()
 
     def report(self, said: Mapping[str, Any]) -> None:
-        """How far the job is; only the newest is sent, now and then, and one that is lost is lost."""
+        """How far the job is; only the newest is sent, now and then. Without a generation it is of the newest."""
         with self._lock:
             self._report = {"pod": self._settings.pod, **said}
             self._lock.notify_all()
@@ -178,9 +184,9 @@ class Line:
         if not self._settings.has_endpoint:
             return False
         with self._lock:
-            self._reported_at = time.monotonic() - _REPORT_S
+            self._before, self._report = self._report or self._before, None
             self._lock.notify_all()
-            return self._lock.wait_for(lambda: self._is_said and self._report is None, within_s)
+            return self._lock.wait_for(lambda: self._is_said and self._before is None, within_s)
 
     def _speak(self) -> None:
         connection = _Connection(self._settings)
@@ -188,31 +194,38 @@ class Line:
         while True:
             what, body = self._next()
             try:
-                self._post(connection, what, body)
-                with self._lock:
-                    self._is_said = self._is_said or self._state is body
+                self._post(connection, what, {"generation": self._heard, **body})  # a state has its own
                 pause.reset()
             except _BrokenError as error:
                 pause.wait(error)
+                continue  # with whatever is the newest by then
             with self._lock:
-                if self._report is body:
-                    self._report = None
+                self._is_said = self._is_said or self._state is body
+                self._before = None if self._before is body else self._before
                 self._lock.notify_all()
 
     def _next(self) -> tuple[str, Any]:
         """What is to be said, as soon as it is time for it: a state at once, and before it what was reported before."""
         with self._lock:
             while True:
-                report, wait_s = self._report, self._reported_at + _REPORT_S - time.monotonic()
-                if report is not None and (wait_s <= 0 or not self._is_said):
+                wait_s = self._reported_at + _REPORT_S - time.monotonic()
+                if self._before is None and self._report is not None and wait_s <= 0:
+                    self._before, self._report = self._report, None
+                if self._before is not None and ("generation" in self._before or self._heard >= 0):
                     self._reported_at = time.monotonic()
-                    return "report", report
+                    return "report", self._before
                 if not self._is_said:
                     return "ack", self._state
-                self._lock.wait(None if report is None else wait_s)
+                self._lock.wait(None if self._report is None or wait_s <= 0 else wait_s)
 
     def _post(self, connection: _Connection, what: str, body: Any) -> None:
-        status, content = connection.ask("POST", what, body)
+        was_open = connection.is_open
+        try:
+            status, content = connection.ask("POST", what, body)
+        except _BrokenError:
+            if not was_open:
+                raise
+            status, content = connection.ask("POST", what, body)  # the old one may have been closed while nobody spoke
         if status in {401, 403}:  # the job is gone, or the token's file will be renewed
             raise _BrokenError(f"refused: {content.decode(errors='replace').strip()}", _LONGEST_PAUSE_S)
         self.answered_at = time.monotonic()
@@ -258,6 +271,7 @@ class Line:
             if notice.generation <= self._heard:
                 return
             self._heard = notice.generation
+            self._lock.notify_all()
             self._hear(notice)
 
 

@@ -337,6 +337,68 @@ def test_what_workers_report_becomes_the_speed_of_that_size() -> None:
     assert [(one.replicas, one.throughput) for one in world.status.speeds] == [(2, 100.0), (4, 150.0)]
 
 
+@pytest.mark.parametrize("how", ["evicted", "failed", "failed twice", "stuck"])
+def test_the_last_replica_of_a_sweep_is_made_again_and_what_the_others_have_done_stays(how: str) -> None:
+    world = running(4, least=1, framework="none", startSeconds=60)
+    for index in range(3):
+        world.end(world.pod(index), 0)
+    done = [world.pod(index).uid for index in range(3)]
+    world.hear_all()
+    if how == "evicted":
+        world.evict(world.pod(3))
+    else:
+        world.end(world.pod(3), 1)
+    world.hear_all()
+    world.pass_time(3)
+    assert world.members() == []
+    if how in ("failed twice", "stuck"):
+        world.pass_time(6)
+        world.hear_all()
+        world.bind(world.pod(3))
+        world.hear_all()
+        if how == "stuck":
+            world.pass_time(61)
+        else:
+            world.end(world.pod(3), 1)
+            world.hear_all()
+            world.pass_time(3)
+        assert world.status.failures.count == 2
+    world.settle()
+    assert (world.phase, world.members()) == ("Running", ["j-worker-3"])
+    assert [world.pod(index).uid for index in range(3)] == done
+    world.end(world.pod(3), 0)
+    world.hear_all()
+    assert world.phase == "Succeeded"
+
+
+def test_newcomers_of_a_pinned_job_that_did_not_start_are_not_made_again_for_as_long() -> None:
+    world = running(2, startSeconds=60)
+    world.edit_role(pin=4)
+    world.hear_all()
+    for _ in range(2):
+        assert world.indices() == [0, 1, 2, 3]
+        for index in (2, 3):
+            world.bind(world.pod(index))
+            world.pod(index).trouble = "ImagePullBackOff"
+        world.hear_all()
+        world.pass_time(61)
+        for index in (2, 3):
+            world.vanish(world.pod(index))
+        world.hear_all()
+        assert (world.phase, world.indices()) == ("Running", [0, 1])
+        world.pass_time(59)
+        assert world.indices() == [0, 1]
+        world.pass_time(2)
+    assert world.phase == "Growing"
+
+
+def test_a_speed_in_a_tiny_unit_is_a_speed() -> None:
+    world = running(2)
+    for _ in range(5):
+        world.report(3.9e-7)
+    assert world.status.speeds == (types.MeasuredSpeed(2, 3.9e-7),)
+
+
 def test_how_far_a_job_is_is_written_now_and_then_and_with_all_else() -> None:
     world = running(2)
     world.settle()

@@ -288,6 +288,19 @@ def rarities() -> Iterator[World]:
             world.pass_time(2)
             world.hear_all()
         yield world
+    for pin in (None, 2):  # a sweep loses its last, and again
+        world = World(elastic_job((("worker", 1, 2),), framework="none"))
+        world.decide(worker=2)
+        world.edit_role(pin=pin)
+        world.settle()
+        world.end(world.pod(0), 0)
+        world.hear_all()
+        world.vanish(world.pod(1))
+        world.hear_all()
+        world.end(world.pod(1), 1)
+        world.hear_all()
+        world.pass_time(3)
+        yield world
     for state in ("failed", "done", "late", "lost"):
         world = World(elastic_job((("worker", 2, 4),)))
         world.decide(worker=4)

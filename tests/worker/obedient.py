@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,7 +35,18 @@ if "finish" in WORK:
     for number in range(100):
         maniple.worker.report(step=number + 1, total=100)
     sys.exit(0)
+if "tidy" in WORK:
+    shutil.rmtree(os.path.dirname(os.environ["MANIPLE_NOTICE"]), ignore_errors=True)
 step = 0
+if "late" in WORK:
+    while not os.path.exists(f"{SCRATCH}/end"):
+        maniple.worker.report(step=1)
+        time.sleep(0.01)
+    for step in range(1000):
+        maniple.worker.report(step=step + 1)
+    with open(f"{SCRATCH}/over-{pod}.jsonl", "w") as log:
+        log.write("{}\n")
+    sys.exit(0)
 while not told:
     maniple.worker.report(step=step, throughput=float(os.environ["WORLD_SIZE"]))
     step += 1

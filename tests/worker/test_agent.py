@@ -82,6 +82,43 @@ def test_what_was_reported_last_is_heard_before_the_work_is_said_to_be_done(stag
     assert [one.get("state") or (one["step"], one["total"]) for one in said][-2:] == [(100, 100), "done"]
 
 
+def test_a_new_controller_hears_the_state_at_once_and_reports_as_seldom_as_before(stage: Stage) -> None:
+    start(stage, PODS[0])
+    stage.publish(PODS[:1])
+    stage.await_said("running", 1, PODS[0])
+    wait("a report", lambda: any("step" in said for said in stage.heard()))
+    stage.kill_endpoint()
+    before = len(stage.heard())
+    stage.start_endpoint()
+    wait("it to be said again", lambda: any("state" in said for said in stage.heard()[before:]))
+    heard = len(stage.heard())
+    time.sleep(4.0)  # a report in five seconds, though the worker reports a hundred times a second
+    assert len([said for said in stage.heard()[heard:] if "step" in said]) <= 2
+
+
+def test_what_was_reported_while_the_controller_was_away_is_heard_before_the_end(stage: Stage) -> None:
+    start(stage, PODS[0], WORK="late")
+    stage.publish(PODS[:1])
+    stage.await_said("running", 1, PODS[0])
+    wait("a report", lambda: any("step" in said for said in stage.heard()))
+    stage.kill_endpoint()
+    (stage.folder / "end").touch()
+    wait("the worker to have ended", lambda: stage.lines("over-"))
+    time.sleep(1.0)  # it cannot be told for a while
+    stage.start_endpoint()
+    stage.await_said("done", 1, PODS[0])
+    assert [one.get("state") or one["step"] for one in stage.heard()][-2:] == [1000, "done"]
+
+
+def test_a_worker_that_tidies_the_agents_folder_away_is_sent_sigterm_all_the_same(stage: Stage) -> None:
+    start(stage, PODS[0], WORK="tidy")
+    stage.publish(PODS[:1])
+    await_ran(stage, 1, 1)
+    stage.publish([PODS[0], PODS[1]])
+    stage.await_said("running", 2, PODS[0])
+    assert stage.lines("left-")
+
+
 def test_a_pod_with_two_slots_runs_two_workers(stage: Stage) -> None:
     start(stage, *PODS[:2])
     stage.publish(PODS[:2], slots=2)

@@ -77,6 +77,10 @@ def test_a_script_without_an_agent_speaks_for_itself(stage: Stage) -> None:
         stage.await_said("stopped", 3, POD)
 
 
+def reports(stage: Stage) -> list[tuple[int, int, int]]:
+    return [(one["generation"], one["step"], one["total"]) for one in stage.heard() if "step" in one]
+
+
 ENDS = """
 import time
 import maniple.worker as worker
@@ -88,16 +92,74 @@ for step in range(50):
 """
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_script_that_ends_without_an_agent_has_said_how_far_it_came_and_only_the_first_replica_does(
-    stage: Stage, index: int
+@pytest.mark.parametrize("members", [[POD, "bert-chief-0"], ["bert-chief-0", POD]])
+def test_a_script_that_ends_without_an_agent_has_said_how_far_it_came_if_it_is_the_first_replica(
+    stage: Stage, members: list[str]
 ) -> None:
     stage.start_endpoint()
-    stage.publish([POD])
-    with start(stage, f"https://127.0.0.1:{stage.port}", ENDS, MANIPLE_REPLICA_INDEX=str(index)) as script:
+    stage.publish(members)
+    with start(stage, f"https://127.0.0.1:{stage.port}", ENDS, MANIPLE_REPLICA_INDEX="0") as script:
         assert script.wait(60) == 0
-    reports = [(one["generation"], one["step"], one["total"]) for one in stage.heard() if "step" in one]
-    assert reports[-1:] == ([(1, 50, 50)] if index == 0 else [])
+    assert reports(stage)[-1:] == ([(1, 50, 50)] if members[0] == POD else [])
+
+
+def test_a_script_that_ends_before_it_has_heard_of_a_generation_reports_all_the_same(stage: Stage) -> None:
+    stage.start_endpoint()
+    stage.publish([POD])
+    once = "import maniple.worker as worker; worker.report(step=50, total=50)"
+    with start(stage, f"https://127.0.0.1:{stage.port}", once) as script:
+        assert script.wait(60) == 0
+    assert reports(stage) == [(1, 50, 50)]
+
+
+ASKS = """
+import os, time
+import maniple.worker as worker
+step = 0
+while not os.path.exists(os.environ["MANIPLE_POD_FOLDER"] + "/end"):
+    worker.notice()
+    step += 1
+    worker.report(step=step, total=0)
+    time.sleep(0.01)
+worker.report(step=step + 1, total=1)
+"""
+
+
+def test_who_goes_on_through_a_new_size_and_a_new_controller_is_heard_to_the_end(stage: Stage) -> None:
+    stage.start_endpoint()
+    stage.publish([POD])
+    with start(stage, f"https://127.0.0.1:{stage.port}", ASKS) as script:
+        wait("a report", lambda: reports(stage))
+        stage.publish([POD, "bert-worker-1"])  # nobody acknowledges it
+        wait("a report of the new size", lambda: reports(stage)[-1][0] == 2)
+        stage.kill_endpoint()
+        stage.start_endpoint()
+        (stage.folder / "end").touch()
+        assert script.wait(60) == 0
+    assert reports(stage)[-1][2] == 1
+
+
+FORKS = """
+import os, sys, time
+import maniple.worker as worker
+worker.report(step=1, total=1)
+began = time.monotonic()
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        worker.report(step=2, total=1)
+        sys.exit(0)
+    os.waitpid(child, 0)
+print(time.monotonic() - began, flush=True)
+"""
+
+
+def test_children_that_a_script_forks_end_at_once(stage: Stage) -> None:
+    stage.start_endpoint()
+    stage.publish([POD])
+    with start(stage, f"https://127.0.0.1:{stage.port}", FORKS) as script:
+        assert float(line_of(script)) < 1.5  # two seconds for each, if they waited for a thread that they have not
+        assert script.wait(60) == 0
 
 
 def test_a_script_reads_the_file_of_the_downward_api(stage: Stage) -> None:

@@ -26,6 +26,7 @@ POLL_S = 25.0  # below the 30 s after which proxies on the way give up on a sile
 ASK_S = 30.0  # for what an agent wants to say, from its connection to the end of the request
 BODY_BYTES = 4096
 _LEADING_S = 0.5
+_IDLE_S = 60.0  # for the next request of a connection; whoever has more to say opens another
 _COMPLAIN_S = 60.0  # at most one line in so long of requests that are none
 _STOP_S = 1.0
 _HANDSHAKE_S = 10.0
@@ -93,6 +94,7 @@ class _Job:
         self.generation = 0
         self.notice = b""
         self.is_over = False
+        self.most: int | None = None  # who may listen at once
         self._polls: dict[str, asyncio.Event] = {}
 
     def wake(self) -> None:
@@ -101,6 +103,9 @@ class _Job:
 
     def listens(self, pod: str) -> bool:
         return pod in self._polls
+
+    def is_full(self, pod: str) -> bool:
+        return self.most is not None and pod not in self._polls and len(self._polls) >= self.most
 
     async def newer(self, pod: str, after: int, within_s: float) -> bool:
         """Returns when there is a newer generation, when it is woken, or when the time is over; whether nobody else has
@@ -168,11 +173,16 @@ class Agents:
         """What lets an agent speak for this job: `job` is namespace/name, `uid` the ElasticJob's."""
         return hmac.new(self._key, f"{job}/{uid}".encode(), hashlib.sha256).hexdigest()
 
-    def expect(self, job: str, uid: str) -> None:
-        """From now on agents of this job may call. With another uid it is another job: the old one is forgotten."""
+    def expect(self, job: str, uid: str, most: int | None = None) -> None:
+        """From now on agents of this job may call. With another uid it is another job: the old one is forgotten.
+
+        `most`: its replicas. So many may listen, and as many again that are about to go.
+        """
         if job not in self._jobs or self._jobs[job].uid != uid:
             self.forget(job)
             self._jobs[job] = _Job(uid)
+        if most is not None:
+            self._jobs[job].most = 2 * most
 
     def publish(self, job: str, uid: str, notice: bytes, generation: int) -> None:
         """Tells every agent of the job that listens, and everyone who asks later. Older than what is out: nothing."""
@@ -214,7 +224,12 @@ class Agents:
         )
         # An agent that hung up must not be counted as listening: its handler is cancelled.
         runner = web.AppRunner(
-            app, access_log=None, logger=_Quietly(), shutdown_timeout=_STOP_S, handler_cancellation=True
+            app,
+            access_log=None,
+            logger=_Quietly(),
+            shutdown_timeout=_STOP_S,
+            handler_cancellation=True,
+            keepalive_timeout=_IDLE_S,
         )
         await runner.setup()
         assert runner.server is not None
@@ -273,6 +288,8 @@ class Agents:
     async def _notice(self, request: web.Request, name: str, job: _Job) -> web.Response:
         query = _decoded_query(request)
         _check_pod(query.pod, name)
+        if job.is_full(query.pod):
+            _refuse(web.HTTPTooManyRequests, f"{job.most} listen for {name}, twice as many as it has replicas at most")
         is_last = await job.newer(query.pod, query.after, self.poll_s)
         self._known(name, job)
         if job.is_over:

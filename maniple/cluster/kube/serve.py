@@ -342,10 +342,19 @@ class Server:
         return f"not read yet: {', '.join(missing)}" if missing else ""
 
 
+def _allow_connections() -> None:
+    """As many as we may have: every replica of every job holds two, and the usual limit is 1,024 files."""
+    from resource import RLIMIT_NOFILE, getrlimit, setrlimit  # not on every system that this can be imported on
+
+    _, most = getrlimit(RLIMIT_NOFILE)
+    setrlimit(RLIMIT_NOFILE, (most, most))
+
+
 async def serve(
     login: Login, settings: Settings, stop: asyncio.Event, made: Callable[[Server], None] | None = None
 ) -> None:
     """Runs until `stop`; `made` is told of the server before it runs."""
+    _allow_connections()
     async with Client(login) as client:
         server = Server(client, settings)
         if made is not None:

@@ -392,6 +392,20 @@ def test_a_second_poll_of_a_pod_ends_the_first() -> None:
     run(test)
 
 
+def test_no_more_may_listen_than_twice_the_replicas_of_a_job() -> None:
+    async def test(desk: Desk) -> None:
+        desk.agents.publish(JOB, UID, b"one", 1)
+        desk.agents.expect(JOB, UID, 1)
+        pods = [f"{POD}{number}" for number in range(2)]
+        polls = [asyncio.create_task(desk.poll(after=1, pod=pod)) for pod in pods]
+        await until(lambda: all(desk.agents.listens(JOB, pod) for pod in pods))
+        assert (await desk.poll(after=1, pod=f"{POD}2"))[0] == 429
+        desk.agents.publish(JOB, UID, b"two", 2)
+        assert [(await poll)[0] for poll in polls] == [200, 200]
+
+    run(test)
+
+
 def test_without_the_authority_nobody_is_trusted() -> None:
     async def test(desk: Desk) -> None:
         stranger = ssl.create_default_context(cadata=credentials.create(["127.0.0.1"]).authority.decode())

@@ -54,6 +54,7 @@ JOBS = next(resource for resource in RESOURCES if resource.struct is types.Elast
 _TURNS = 32  # jobs that are attended to at once
 _SURROUND_S = 60.0  # how long it is believed that a job's Service, Secret and ConfigMap are there
 _MANY = 5  # conflicts in a row, after which they are told
+_OFTEN_S = 1.0  # reports of a job that come more often are not acted upon
 _OFTEN = 3  # failures in a row, after which the job says that it is hindered
 
 
@@ -63,10 +64,12 @@ class _Entry:
     def __init__(self, key: Key, uid: str) -> None:
         self.key = key
         self.uid = uid
+        self.most = 0  # replicas
         self.state: State | None = None  # None: to be read again
         self.inbox: list[Event] = []
         self.acks: dict[tuple[str, str], Acknowledged] = {}  # what replicas said; the server does not know
         self.report: Reported | None = None  # and how far they were last
+        self.unheard: Reported | None = None  # the same, until the machine has heard of it
         self.surrounded_at = -_SURROUND_S  # when what its pods need was last made
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
@@ -106,13 +109,15 @@ class Jobs:
     def pause(self) -> None:
         self._is_active = False
         for entry in self._entries.values():
+            entry.inbox.clear()
+            entry.report = entry.unheard = None
             if entry.timer is not None:
                 entry.timer.cancel()
 
     def serve_agents(self, agents: Agents, authority: bytes) -> None:
         self.hands.agents, self.hands.authority = agents, authority
         for entry in self._entries.values():
-            agents.expect("/".join(entry.key), entry.uid)
+            agents.expect("/".join(entry.key), entry.uid, entry.most)
 
     # -- what is told
 
@@ -132,8 +137,9 @@ class Jobs:
             return
         if entry is None:
             entry = self._entries[key] = _Entry(key, item.metadata.uid)
-            if self.hands.agents is not None:
-                self.hands.agents.expect("/".join(key), entry.uid)
+        entry.most = sum(role.max for role in item.spec.roles)
+        if self.hands.agents is not None:
+            self.hands.agents.expect("/".join(key), entry.uid, entry.most)
         wish = (item.spec, item.status.target)
         if wish != entry.wish:  # what could not be done may no longer be asked for
             entry.wish, entry.is_paused = wish, False
@@ -194,9 +200,12 @@ class Jobs:
     def on_report(self, report: Report) -> None:
         entry = self._entries.get(_key(report.job))
         if entry is not None:
-            entry.report = Reported(report.generation, report.step, time.time(), report.throughput, report.total)
-            entry.inbox.append(entry.report)
-            self._poke(entry)
+            now, before = time.time(), entry.report
+            entry.report = entry.unheard = Reported(
+                report.generation, report.step, now, report.throughput, report.total
+            )
+            if before is None or abs(now - before.at) >= _OFTEN_S:  # else it is heard with whatever comes next
+                self._poke(entry)
 
     # -- driving
 
@@ -206,7 +215,9 @@ class Jobs:
         self._poke(entry)
 
     def _poke(self, entry: _Entry) -> None:
-        if self._is_active and entry.task is None and not entry.is_paused:
+        if not self._is_active:
+            entry.inbox.clear()  # who leads next, and if it is us, reads everything anew
+        elif entry.task is None and not entry.is_paused:
             entry.task = asyncio.create_task(self._drive(entry))
             self.under_way.add(entry.task)
             entry.task.add_done_callback(self.under_way.discard)
@@ -237,6 +248,9 @@ class Jobs:
                     if entry.state is None:
                         return
                 events, entry.inbox = entry.inbox, []
+                if entry.unheard is not None:  # before all that has come of it, such as the end
+                    events.insert(0, entry.unheard)
+                    entry.unheard = None
                 entry.state, instructions = step_all(entry.state, events, time.time())
                 todo = [one for one in instructions if not isinstance(one, Arm)]
                 if not todo and entry.hindrance != Hindered():
@@ -259,8 +273,8 @@ class Jobs:
         replicas = [replica_of(key, facts, entry.uid, self._mirror) for key, facts in pods.items()]
         state = restore(seen.item, [one for one in replicas if one is not None], time.time())
         entry.state = replace(state, lags_since=entry.lags_since)
-        reports = [] if entry.report is None else [entry.report]
-        entry.inbox.extend((*entry.acks.values(), *reports, entry.hindrance))
+        entry.unheard = entry.report
+        entry.inbox.extend((*entry.acks.values(), entry.hindrance))
 
     def _stumble(self, entry: _Entry, error: Exception | None) -> None:
         """What could not be done is tried again later, from what the server has by then."""
