@@ -125,12 +125,12 @@ class Turn:
 
         Where one below the size is missing, a member above it stays until that is filled, if the minimum needs it.
         """
-        wanted, members = self.wanted, self.member_uids()
+        wanted, members, filled = self.wanted, self.member_uids(), self._filled()
         found = []
         for role in self.job.roles:
             size = wanted[role.name]
             mine = sorted((one for one in self.replicas.values() if one.role == role.name), key=lambda one: one.index)
-            there = sum(1 for one in mine if one.index < size and one.uid in members and not one.is_leaving)
+            there = sum(1 for one in mine if one.index < size and one.place in filled and not one.is_leaving)
             for one in mine:
                 if one.index < size:
                     continue

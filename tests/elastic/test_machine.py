@@ -371,6 +371,18 @@ def test_the_last_replica_of_a_sweep_is_made_again_and_what_the_others_have_done
     assert world.phase == "Succeeded"
 
 
+def test_a_replica_that_is_done_counts_for_the_minimum_when_a_sweep_shrinks() -> None:
+    world = running(3, least=2, framework="none")
+    world.end(world.pod(1), 0)
+    world.hear_all()
+    world.vanish(world.pod(0))
+    world.settle()
+    assert world.members() == ["j-worker-0", "j-worker-2"]
+    world.edit_role(max=2)
+    world.settle()
+    assert (world.indices(), world.members()) == ([0, 1], ["j-worker-0"])
+
+
 def test_newcomers_of_a_pinned_job_that_did_not_start_are_not_made_again_for_as_long() -> None:
     world = running(2, startSeconds=60)
     world.edit_role(pin=4)
