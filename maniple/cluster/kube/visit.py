@@ -171,7 +171,10 @@ class Visit:
             raise await self._refused(error, key) from None
 
     async def delete(self, key: Key, *, foreground: bool) -> None:
-        """In the foreground the job is there until all of its pods are gone."""
+        """In the foreground the job is there until the deletion of all that it owns has begun, and not longer.
+
+        Its pods may outlive it: they do not block it, because that would need more rights of the controller.
+        """
         policy = {"propagationPolicy": "Foreground" if foreground else "Background"}
         try:
             await self._write("DELETE", JOBS.path(*key), msgspec.json.encode(policy))
