@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -88,7 +89,7 @@ def test_a_frame_has_gpus_queues_and_jobs_and_fits_the_screen() -> None:
     shown = frame([job], [queue], (8.0, 16.0), history, "ml", NOW, 120)
     assert "GPUs: 8 of 16 used, 8 idle  ██████████░░░░░░░░░░" in shown[0]
     assert shown[3].split() == ["research", "8", "0", "1", "0"]
-    assert shown[-1].split() == ["ml/bert", "research", "Running", "8", "4:8", "▄█", "8", "24%", "-"]
+    assert shown[-1].split() == ["bert", "research", "Running", "8", "4:8", "▄█", "8", "24%", "-"]
     many = [seen(name=f"job-{index}") for index in range(100)]
     small = frame(many, [], None, history, "ml", NOW, 40, 10)
     assert len(small) == 10
@@ -111,10 +112,57 @@ def test_how_far_a_job_is_is_a_share_where_the_whole_is_known(progress: dict[str
     assert str(view(job(progress=progress), []).progress) == text
 
 
+NAMES = ("bert", "a-very-long-name-of-a-job-that-somebody-has-made-up-for-us-1")
+ALL = ["JOB", "QUEUE", "PHASE", "SIZE", "RANGE", "OVER TIME", "GPUS", "PROGRESS", "AGE", "REASON"]
+
+
+def without(*names: str) -> list[str]:
+    return [name for name in ALL if name not in names]
+
+
+@pytest.mark.parametrize(
+    ("width", "header", "name"),
+    [
+        (160, ALL, "a-very-long-name-of-a-job-that-somebody-has-made-up-for-…"),
+        (120, ALL, "a-very-long-name-of-a-job-that-someb…"),
+        (80, without("OVER TIME", "QUEUE"), "a-very-long-name-o…"),
+        (60, without("OVER TIME", "QUEUE", "AGE", "RANGE", "GPUS"), "a-very-long-name…"),
+    ],
+)
+def test_a_narrow_screen_clips_names_and_spares_columns_but_not_why_a_job_waits(
+    width: int, header: list[str], name: str
+) -> None:
+    far = ProgressView(1200, 5000, None, NOW)
+    jobs = [seen(name=one, running=0, phase="Pending", reason="InsufficientGPUs", progress=far) for one in NAMES]
+    *_, head, long, short = frame(jobs, [], None, History(), "ml", NOW, width)
+    assert re.split(r" {2,}", head) == header
+    assert (long.split()[0], short.split()[0]) == (name, "bert")
+    for line in (long, short):
+        assert len(line) <= width
+        assert line[head.index("PROGRESS") :].split()[0] == "24%"
+        assert line[head.index("REASON") :] == "InsufficientGPUs"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+def test_a_reason_that_does_not_fit_is_seen_to_be_cut(width: int) -> None:
+    reason = "AReasonThatIsLongerThanTheScreen" * 5
+    (line,) = frame([seen(phase="Pending", reason=reason)], [], None, History(), "ml", NOW, width)[-1:]
+    assert len(line) == width
+    assert "AReasonThatIs" in line
+    assert line.endswith("…")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+def test_the_namespace_is_shown_where_there_are_several(width: int) -> None:
+    for with_namespace, name in ((False, "bert"), (True, "ml/bert")):
+        shown = frame([seen()], [], None, History(), "ml", NOW, width, with_namespace=with_namespace)
+        assert shown[-1].split()[0] == name
+
+
 def test_what_is_over_comes_last() -> None:
     over = seen(name="a", phase="Succeeded")
     shown = frame([over, seen(name="b")], [], None, History(), "ml", NOW, 120)
-    assert [line.split()[0] for line in shown[-2:]] == ["ml/b", "ml/a"]
+    assert [line.split()[0] for line in shown[-2:]] == ["b", "a"]
 
 
 def test_a_pipe_gets_a_line_for_each_change_and_no_other() -> None:

@@ -365,7 +365,7 @@ def test_watch_once_has_the_gpus_of_the_cluster(bench: Bench) -> None:
     assert used >= 2  # other tests use the cluster too
     assert total >= 8
     assert used + idle == total
-    (line,) = [line for line in shown if "/bert" in line]
+    (line,) = [line for line in shown if line.startswith("bert ")]
     assert "▁" not in line  # all of its replicas run: a whole bar
     assert "█" in line
     person.close()
