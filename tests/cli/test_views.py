@@ -189,6 +189,26 @@ def test_progress_says_the_size_and_why_it_waits() -> None:
     assert progress(job(phase="Succeeded", replicas={"running": 1})) == "Succeeded"
 
 
+@pytest.mark.parametrize(
+    ("pin", "target", "running", "text"),
+    [
+        (6, [], 6, "6 of 6"),
+        (6, [], 5, "5 of 6"),
+        (6, [{"role": "worker", "replicas": 4}], 4, "4 of 6"),
+        (None, [], 3, "3 of 4"),
+        (None, [], 7, "7 of 7"),
+        (None, [{"role": "worker", "replicas": 5}], 7, "7 of 5"),
+    ],
+)
+def test_the_size_that_a_pinned_job_is_to_have_is_its_pin(
+    pin: int | None, target: list[object], running: int, text: str
+) -> None:
+    found = job(phase="Running", target=target, replicas={"running": running})
+    role = msgspec.structs.replace(found.spec.roles[0], pin=pin)
+    pinned = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, roles=(role,)))
+    assert progress(pinned) == f"Running with {text} replicas"
+
+
 def test_a_job_that_starts_over_says_what_has_failed_and_not_that_its_pods_are_away() -> None:
     scheduled = condition("Scheduled", "False", "Waiting", "its pods are not all there yet")
     restarting = condition("Restarting", "True", "ReplicaFailed", "bert-worker-0 ended with exit code 1")
