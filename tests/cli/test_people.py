@@ -217,6 +217,8 @@ def test_dry_run_prints_every_object_of_a_file() -> None:
         (["resize", "bert"], "Say what to change: --pin N, --unpin, --min N or --max N."),
         (["resize", "bert", "--pin", "4", "--unpin"], "--pin and --unpin contradict each other"),
         (["resize", "bert", "--pin", "-1"], "Invalid value for '--pin'"),
+        (["resize", "bert", "--pin", "abc"], "'--pin': expected a number of replicas, such as 6, found 'abc'"),
+        (["resize", "bert", "--max", "1.5"], "'--max': expected a number of replicas, such as 6, found '1.5'"),
         (["logs", "bert", "--all", "--index", "1"], "--all are all replicas"),
         (["logs", "bert", "--since", "yesterday"], "expected a time such as 30s, 10m, 2h or 1d, found 'yesterday'"),
         (["logs", "bert", "--since", "0s"], "expected a time"),
