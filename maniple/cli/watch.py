@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maniple.cli.jobview import JobView, views
-from maniple.cli.people import run_visit, tell_of_trouble, visit_options
+from maniple.cli.people import check_queues, run_visit, tell_of_trouble, visit_options
 from maniple.cli.watchview import History, changes, frame
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def command(
             await asyncio.wait({watching, begun}, return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()
+            used = (job.spec.queue for job in picture.jobs.values())
+            check_queues(queues, picture.queue_names, used)
             await _show(viewer, watching, once, interval_s)
         finally:
             watching.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 import yaml
 
 from maniple.api import types
+from maniple.api.errors import InputError
 from maniple.cli import logs
+from maniple.cli.people import check_queues
 
 from .running import run, run_here
 
@@ -242,6 +245,24 @@ def test_without_a_cluster_every_command_says_so(command: str) -> None:
     done = run_here(command, *more.get(command, ["bert"]), env=NO_CLUSTER)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: /nosuch/kubeconfig: no such file; expected a kubeconfig\n"
+
+
+@pytest.mark.parametrize(
+    ("known", "used", "said"),
+    [
+        (["research"], [], "--queue: there is no queue 'reserch'; did you mean 'research'?"),
+        ([], [], "--queue: there is no queue 'reserch'; known: default"),
+        (None, [], ""),
+        (["research"], ["reserch"], ""),  # a job that waits for it is there
+    ],
+)
+def test_a_queue_that_is_not_there_is_told_where_one_may_know(
+    known: list[str] | None, used: list[str], said: str
+) -> None:
+    check_queues(["default", *(known or ())], known, used)
+    with pytest.raises(InputError) if said else nullcontext() as refusal:
+        check_queues(["default", "reserch"], known, used)
+    assert said == (str(refusal.value) if refusal is not None else "")
 
 
 def test_a_shell_that_completes_a_job_without_a_cluster_gets_nothing_and_no_error() -> None:
