@@ -136,12 +136,34 @@ def test_every_option_of_a_job_is_in_it() -> None:
         (["--mount", "pvc/data:data"], "--mount: expected SOURCE:PATH"),
         (["--mount", "pvc/data:/data:no"], "--mount: expected SOURCE:PATH"),
         (["--mount", "pvc/data"], "--mount: expected SOURCE:PATH"),
+        (
+            ["--env", "MANIPLE_URL=x"],
+            "--env: names that begin with MANIPLE_ are Maniple's own, for its agent; "
+            "expected another, such as MY_MANIPLE_URL, found 'MANIPLE_URL=x'",
+        ),
+        (
+            ["--mount", "pvc/data:/var/run/maniple"],
+            "--mount: /var/run/maniple is Maniple's own, where its agent is mounted; "
+            "expected another PATH, such as /data, found 'pvc/data:/var/run/maniple'",
+        ),
+        (["--mount", "memory:/var/run//maniple/agent/:ro"], "--mount: /var/run/maniple is Maniple's own"),
+        (["--mount", "memory:/run/maniple/pod"], "--mount: /var/run/maniple is Maniple's own"),
+        (
+            ["--mount", "pvc/one:/data", "--mount", "pvc/two:/data/"],
+            "--mount: expected one mount at /data, found 'pvc/one:/data' and 'pvc/two:/data/'",
+        ),
         (["--memory", "32 Gigs"], "options: ElasticJob bert: spec.roles[0].template.spec.containers[0]"),
         (["--gpus", "1", "--replicas", "1"], "--gpus and --replicas say the same"),
     ],
 )
 def test_a_wrong_option_says_what_to_write_instead(options: list[str], message: str) -> None:
     assert message in refused("submit", *JOB, *options, *COMMAND)
+
+
+def test_what_only_looks_like_maniples_own_is_allowed() -> None:
+    main = container(made("-e", "MY_MANIPLE_X=1", "--mount", "memory:/var/run/maniples", "--mount", "memory:/var/run"))
+    assert [one["name"] for one in main["env"]] == ["MY_MANIPLE_X"]
+    assert [one["mountPath"] for one in main["volumeMounts"]] == ["/var/run/maniples", "/var/run"]
 
 
 def test_a_name_that_is_none_is_refused_here() -> None:
