@@ -8,7 +8,7 @@ import click
 
 from maniple.api import types
 from maniple.api.errors import InputError, printable
-from maniple.cli.jobview import ENDED, why
+from maniple.cli.jobview import ENDED, counted, why
 from maniple.cli.people import tell_of_trouble
 from maniple.model.elastic import current_sizes
 
@@ -63,7 +63,7 @@ def progress(job: types.ElasticJob) -> str:
     target = sum(current_sizes(job, []).values())
     if not job.status.target:  # then it is to have those that it has
         target = max(target, running)
-    size = f" with {running} of {target} replicas" if running and phase not in ENDED else ""
+    size = f" with {running} of {counted(target, 'replica')}" if running and phase not in ENDED else ""
     return ": ".join(filter(None, (f"{phase}{size}", reason if reason not in ("NotSeen", phase) else "", message)))
 
 

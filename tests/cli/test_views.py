@@ -10,12 +10,13 @@ import pytest
 
 from maniple.api import types
 from maniple.api.errors import InputError
-from maniple.cli.jobview import JobView, ProgressView, RoleView, age, number, view
+from maniple.cli.describe import described, sizes_told
+from maniple.cli.jobview import JobView, ProgressView, RoleView, age, counted, number, view
 from maniple.cli.resize import check, operations
 from maniple.cli.waiting import progress
 from maniple.cli.watchview import History, changes, frame, sparkline
 from maniple.cluster.kube.client import ApiError, Cause
-from maniple.cluster.kube.visit import refused
+from maniple.cluster.kube.visit import Event, refused
 
 NOW = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC)
 
@@ -217,6 +218,40 @@ def test_a_job_that_starts_over_says_what_has_failed_and_not_that_its_pods_are_a
     assert progress(again) == "Restarting: ReplicaFailed: bert-worker-0 ended with exit code 1"
     waits = job(phase="Pending", conditions=[scheduled, restarting])
     assert progress(waits) == "Pending: Waiting: its pods are not all there yet"
+
+
+def generation(members: int) -> dict[str, object]:
+    made = [
+        {"pod": f"bert-worker-{at}", "uid": "u", "role": "worker", "index": at, "address": f"10.0.0.{at}"}
+        for at in range(members)
+    ]
+    return {"number": 3, "members": made, "coordinator": "10.0.0.0", "port": 23117}
+
+
+@pytest.mark.parametrize(
+    ("members", "text"), [(1, "1 member, at 10.0.0.0:23117"), (2, "2 members, who meet at 10.0.0.0:23117")]
+)
+def test_one_member_is_no_plural(members: int, text: str) -> None:
+    parts = described(job(phase="Running", generation=generation(members)), [], [], NOW)
+    assert any(part.startswith(f"Generation 3: {text}\n") for part in parts)
+
+
+def test_one_replica_is_no_plural() -> None:
+    assert [counted(amount, "replica") for amount in (0, 1, 2)] == ["0 replicas", "1 replica", "2 replicas"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "size"), [("Running", "0 running of 4, from 4 to 8"), ("Succeeded", "0 running, from 4 to 8")]
+)
+def test_what_is_over_is_described_with_what_runs_and_no_aim(phase: str, size: str) -> None:
+    assert f"  Size:      {size}\n" in described(job(phase=phase), [], [], NOW)[0]
+
+
+@pytest.mark.parametrize("word", ["replica", "replicas"])
+def test_sizes_are_read_from_what_the_controller_tells(word: str) -> None:
+    about = Event.Regarding("ElasticJob", "bert", "u")
+    told = Event(note=f"1 {word} in generation 7", event_time="2026-01-01T10:00:00Z", regarding=about)
+    assert sizes_told([told]) == [("2026-01-01T10:00:00Z", 1, 7)]
 
 
 def test_what_is_over_or_suspended_is_to_have_nothing() -> None:
