@@ -10,7 +10,7 @@ import msgspec
 
 from maniple.api import types
 from maniple.api.errors import printable
-from maniple.cli.jobview import JobView, age, number, view
+from maniple.cli.jobview import JobView, age, counted, number, view
 from maniple.cli.people import complete_jobs, job_key, run_visit, visit_options
 from maniple.cli.table import render
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_EVENTS = 20
 _MOST_SIZES = 20
-_SIZE = re.compile(r"\b(\d+) replicas in generation (\d+)")  # so the controller tells of a new size
+_SIZE = re.compile(r"\b(\d+) replicas? in generation (\d+)")  # so the controller tells of a new size
 
 
 @click.command(
@@ -48,7 +48,7 @@ def command(job: str, output: str, kubeconfig: str | None, context: str | None, 
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(_json(found, replicas, events)), indent=1).decode())
     else:
-        click.echo("\n\n".join(_parts(found, replicas, events, datetime.now(UTC))))
+        click.echo("\n\n".join(described(found, replicas, events, datetime.now(UTC))))
 
 
 def _json(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequence[Event]") -> dict[str, Any]:
@@ -81,7 +81,9 @@ def _json(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequenc
     }
 
 
-def _parts(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequence[Event]", now: datetime) -> list[str]:
+def described(
+    job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequence[Event]", now: datetime
+) -> list[str]:
     seen = view(job, replicas)
     parts = [f"{seen.namespace}/{seen.name}\n" + _lines(_head(job, seen, now))]
     if seen.reason:
@@ -115,13 +117,14 @@ def _generation(job: types.ElasticJob) -> str:
     head = f"Generation {now.number}"
     if now.stop:
         return f"{head}\n  all are to checkpoint and stop"
-    meet = f", who meet at {now.coordinator}:{now.port}" if now.coordinator else ""
+    who = "" if len(now.members) == 1 else "who meet "
+    meet = f", {who}at {now.coordinator}:{now.port}" if now.coordinator else ""
     rows, rank = [], 0
     for member in now.members:
         last = rank + member.slots - 1
         rows.append([str(rank) if rank == last else f"{rank}-{last}", member.pod, member.address or "-"])
         rank = last + 1
-    return f"{head}: {len(now.members)} members{meet}\n" + render(["RANKS", "POD", "ADDRESS"], rows)
+    return f"{head}: {counted(len(now.members), 'member')}{meet}\n" + render(["RANKS", "POD", "ADDRESS"], rows)
 
 
 def sizes_told(events: "Sequence[Event]") -> list[tuple[str, int, int]]:
@@ -137,11 +140,12 @@ def sizes_told(events: "Sequence[Event]") -> list[tuple[str, int, int]]:
 def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str, str]]:
     spec, status = job.spec, job.status
     wishes = [f"{word} {name}" for word in ("required", "preferred") if (name := getattr(spec.topology, word))]
+    running = f"{seen.running} running" + (f" of {seen.target}" if seen.target else "")  # 0: over, or suspended
     resized = f", last {age(status.last_resize_time, now)} ago" if status.last_resize_time else ""
     return [
         ("Phase", status.phase or "none yet"),
         ("Queue", seen.queue + (f", priority {spec.priority_class_name}" if spec.priority_class_name else "")),
-        ("Size", f"{seen.running} running of {seen.target}, from {seen.min} to {seen.max}"),
+        ("Size", f"{running}, from {seen.min} to {seen.max}"),
         ("GPUs", number(seen.gpus)),
         ("Progress", _progress(seen, now)),
         ("Framework", spec.framework),

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from maniple.cli.jobview import JobView, age, number, views
-from maniple.cli.people import run_visit, visit_options
+from maniple.cli.people import check_queues, run_visit, visit_options
 from maniple.cli.table import render
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def command(
 
     async def read(visit: "Visit") -> list[JobView]:
         within = None if all_namespaces else visit.namespace
-        return views(await visit.jobs(within), await visit.replicas(within))
+        made = views(await visit.jobs(within), await visit.replicas(within))
+        if queues:
+            check_queues(queues, await visit.queues(), (job.queue for job in made))
+        return made
 
     found = [
         job

@@ -170,6 +170,11 @@ def age(since: str | datetime | None, now: datetime) -> str:
     return f"{hours // 24}d"
 
 
+def counted(amount: int, noun: str) -> str:
+    """`1 replica`, `2 replicas`"""
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
+
+
 def number(value: float) -> str:
     """`4`, `0.25`"""
     return f"{value:.2f}".rstrip("0").rstrip(".")

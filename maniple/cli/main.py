@@ -7,7 +7,7 @@ import sys
 import click
 
 from maniple import __version__
-from maniple.api.errors import InputError
+from maniple.api.errors import InputError, nearest
 
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: who goes where, who waits and why.",
@@ -49,6 +49,16 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"maniple.cli.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Click does not know the names of what is imported later, and so cannot say which is meant."""
+        word = args[0]
+        if word not in COMMANDS and not word.startswith("-") and not ctx.resilient_parsing:
+            near = nearest(word, COMMANDS)
+            raise click.UsageError(f"No such command {word!r}{near if 'did you mean' in near else '.'}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

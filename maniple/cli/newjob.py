@@ -1,5 +1,6 @@
 """An ElasticJob made from the options of `maniple submit`. Pure: options in, the object out."""
 
+import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ from maniple.api.errors import InputError
 ROLE = "worker"
 # What the controller mounts into every pod; with framework torch it starts the workers anew at each size.
 AGENT = ("python3", "/var/run/maniple/agent/agent.pyz", "--")
+
+_OURS = "MANIPLE_"  # variables that the controller and the agent set, and read
+_OUR_FOLDERS = ("/var/run/maniple", "/run/maniple")  # in most images /var/run is a link to /run
 
 _RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
@@ -107,6 +111,11 @@ def _variable(text: str, wrong: list[str]) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         wrong.append(f"--env: expected NAME=VALUE, such as EPOCHS=90, found {text!r}")
+    elif name.startswith(_OURS):
+        wrong.append(
+            f"--env: names that begin with {_OURS} are Maniple's own, for its agent; "
+            f"expected another, such as MY_{name}, found {text!r}"
+        )
     return {"name": name, "value": value}
 
 
@@ -114,12 +123,22 @@ def _mounts(texts: Sequence[str], wrong: list[str]) -> tuple[list[dict[str, Any]
     """volumeMounts and volumes; one source mounted twice is one volume."""
     mounts: list[dict[str, Any]] = []
     volumes: dict[str, dict[str, Any]] = {}
+    seen: dict[str, str] = {}
     for text in texts:
         source, path, mode = _split_mount(text)
         made = _volume(source)
         if made is None or not path.startswith("/") or mode not in ("", "ro", "rw"):
             wrong.append(f"--mount: {_MOUNT}, found {text!r}")
             continue
+        place = posixpath.normpath("/" + path.lstrip("/"))
+        if any(place == folder or place.startswith(f"{folder}/") for folder in _OUR_FOLDERS):
+            wrong.append(
+                f"--mount: {_OUR_FOLDERS[0]} is Maniple's own, where its agent is mounted; "
+                f"expected another PATH, such as /data, found {text!r}"
+            )
+        elif place in seen:
+            wrong.append(f"--mount: expected one mount at {place}, found {seen[place]!r} and {text!r}")
+        seen.setdefault(place, text)
         name = volumes.setdefault(source, {"name": f"mount-{len(volumes)}", **made})["name"]
         mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if mode == "ro" else {})})
     return mounts, list(volumes.values())

@@ -1,12 +1,13 @@
 """What the commands for people have in common: where they look, how a job is named, and how a visit ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from maniple.api.errors import InputError, printable
+from maniple.api import types
+from maniple.api.errors import InputError, nearest, printable
 from maniple.api.validate_core import is_name
 from maniple.cli.live import live_options, run_live
 
@@ -62,6 +63,16 @@ def job_key(text: str, visited: "Visit") -> "Key":
     if not is_name(name) or (slash and not is_name(namespace)):
         raise InputError([f"expected the name of a job, such as bert or research/bert, found {text!r}"])
     return namespace or visited.namespace, name
+
+
+def check_queues(wanted: Iterable[str], known: Iterable[str] | None, used: Iterable[str]) -> None:
+    """InputError for a queue that is neither there nor named by a job; known None: one may not know which there are."""
+    if known is None:
+        return
+    there = {*known, types.DEFAULT_QUEUE}
+    unknown = [name for name in wanted if name not in there | set(used)]
+    if unknown:
+        raise InputError(f"--queue: there is no queue {name!r}{nearest(name, there)}" for name in unknown)
 
 
 def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

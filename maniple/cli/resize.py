@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 _MOST = 100_000
 
 
+class _Replicas(click.IntRange):
+    """A number of replicas, and in the words of this command what is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            whole = int(value)
+        except ValueError:
+            self.fail(f"expected a number of replicas, such as 6, found {value!r}", param, ctx)
+        return super().convert(whole, param, ctx)
+
+
+_REPLICAS = _Replicas(0, _MOST)
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -29,10 +43,10 @@ Exit codes: 0 changed, 2 wrong input, no such job, or refused.
 """
 )
 @click.argument("job", metavar="JOB", shell_complete=complete_jobs)
-@click.option("--pin", type=click.IntRange(0, _MOST), metavar="N", help="Exactly so many replicas.")
+@click.option("--pin", type=_REPLICAS, metavar="N", help="Exactly so many replicas.")
 @click.option("--unpin", is_flag=True, help="Between min and max again.")
-@click.option("--min", "least", type=click.IntRange(0, _MOST), metavar="N", help="The least.")
-@click.option("--max", "most", type=click.IntRange(0, _MOST), metavar="N", help="The most.")
+@click.option("--min", "least", type=_REPLICAS, metavar="N", help="The least.")
+@click.option("--max", "most", type=_REPLICAS, metavar="N", help="The most.")
 @click.option("--role", metavar="NAME", help="Of this role; needed where a job has several.")
 @visit_options
 def command(
@@ -61,7 +75,7 @@ def command(
         found = await visit.job(key)
         at = _role(found, role)
         before, name = found.spec.roles[at], "/".join(key)
-        _check(found, before, wanted)
+        check(found, before, wanted)
         changed = await visit.change(key, operations(at, before, wanted))
         after = changed.spec.roles[at]
         return f"ElasticJob {name} {_said(before)} → {_said(after)}" if after != before else f"{name}: is so already"
@@ -91,11 +105,20 @@ def _role(job: types.ElasticJob, role: str | None) -> int:
     return names.index(role) if role is not None else 0
 
 
-def _check(job: types.ElasticJob, before: types.ElasticRole, wanted: dict[str, int | None]) -> None:
+def check(job: types.ElasticJob, before: types.ElasticRole, wanted: dict[str, int | None]) -> None:
     """What the API server would refuse, in the words of the options."""
     name = job.metadata.name
     if job.status.phase in ENDED:
         raise InputError([f"ElasticJob {name}: is over ({job.status.phase}) and cannot be resized"])
+    none = [option for option in ("pin", "max", "min") if wanted.get(option) == 0]
+    if none and not any(role.min for role in job.spec.roles if role.name != before.name):
+        others = "no other role has" if len(job.spec.roles) > 1 else "it has no other role with"
+        raise InputError(
+            [
+                f"ElasticJob {name}: --{none[0]}: expected at least 1, because {others} a min of 1 or more, found 0; "
+                f"`maniple suspend {name}` stops the job"
+            ]
+        )
     low, high = wanted.get("min") or 0 if "min" in wanted else before.min, wanted.get("max", before.max) or 0
     pin = wanted.get("pin", before.pin)
     if low > high:
@@ -104,14 +127,14 @@ def _check(job: types.ElasticJob, before: types.ElasticRole, wanted: dict[str, i
             [f"ElasticJob {name}: {option}: least {low} and most {high} contradict each other; add {other}"]
         )
     if pin is not None and not low <= pin <= high:
-        bound, value = ("most", high) if pin > high else ("least", low)
+        bound, value = ("above its{} most", high) if pin > high else ("below its{} least", low)
         change = f"--{'max' if pin > high else 'min'} {pin}"
         if "pin" in wanted:
             raise InputError(
-                [f"ElasticJob {name}: --pin: {pin} is beyond its {bound}, {value}; add {change} to allow it"]
+                [f"ElasticJob {name}: --pin: {pin} is {bound.format('')}, {value}; add {change} to allow it"]
             )
         raise InputError(
-            [f"ElasticJob {name}: is pinned at {pin}, beyond its new {bound}, {value}; add --unpin or --pin"]
+            [f"ElasticJob {name}: is pinned at {pin}, {bound.format(' new')}, {value}; add --unpin or --pin"]
         )
 
 

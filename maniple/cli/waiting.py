@@ -8,8 +8,9 @@ import click
 
 from maniple.api import types
 from maniple.api.errors import InputError, printable
-from maniple.cli.jobview import ENDED, why
+from maniple.cli.jobview import ENDED, counted, why
 from maniple.cli.people import tell_of_trouble
+from maniple.model.elastic import current_sizes
 
 if TYPE_CHECKING:
     from maniple.cluster.kube.visit import Key, Visit
@@ -58,9 +59,11 @@ def progress(job: types.ElasticJob) -> str:
     """`Running with 4 of 8 replicas`, `Pending: InsufficientResources: needs …`"""
     phase = job.status.phase or "Submitted"
     reason, message = why(job)
-    target = sum(one.replicas for one in job.status.target) or sum(role.min for role in job.spec.roles)
     running = job.status.replicas.running
-    size = f" with {running} of {target} replicas" if running and phase not in ENDED else ""
+    target = sum(current_sizes(job, []).values())
+    if not job.status.target:  # then it is to have those that it has
+        target = max(target, running)
+    size = f" with {running} of {counted(target, 'replica')}" if running and phase not in ENDED else ""
     return ": ".join(filter(None, (f"{phase}{size}", reason if reason not in ("NotSeen", phase) else "", message)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maniple.cli.jobview import JobView, views
-from maniple.cli.people import run_visit, tell_of_trouble, visit_options
+from maniple.cli.people import check_queues, run_visit, tell_of_trouble, visit_options
 from maniple.cli.watchview import History, changes, frame
 
 if TYPE_CHECKING:
@@ -64,13 +64,15 @@ def command(
         from maniple.cluster.kube.picture import Picture
 
         picture = Picture(visit, None if all_namespaces else visit.namespace)
-        viewer = _Viewer(visit, picture, queues, "all namespaces" if all_namespaces else visit.namespace)
+        viewer = _Viewer(visit, picture, queues, None if all_namespaces else visit.namespace)
         watching = asyncio.create_task(picture.run())
         begun = asyncio.create_task(picture.begun.wait())
         try:
             await asyncio.wait({watching, begun}, return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()
+            used = (job.spec.queue for job in picture.jobs.values())
+            check_queues(queues, picture.queue_names, used)
             await _show(viewer, watching, once, interval_s)
         finally:
             watching.cancel()
@@ -93,11 +95,11 @@ async def _show(viewer: "_Viewer", watching: "asyncio.Task[None]", once: bool, i
 class _Viewer:
     """Shows a picture as it changes."""
 
-    def __init__(self, visit: "Visit", picture: "Picture", queues: tuple[str, ...], where: str) -> None:
+    def __init__(self, visit: "Visit", picture: "Picture", queues: tuple[str, ...], namespace: str | None) -> None:
         self.visit = visit
         self._picture = picture
         self._queues = queues
-        self._where = where
+        self._namespace = namespace
         self.history = History()
 
     def jobs(self) -> list[JobView]:
@@ -107,8 +109,18 @@ class _Viewer:
     def frame(self, width: int, height: int | None) -> list[str]:
         picture, now = self._picture, datetime.now(UTC)
         queues = [one for one in picture.queues.values() if not self._queues or one.metadata.name in self._queues]
-        trouble = self.visit.trouble
-        return frame(self.jobs(), queues, picture.gpus, self.history, self._where, now, width, height, trouble)
+        return frame(
+            self.jobs(),
+            queues,
+            picture.gpus,
+            self.history,
+            self._namespace or "all namespaces",
+            now,
+            width,
+            height,
+            trouble=self.visit.trouble,
+            with_namespace=self._namespace is None,
+        )
 
     async def draw(self, watching: "asyncio.Task[None]", interval_s: float) -> None:
         """In place, when something has changed and once a second, for the clock."""

@@ -13,6 +13,11 @@ BARS = "▁▂▃▄▅▆▇█"
 _SAMPLES = 30
 _FEW_SAMPLES = 10  # on a narrow screen
 _NARROW = 130
+_LEAST_NAME = 16  # letters of a job's name that stay, whatever else has to go
+_LEAST_WITH_NAMESPACE = 24  # that stay while there are columns to spare
+_LONG_REASON = 24  # a longer one is cut before others lose a column by it
+# What a narrow screen does without, in this order. Why a job waits and how far it is are what one looks for.
+_SPARED = ("OVER TIME", "QUEUE", "AGE", "RANGE", "GPUS")
 
 Key = tuple[str, str]
 
@@ -55,6 +60,7 @@ def frame(
     width: int,
     height: int | None = None,
     trouble: str = "",
+    with_namespace: bool = False,
 ) -> list[str]:
     """Lines of at most `width` letters, and at most `height` of them; `trouble` is why they are not up to date."""
     note = f"The API server does not answer, all this is as it was: {printable(trouble)}" if trouble else ""
@@ -66,28 +72,51 @@ def frame(
             counts = [str(one.status.running_jobs), str(one.status.pending_jobs)]
             rows.append([one.metadata.name, _gpus(one.status.allocated), _gpus(one.status.deserved), *counts])
         lines += [*columns(["QUEUE", "HOLDS", "DESERVES", "RUNNING", "WAITING"], rows), ""]
-    shown = _SAMPLES if width >= _NARROW else _FEW_SAMPLES
-    header = ["JOB", "QUEUE", "PHASE", "SIZE", "RANGE", "OVER TIME".ljust(shown), "GPUS", "PROGRESS", "AGE", "REASON"]
-    rows = [
-        [
-            f"{job.namespace}/{job.name}",
-            job.queue,
-            job.phase or "-",
-            size(job),
-            job.range,
-            sparkline(history.of(job)[-shown:], job.max),
-            number(job.gpus),
-            str(job.progress or "-"),
-            age(job.created, now),
-            job.reason,
-        ]
-        for job in sorted(jobs, key=_order)
-    ]
-    lines += columns(header, rows) if rows else ["no jobs"]
+    ordered = sorted(jobs, key=_order)
+    lines += _jobs(ordered, history, now, width, with_namespace) if ordered else ["no jobs"]
     if height is not None and len(lines) > height:
         hidden = len(lines) - height + 1
         lines = [*lines[: height - 1], f"… and {hidden} more"]
     return [line[:width] for line in lines]
+
+
+def _jobs(jobs: Sequence[JobView], history: History, now: datetime, width: int, with_namespace: bool) -> list[str]:
+    """The table of jobs: long names are clipped first, then the columns of `_SPARED` go until the rest fits."""
+    names = [f"{job.namespace}/{job.name}" if with_namespace else job.name for job in jobs]
+    samples = _SAMPLES if width >= _NARROW else _FEW_SAMPLES
+    table = {
+        "QUEUE": [job.queue for job in jobs],
+        "PHASE": [job.phase or "-" for job in jobs],
+        "SIZE": [size(job) for job in jobs],
+        "RANGE": [job.range for job in jobs],
+        "OVER TIME": [sparkline(history.of(job)[-samples:], job.max) for job in jobs],
+        "GPUS": [number(job.gpus) for job in jobs],
+        "PROGRESS": [str(job.progress or "-") for job in jobs],
+        "AGE": [age(job.created, now) for job in jobs],
+        "REASON": [job.reason for job in jobs],
+    }
+    # The bars have a place of their own from the start: else the columns behind them would move with each.
+    widths = {name: max(len(name), *map(len, cells)) for name, cells in table.items()} | {"OVER TIME": samples}
+    widths["REASON"] = min(widths["REASON"], _LONG_REASON)
+    longest = max(map(len, names))
+    least = min(longest, _LEAST_WITH_NAMESPACE if with_namespace else _LEAST_NAME)
+    for spared in _SPARED:
+        if _left(widths, width) >= least:
+            break
+        del widths[spared]
+    room = max(_LEAST_NAME, _left(widths, width))
+    rows = zip((clip(name, room) for name in names), *(table[name] for name in widths), strict=True)
+    return [clip(line, width) for line in columns(["JOB", *(name.ljust(widths[name]) for name in widths)], list(rows))]
+
+
+def _left(widths: Mapping[str, int], width: int) -> int:
+    """What other columns leave to the first."""
+    return width - sum(widths.values()) - 2 * len(widths)
+
+
+def clip(text: str, width: int) -> str:
+    """`a-very-long-na…`"""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _order(job: JobView) -> tuple[bool, str, str]:

@@ -46,7 +46,9 @@ def test_the_installed_command_is_the_same_program() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pln"], "Error: No such command 'pln'."),
+        (["pln"], "Error: No such command 'pln'; did you mean 'plan'?"),
+        (["submi", "--name", "bert"], "Error: No such command 'submi'; did you mean 'submit'?"),
+        (["xyzzy"], "Error: No such command 'xyzzy'."),
         (["--nope"], "--nope"),
         (["completion", "tcsh"], "Error: Invalid value for '{bash|zsh|fish}': 'tcsh' is not one of"),
         (["completion"], "Error: Missing argument '{bash|zsh|fish}'."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 import yaml
 
 from maniple.api import types
+from maniple.api.errors import InputError
 from maniple.cli import logs
+from maniple.cli.people import check_queues
 
 from .running import run, run_here
 
@@ -133,12 +136,34 @@ def test_every_option_of_a_job_is_in_it() -> None:
         (["--mount", "pvc/data:data"], "--mount: expected SOURCE:PATH"),
         (["--mount", "pvc/data:/data:no"], "--mount: expected SOURCE:PATH"),
         (["--mount", "pvc/data"], "--mount: expected SOURCE:PATH"),
+        (
+            ["--env", "MANIPLE_URL=x"],
+            "--env: names that begin with MANIPLE_ are Maniple's own, for its agent; "
+            "expected another, such as MY_MANIPLE_URL, found 'MANIPLE_URL=x'",
+        ),
+        (
+            ["--mount", "pvc/data:/var/run/maniple"],
+            "--mount: /var/run/maniple is Maniple's own, where its agent is mounted; "
+            "expected another PATH, such as /data, found 'pvc/data:/var/run/maniple'",
+        ),
+        (["--mount", "memory:/var/run//maniple/agent/:ro"], "--mount: /var/run/maniple is Maniple's own"),
+        (["--mount", "memory:/run/maniple/pod"], "--mount: /var/run/maniple is Maniple's own"),
+        (
+            ["--mount", "pvc/one:/data", "--mount", "pvc/two:/data/"],
+            "--mount: expected one mount at /data, found 'pvc/one:/data' and 'pvc/two:/data/'",
+        ),
         (["--memory", "32 Gigs"], "options: ElasticJob bert: spec.roles[0].template.spec.containers[0]"),
         (["--gpus", "1", "--replicas", "1"], "--gpus and --replicas say the same"),
     ],
 )
 def test_a_wrong_option_says_what_to_write_instead(options: list[str], message: str) -> None:
     assert message in refused("submit", *JOB, *options, *COMMAND)
+
+
+def test_what_only_looks_like_maniples_own_is_allowed() -> None:
+    main = container(made("-e", "MY_MANIPLE_X=1", "--mount", "memory:/var/run/maniples", "--mount", "memory:/var/run"))
+    assert [one["name"] for one in main["env"]] == ["MY_MANIPLE_X"]
+    assert [one["mountPath"] for one in main["volumeMounts"]] == ["/var/run/maniples", "/var/run"]
 
 
 def test_a_name_that_is_none_is_refused_here() -> None:
@@ -217,6 +242,8 @@ def test_dry_run_prints_every_object_of_a_file() -> None:
         (["resize", "bert"], "Say what to change: --pin N, --unpin, --min N or --max N."),
         (["resize", "bert", "--pin", "4", "--unpin"], "--pin and --unpin contradict each other"),
         (["resize", "bert", "--pin", "-1"], "Invalid value for '--pin'"),
+        (["resize", "bert", "--pin", "abc"], "'--pin': expected a number of replicas, such as 6, found 'abc'"),
+        (["resize", "bert", "--max", "1.5"], "'--max': expected a number of replicas, such as 6, found '1.5'"),
         (["logs", "bert", "--all", "--index", "1"], "--all are all replicas"),
         (["logs", "bert", "--since", "yesterday"], "expected a time such as 30s, 10m, 2h or 1d, found 'yesterday'"),
         (["logs", "bert", "--since", "0s"], "expected a time"),
@@ -240,6 +267,24 @@ def test_without_a_cluster_every_command_says_so(command: str) -> None:
     done = run_here(command, *more.get(command, ["bert"]), env=NO_CLUSTER)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: /nosuch/kubeconfig: no such file; expected a kubeconfig\n"
+
+
+@pytest.mark.parametrize(
+    ("known", "used", "said"),
+    [
+        (["research"], [], "--queue: there is no queue 'reserch'; did you mean 'research'?"),
+        ([], [], "--queue: there is no queue 'reserch'; known: default"),
+        (None, [], ""),
+        (["research"], ["reserch"], ""),  # a job that waits for it is there
+    ],
+)
+def test_a_queue_that_is_not_there_is_told_where_one_may_know(
+    known: list[str] | None, used: list[str], said: str
+) -> None:
+    check_queues(["default", *(known or ())], known, used)
+    with pytest.raises(InputError) if said else nullcontext() as refusal:
+        check_queues(["default", "reserch"], known, used)
+    assert said == (str(refusal.value) if refusal is not None else "")
 
 
 def test_a_shell_that_completes_a_job_without_a_cluster_gets_nothing_and_no_error() -> None:

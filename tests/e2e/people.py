@@ -63,7 +63,7 @@ class Person:
         self.client.patch(f"{self.path('elasticjobs', job)}/status", {"status": status})
 
     def replica(self, job: str, index: int, *, node: str = "", role: str = "worker", **spec: Any) -> str:
-        """Makes a pod as the controller would."""
+        """Makes a pod as the controller would: it does not block the deletion of its job."""
         owner = self.get("elasticjobs", job)["metadata"]["uid"]
         name = f"{job}-{role}-{index}"
         container = {"name": "main", "image": "training:1", "resources": {"limits": {GPU: "1"}}}
@@ -83,7 +83,6 @@ class Person:
                             "name": job,
                             "uid": owner,
                             "controller": True,
-                            "blockOwnerDeletion": True,
                         }
                     ],
                 },

@@ -38,7 +38,7 @@ def test_a_job_from_options_is_there_as_asked_for(person: Person) -> None:
     assert (role["min"], role["max"]) == (4, 8)
     job = person.jobs()["bert"]
     assert (job["queue"], job["framework"], job["reason"]) == ("default", "torch", "NotSeen")
-    assert person.jobs("--queue", "other") == person.jobs("--phase", "Running") == {}
+    assert person.jobs("--phase", "Running") == {}
 
 
 def test_a_job_that_is_there_already_is_not_touched(person: Person) -> None:
@@ -102,6 +102,12 @@ def test_an_unknown_queue_or_class_is_told_with_the_nearest(person: Person) -> N
         assert f"spec.queue: unknown Queue 'reserch-{person.namespace}'; did you mean 'research-" in said
         said = person.refused("submit", *wish, "--priority", "system-cluster-critcal", "--", "true")
         assert "spec.priorityClassName: unknown PriorityClass 'system-cluster-critcal'; did you mean" in said
+        asked = ("-q", f"reserch-{person.namespace}")
+        for command in (("jobs", *asked), ("watch", "--once", *asked), ("watch", *asked)):
+            said = person.refused(*command)
+            assert f"--queue: there is no queue 'reserch-{person.namespace}'; did you mean 'research-" in said
+        assert person.jobs("-q", f"research-{person.namespace}") == person.jobs("-q", "default") == {}
+        assert "no jobs" in person.do("watch", "--once", "-q", f"research-{person.namespace}")
         person.submit("bert", "-q", f"research-{person.namespace}", "--priority", "system-cluster-critical")
     finally:
         person.client.delete(f"{queues}/research-{person.namespace}")
@@ -134,10 +140,11 @@ def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
     for options, words in (
         (["--min", "7"], "least 7 and most 6 contradict each other; add --max 7"),
         (["--max", "1"], "least 2 and most 1 contradict each other; add --min 1"),
-        (["--pin", "9"], "--pin: 9 is beyond its most, 6; add --max 9"),
-        (["--pin", "1"], "--pin: 1 is beyond its least, 2; add --min 1"),
+        (["--pin", "9"], "--pin: 9 is above its most, 6; add --max 9"),
+        (["--pin", "1"], "--pin: 1 is below its least, 2; add --min 1"),
         (["--role", "wrker", "--max", "3"], "unknown role 'wrker'; did you mean 'worker'?"),
-        (["--min", "0", "--max", "0"], "at least one role must have a min of 1 or more"),
+        (["--min", "0", "--max", "0"], "--max: expected at least 1, because it has no other role with a min of 1"),
+        (["--pin", "0"], "found 0; `maniple suspend bert` stops the job"),
     ):
         assert words in person.refused("resize", "bert", *options)
     (role,) = person.get("elasticjobs", "bert")["spec"]["roles"]
@@ -145,7 +152,7 @@ def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
     assert person.do("resize", "bert", "--pin", "4") == f"{at} 2:6 → worker 2:6 pinned at 4\n"
     assert person.jobs()["bert"]["roles"][0]["pin"] == 4
     assert "2:6=4" in person.do("jobs")
-    assert "is pinned at 4, beyond its new most, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
+    assert "is pinned at 4, above its new most, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
     person.do("resize", "bert", "--max", "3", "--unpin")
     assert "pin" not in person.get("elasticjobs", "bert")["spec"]["roles"][0]
     person.do("submit", ROOT / "examples" / "elastic" / "horovod.yaml")
@@ -193,9 +200,49 @@ def test_delete_waits_no_longer_than_it_is_told(bench: Bench) -> None:
     late = person.run("delete", "bert", "--wait", "--timeout", "0.5")
     assert (late.returncode, late.stdout) == (3, "")
     assert "not gone after 0.5 s" in late.stderr
-    bench.client.patch(held, {"metadata": {"finalizers": None}})
     bench.wait("the job to be gone", lambda: not person.exists("elasticjobs", "bert"))
+    bench.client.patch(held, {"metadata": {"finalizers": None}})
     person.close()
+
+
+def test_delete_waits_for_pods_that_outlive_their_job(bench: Bench) -> None:
+    """And not for those of a job of the same name that came after it."""
+    person = Person(bench.cluster, bench.namespace)
+    person.submit("bert", "--gpus", "1")
+    held = person.path("pods", person.replica("bert", 0))
+    bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
+    deleting = person.begin("delete", "bert", "--wait")
+    bench.wait("the job to be gone", lambda: not person.exists("elasticjobs", "bert"))
+    person.submit("bert", "--gpus", "2")
+    person.replica("bert", 1)
+    time.sleep(0.5)
+    assert deleting.out == []
+    bench.client.patch(held, {"metadata": {"finalizers": None}})
+    assert deleting.end() == 0
+    assert deleting.out == [f"ElasticJob {bench.namespace}/bert deleted"]
+    assert person.exists("pods", "bert-worker-1")
+    person.close()
+
+
+def test_delete_by_who_may_not_see_pods_waits_for_the_job(bench: Bench) -> None:
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{bench.namespace}"
+    verbs = ["get", "list", "watch", "delete"]
+    rule = {"apiGroups": ["maniple.dev"], "resources": ["elasticjobs"], "verbs": verbs}
+    bench.client.post(f"{rights}/roles", {"metadata": {"name": "deletes"}, "rules": [rule]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deletes"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "deleter"}
+    binding = {"metadata": {"name": "deletes"}, "roleRef": role, "subjects": [subject]}
+    bench.client.post(f"{rights}/rolebindings", binding)
+    person, deleter = Person(bench.cluster, bench.namespace), Person(bench.cluster, bench.namespace, "deleter")
+    person.submit("bert", "--gpus", "1")
+    held = person.path("pods", person.replica("bert", 0))
+    bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
+    done = deleter.run("delete", "bert", "--wait", "--timeout", "30")
+    bench.client.patch(held, {"metadata": {"finalizers": None}})
+    assert (done.returncode, done.stdout) == (0, f"ElasticJob {bench.namespace}/bert deleted\n")
+    assert "is gone, its pods may still be ending: you may not list and watch the pods" in done.stderr
+    for one in (person, deleter):
+        one.close()
 
 
 def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
@@ -325,7 +372,7 @@ def test_watch_once_has_the_gpus_of_the_cluster(bench: Bench) -> None:
     assert used >= 2  # other tests use the cluster too
     assert total >= 8
     assert used + idle == total
-    (line,) = [line for line in shown if "/bert" in line]
+    (line,) = [line for line in shown if line.startswith("bert ")]
     assert "▁" not in line  # all of its replicas run: a whole bar
     assert "█" in line
     person.close()

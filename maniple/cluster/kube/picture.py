@@ -48,6 +48,7 @@ class Picture:
         self._pods: dict[Key, SeenPod] = {}
         self._nodes: dict[Key, float] = {}  # the GPUs of each
         self._sees_all_pods = True
+        self._sees_queues = True
         self._awaited = {"jobs", "queues", "nodes", "pods"}
         self._has_jobs = asyncio.Event()
         self.begun = asyncio.Event()
@@ -56,6 +57,11 @@ class Picture:
     @property
     def replicas(self) -> list[Replica]:
         return [seen.replica for seen in self._pods.values() if seen.replica is not None]
+
+    @property
+    def queue_names(self) -> list[str] | None:
+        """None where one may not know."""
+        return [queue.metadata.name for queue in self.queues.values()] if self._sees_queues else None
 
     @property
     def gpus(self) -> tuple[float, float] | None:
@@ -95,6 +101,7 @@ class Picture:
                 async for self.queues in changes:
                     self._heard("queues")
         except ApiError as error:
+            self._sees_queues = False
             self._do_without("queues", error)
 
     async def _watch_nodes(self) -> None:

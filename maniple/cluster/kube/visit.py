@@ -171,7 +171,10 @@ class Visit:
             raise await self._refused(error, key) from None
 
     async def delete(self, key: Key, *, foreground: bool) -> None:
-        """In the foreground the job is there until all of its pods are gone."""
+        """In the foreground the job is there until the deletion of all that it owns has begun, and not longer.
+
+        Its pods may outlive it: they do not block it, because that would need more rights of the controller.
+        """
         policy = {"propagationPolicy": "Foreground" if foreground else "Background"}
         try:
             await self._write("DELETE", JOBS.path(*key), msgspec.json.encode(policy))
@@ -194,6 +197,16 @@ class Visit:
         except ApiError as error:
             raise refused(error, "Pods") from None
         return [replica for raw in items if (replica := read_replica(raw)) is not None]
+
+    async def queues(self) -> set[str] | None:
+        """The names of all; None where one may not list them."""
+        try:
+            items, _ = await self.list_raw(QUEUES, None)
+        except ApiError as error:
+            if error.status in (403, 404):
+                return None
+            raise refused(error, "Queues") from None
+        return {msgspec.json.decode(raw, type=_Head).metadata.name for raw in items}
 
     async def events(self, job: types.ElasticJob, replicas: Iterable[Replica]) -> list[Event]:
         """Of the job and of these pods, oldest first; none where one may not read them."""

@@ -1,0 +1,165 @@
+"""The scripts inside the elastic examples, run or read here: that the objects apply is tested on a cluster."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .running import EXAMPLES
+
+SHELL = [found, "sh"] if (found := shutil.which("busybox")) else ["sh"]
+SAID = re.compile(r"replica (\d+): trial (\d+) with")
+
+
+def objects(name: str) -> dict[str, dict[str, Any]]:
+    """By kind."""
+    return {item["kind"]: item for item in yaml.safe_load_all((EXAMPLES / "elastic" / name).read_text())}
+
+
+# -- the sweep
+
+
+class Sweep:
+    """Its replicas as processes, in a folder of the test; all that takes long there is short here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.trials = folder / "trials"
+        self.trials.mkdir()
+        self._log = folder / "log"
+        self._log.touch()
+        self._running: list[subprocess.Popen[bytes]] = []
+        (role,) = objects("sweep.yaml")["ElasticJob"]["spec"]["roles"]
+        (container,) = role["template"]["spec"]["containers"]
+        *words, self._script = container["command"]
+        assert words == ["sh", "-c"]
+
+    def begin(self, index: int, training_s: float) -> subprocess.Popen[bytes]:
+        script = self._script.replace("/trials", str(self.trials)).replace("sleep 60", f"sleep {training_s}")
+        script = script.replace("sleep 20", "sleep 0.1").replace("sleep 5", "sleep 0.1")
+        with self._log.open("ab") as log:
+            made = subprocess.Popen(
+                [*SHELL, "-c", script],
+                stdout=log,
+                env={**os.environ, "MANIPLE_REPLICA_INDEX": str(index)},
+                start_new_session=True,  # as a container: all of its processes end together
+            )
+        self._running.append(made)
+        return made
+
+    @property
+    def taken(self) -> list[tuple[str, str]]:
+        """(replica, trial), in their order."""
+        return SAID.findall(self._log.read_text())
+
+    @property
+    def done(self) -> int:
+        return len(list(self.trials.glob("*/done")))
+
+    def wait(self, what: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not what():
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        for one in self._running:
+            kill(one)
+
+
+def kill(replica: subprocess.Popen[bytes]) -> None:
+    if replica.poll() is None:
+        os.killpg(replica.pid, signal.SIGKILL)
+    replica.wait()
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Iterator[Sweep]:
+    made = Sweep(tmp_path)
+    yield made
+    made.close()
+
+
+def test_replicas_of_the_sweep_do_every_trial_once(sweep: Sweep) -> None:
+    replicas = [sweep.begin(index, 0.05) for index in range(3)]
+    assert [one.wait(timeout=60) for one in replicas] == [0, 0, 0]
+    assert sweep.done == 20
+    assert sorted(int(trial) for _, trial in sweep.taken) == list(range(1, 21))
+
+
+def test_the_trial_of_a_replica_that_has_to_go_is_taken_at_once(sweep: Sweep) -> None:
+    leaving = sweep.begin(0, 60)
+    sweep.wait(lambda: sweep.taken == [("0", "1")])
+    time.sleep(0.2)  # it is in its trial
+    leaving.terminate()
+    assert leaving.wait(timeout=10) == 143
+    assert sweep.begin(1, 0.01).wait(timeout=60) == 0
+    assert sweep.taken[1] == ("1", "1")
+    assert sweep.done == 20
+
+
+def test_the_trial_of_a_replica_that_was_killed_is_taken_when_it_shows_no_life(sweep: Sweep) -> None:
+    killed = sweep.begin(0, 60)
+    sweep.wait(lambda: sweep.taken == [("0", "1")])
+    kill(killed)
+    other = sweep.begin(1, 0.01)
+    sweep.wait(lambda: sweep.done == 19)
+    assert ("1", "1") not in sweep.taken
+    assert other.poll() is None
+    make_old(sweep.trials / "1" / "1")
+    assert other.wait(timeout=60) == 0
+    assert sweep.taken[-1] == ("1", "1")
+    assert sweep.done == 20
+
+
+def test_the_trial_of_a_replica_that_lives_is_never_taken_however_long_it_is(sweep: Sweep) -> None:
+    sweep.begin(0, 60)
+    sweep.wait(lambda: sweep.taken == [("0", "1")])
+    attempt = sweep.trials / "1" / "1"
+    make_old(attempt)
+    sweep.wait(lambda: time.time() - attempt.stat().st_mtime < 60)
+    other = sweep.begin(1, 0.01)
+    sweep.wait(lambda: sweep.done == 19)
+    time.sleep(0.5)
+    assert other.poll() is None
+    assert ("1", "1") not in sweep.taken
+
+
+def test_of_many_who_see_an_old_trial_one_takes_it(sweep: Sweep) -> None:
+    for trial in range(1, 21):
+        attempt = sweep.trials / str(trial) / "1"
+        attempt.mkdir(parents=True)
+        make_old(attempt)
+    replicas = [sweep.begin(index, 0.05) for index in range(4)]
+    assert [one.wait(timeout=60) for one in replicas] == [0] * 4
+    assert sorted(int(trial) for _, trial in sweep.taken) == list(range(1, 21))
+
+
+def make_old(folder: Path) -> None:
+    then = time.time() - 600
+    os.utime(folder, (then, then))
+
+
+# -- PyTorch
+
+
+def test_the_script_of_ddp_catches_sigterm_when_all_are_there_and_reports_its_steps() -> None:
+    """As docs/training.md says."""
+    script = objects("pytorch-ddp.yaml")["ConfigMap"]["data"]["train.py"]
+    calls = [ast.unparse(node.func) for node in ordered_calls(ast.parse(script))]
+    assert calls.index("dist.init_process_group") < calls.index("signal.signal") < calls.index("optimizer.step")
+    assert "maniple.worker.report(step=step, total=10000)" in ast.unparse(ast.parse(script))
+
+
+def ordered_calls(tree: ast.AST) -> list[ast.Call]:
+    return sorted((node for node in ast.walk(tree) if isinstance(node, ast.Call)), key=lambda node: node.lineno)
