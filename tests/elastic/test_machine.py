@@ -4,8 +4,6 @@ import pytest
 
 from elastic.world import World, elastic_job, running
 from maniple.api import types
-from maniple.elastic.events import Reported
-from maniple.elastic.moments import moment
 
 
 def test_a_job_starts_as_a_gang_and_runs_when_its_minimum_is_ready() -> None:
@@ -181,17 +179,6 @@ def test_the_first_replica_speaks_for_all_and_the_others_have_time_to_end() -> N
     assert (world.phase, world.indices()) == ("Succeeded", [0])
 
 
-def test_without_a_framework_a_job_is_done_when_its_first_role_is() -> None:
-    world = World(elastic_job((("sweep", 2, 2), ("server", 1, 1)), framework="none"))
-    world.settle()
-    world.end(world.pod(0, "sweep"), 0)
-    world.hear_all()
-    assert world.phase == "Running"
-    world.end(world.pod(1, "sweep"), 0)
-    world.hear_all()
-    assert world.phase == "Succeeded"
-
-
 @pytest.mark.parametrize(("policy", "left"), [("Running", [0]), ("All", []), ("None", [0, 1])])
 def test_the_clean_pod_policy_says_which_pods_stay(policy: str, left: list[int]) -> None:
     world = running(2, cleanPodPolicy=policy)
@@ -323,66 +310,6 @@ def test_a_role_that_the_job_can_be_without_never_speaks_for_it_wherever_it_stan
     assert world.phase == "Succeeded"
 
 
-def test_what_workers_report_becomes_the_speed_of_that_size() -> None:
-    world = running(2)
-    for throughput in (1.0, 100.0, 100.0, 100.0):
-        world.report(throughput)
-    assert world.status.speeds == (types.MeasuredSpeed(2, 100.0),)
-    world.report(101.0)
-    assert world.status.speeds == (types.MeasuredSpeed(2, 100.0),)
-    world.decide(worker=4)
-    world.settle()
-    for throughput in (1.0, 150.0, 150.0, 150.0):
-        world.report(throughput)
-    assert [(one.replicas, one.throughput) for one in world.status.speeds] == [(2, 100.0), (4, 150.0)]
-
-
-@pytest.mark.parametrize("how", ["evicted", "failed", "failed twice", "stuck"])
-def test_the_last_replica_of_a_sweep_is_made_again_and_what_the_others_have_done_stays(how: str) -> None:
-    world = running(4, least=1, framework="none", startSeconds=60)
-    for index in range(3):
-        world.end(world.pod(index), 0)
-    done = [world.pod(index).uid for index in range(3)]
-    world.hear_all()
-    if how == "evicted":
-        world.evict(world.pod(3))
-    else:
-        world.end(world.pod(3), 1)
-    world.hear_all()
-    world.pass_time(3)
-    assert world.members() == []
-    if how in ("failed twice", "stuck"):
-        world.pass_time(6)
-        world.hear_all()
-        world.bind(world.pod(3))
-        world.hear_all()
-        if how == "stuck":
-            world.pass_time(61)
-        else:
-            world.end(world.pod(3), 1)
-            world.hear_all()
-            world.pass_time(3)
-        assert world.status.failures.count == 2
-    world.settle()
-    assert (world.phase, world.members()) == ("Running", ["j-worker-3"])
-    assert [world.pod(index).uid for index in range(3)] == done
-    world.end(world.pod(3), 0)
-    world.hear_all()
-    assert world.phase == "Succeeded"
-
-
-def test_a_replica_that_is_done_counts_for_the_minimum_when_a_sweep_shrinks() -> None:
-    world = running(3, least=2, framework="none")
-    world.end(world.pod(1), 0)
-    world.hear_all()
-    world.vanish(world.pod(0))
-    world.settle()
-    assert world.members() == ["j-worker-0", "j-worker-2"]
-    world.edit_role(max=2)
-    world.settle()
-    assert (world.indices(), world.members()) == ([0, 1], ["j-worker-0"])
-
-
 def test_newcomers_of_a_pinned_job_that_did_not_start_are_not_made_again_for_as_long() -> None:
     world = running(2, startSeconds=60)
     world.edit_role(pin=4)
@@ -404,45 +331,6 @@ def test_newcomers_of_a_pinned_job_that_did_not_start_are_not_made_again_for_as_
     assert world.phase == "Growing"
 
 
-def test_a_speed_in_a_tiny_unit_is_a_speed() -> None:
-    world = running(2)
-    for _ in range(5):
-        world.report(3.9e-7)
-    assert world.status.speeds == (types.MeasuredSpeed(2, 3.9e-7),)
-
-
-def test_how_far_a_job_is_is_written_now_and_then_and_with_all_else() -> None:
-    world = running(2)
-    world.settle()
-
-    def step() -> int:
-        return world.status.progress.step
-
-    world.report(2.5, step=10)
-    world.pass_time(1.0)
-    assert world.status.progress == types.JobProgress(10, 100, 2.5, moment(world.now - 1.0))
-    for number in range(11, 40):  # one a second: in half a minute there is one write of it
-        world.report(None, step=number)
-        world.pass_time(1.0)
-        assert step() == 10
-    world.report(None, step=40)
-    world.pass_time(1.0)
-    assert step() == 40
-    world.report(2.5, step=41)
-    world.decide(worker=4)
-    world.hear_all()
-    assert (world.phase, step()) == ("Growing", 41)
-    world.report(2.5, step=99)
-    world.settle()
-    world.tell(Reported(1, 7, world.now, 2.5))  # of a generation that is over
-    world.report(2.5, step=100)
-    world.acknowledge(world.pod(0), "done")
-    assert (world.phase, step()) == ("Succeeded", 100)
-    world.report(2.5, step=101)
-    world.settle()
-    assert step() == 100
-
-
 def test_conditions_are_those_of_pytorch_operator() -> None:
     world = running(2)
     assert [(one.type, one.status) for one in world.status.conditions] == [("Created", "True"), ("Running", "True")]
@@ -455,17 +343,3 @@ def test_conditions_are_those_of_pytorch_operator() -> None:
     world.hear_all()
     kinds = [(one.type, one.status) for one in world.status.conditions]
     assert kinds == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
-
-
-def test_what_a_replica_of_a_sweep_has_done_is_not_done_again() -> None:
-    world = running(4, most=4, framework="none")
-    done = world.pod(3)
-    world.end(done, 0)
-    world.hear_all()
-    world.edit_role(pin=2)
-    world.settle()
-    assert (len(world.members()), world.pod(3).uid) == (2, done.uid)
-    world.edit_role(pin=None)
-    world.decide(worker=4)
-    world.settle()
-    assert (world.indices(), world.pod(3).uid) == ([0, 1, 2, 3], done.uid)
