@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class Sweep:
 
 
 def kill(replica: subprocess.Popen[bytes]) -> None:
-    if replica.poll() is None:
+    with suppress(ProcessLookupError):  # also what one that has ended left behind
         os.killpg(replica.pid, signal.SIGKILL)
     replica.wait()
 
