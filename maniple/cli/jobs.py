@@ -57,7 +57,9 @@ def command(
         within = None if all_namespaces else visit.namespace
         made = views(await visit.jobs(within), await visit.replicas(within))
         if queues:
-            check_queues(queues, await visit.queues(), (job.queue for job in made))
+            from maniple.cluster.kube.visit import QUEUES
+
+            check_queues(queues, await visit.names(QUEUES.list_path), (job.queue for job in made))
         return made
 
     found = [

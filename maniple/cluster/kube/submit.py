@@ -150,7 +150,7 @@ async def _missing(visit: Visit, parcels: list[Parcel]) -> list[str]:
         named = {one.where: str(one.body.get("spec", {}).get(field, "")) for one in ours}
         if not set(named.values()) - always:
             continue
-        there = await _names(visit, path)
+        there = await visit.names(path)
         if there is None:
             continue  # who may not list them may still use them
         there |= {one.name for one in parcels if one.kind[1] == kind} | always
@@ -161,16 +161,6 @@ async def _missing(visit: Visit, parcels: list[Parcel]) -> list[str]:
             if named[one.where] not in there
         ]
     return wrong
-
-
-async def _names(visit: Visit, path: str) -> set[str] | None:
-    class Page(msgspec.Struct):
-        items: list[_Named] = []
-
-    try:
-        return {item.metadata.name for item in msgspec.json.decode(await visit.client.get(path), type=Page).items}
-    except ApiError:
-        return None
 
 
 async def _template_problems(visit: Visit, parcel: Parcel) -> list[str]:

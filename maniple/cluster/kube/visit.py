@@ -198,15 +198,16 @@ class Visit:
             raise refused(error, "Pods") from None
         return [replica for raw in items if (replica := read_replica(raw)) is not None]
 
-    async def queues(self) -> set[str] | None:
-        """The names of all; None where one may not list them."""
+    async def names(self, path: str) -> set[str] | None:
+        """Of all that is listed there; None where one may not list it."""
+
+        class Page(msgspec.Struct):
+            items: list[_Head] = []
+
         try:
-            items, _ = await self.list_raw(QUEUES, None)
-        except ApiError as error:
-            if error.status in (403, 404):
-                return None
-            raise refused(error, "Queues") from None
-        return {msgspec.json.decode(raw, type=_Head).metadata.name for raw in items}
+            return {item.metadata.name for item in msgspec.json.decode(await self.client.get(path), type=Page).items}
+        except ApiError:
+            return None
 
     async def events(self, job: types.ElasticJob, replicas: Iterable[Replica]) -> list[Event]:
         """Of the job and of these pods, oldest first; none where one may not read them."""
