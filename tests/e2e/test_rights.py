@@ -150,17 +150,17 @@ def gang(api_version: str, name: str, gpus: int = 1, priority: str = "") -> list
     return [{"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}, member]
 
 
-def elastic_job(name: str) -> list[dict[str, Any]]:
+def elastic_job(name: str) -> dict[str, Any]:
+    """A job of one replica. Its pod is the controller's to make."""
     template = {"spec": {"containers": [{"name": "main", "image": "none", "resources": {"limits": {GPU: 1}}}]}}
     role = {"name": "worker", "min": 1, "max": 1, "template": template}
     job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
-    labels = {"maniple.dev/job": name, "maniple.dev/role": "worker", "maniple.dev/index": "0"}
-    return [job | {"spec": {"roles": [role]}}, pod(f"{name}-worker-0", labels)]
+    return job | {"spec": {"roles": [role]}}
 
 
 def short_job(name: str, framework: str) -> dict[str, Any]:
     """One that makes everything that a job makes, ends soon and is deleted."""
-    (job, _) = elastic_job(name)
+    job = elastic_job(name)
     ends = {"framework": framework, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 0}
     return job | {"spec": job["spec"] | ends}
 
@@ -193,7 +193,7 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
         apply(cluster, gang("maniple.dev/v1alpha1", "high", gpus=2, priority="maniple-high"))
         wait_until("high to run", lambda: client.get(f"{pods}/high-0")["status"]["phase"] == "Running")
 
-        apply(cluster, [*gang("maniple.dev/v1alpha1", f"{REFUSED}ours"), *elastic_job(f"{REFUSED}job")])
+        apply(cluster, [*gang("maniple.dev/v1alpha1", f"{REFUSED}ours"), elastic_job(f"{REFUSED}job")])
         apply(cluster, [pod(f"{REFUSED}alone"), pod("too-large", gpus=99)])
         for number, resource in enumerate(one for one in FOREIGN if one.kind == "PodGroup"):
             apply(cluster, gang(resource.api_version, f"{REFUSED}{number}"))
