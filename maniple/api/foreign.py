@@ -7,7 +7,7 @@ is never dropped in silence: `unread` names those that were set, and the reader 
 from collections.abc import Mapping
 
 from maniple.api.meta import Int32, ObjectMeta, ResourceList, Struct
-from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
+from maniple.api.types import DEFAULT_QUEUE, PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
 from maniple.api.upstream import UpstreamPodGroup
 
 Unknown = Mapping[str, object]
@@ -15,7 +15,7 @@ Unknown = Mapping[str, object]
 
 class KubeBatchPodGroupSpec(Struct, frozen=True):
     min_member: Int32 = 1
-    queue: str = ""
+    queue: str = DEFAULT_QUEUE
     priority_class_name: str = ""
     min_resources: ResourceList = {}
 
@@ -58,7 +58,7 @@ class KubeBatchQueue(Struct, frozen=True):
 class VolcanoPodGroupSpec(Struct, frozen=True):
     min_member: Int32 = 1
     min_task_member: dict[str, Int32] = {}
-    queue: str = ""
+    queue: str = DEFAULT_QUEUE
     priority_class_name: str = ""
     min_resources: ResourceList = {}
     network_topology: Unknown = {}

@@ -161,7 +161,7 @@ class PodGroupRole(Struct, frozen=True):
 
 class PodGroupSpec(Struct, frozen=True):
     min_member: Annotated[int, Meta(ge=1, le=100_000, description="Pods that start together or not at all.")] = 1
-    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it.")] = ""
+    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it.")] = DEFAULT_QUEUE
     priority_class_name: Annotated[
         str,
         Meta(
@@ -250,7 +250,7 @@ class ElasticJobSpec(Struct, frozen=True):
     roles: Annotated[
         tuple[ElasticRole, ...], Meta(min_length=1, max_length=16, description="Kinds of replicas, such as worker.")
     ]
-    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it; empty: default.")] = ""
+    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it.")] = DEFAULT_QUEUE
     priority_class_name: Annotated[str, Meta(max_length=253, description="PriorityClass of the job and its pods.")] = ""
     framework: Annotated[
         Literal["torch", "torchrun", "horovod", "none"], Meta(description="How its workers learn of a new size.")

@@ -8,13 +8,11 @@ from typing import Any
 
 from maniple.api import types
 from maniple.api.errors import InputError
+from maniple.cli.ours import FOLDER, VARIABLES, is_our_folder
 
 ROLE = "worker"
 # What the controller mounts into every pod; with framework torch it starts the workers anew at each size.
-AGENT = ("python3", "/var/run/maniple/agent/agent.pyz", "--")
-
-_OURS = "MANIPLE_"  # variables that the controller and the agent set, and read
-_OUR_FOLDERS = ("/var/run/maniple", "/run/maniple")  # in most images /var/run is a link to /run
+AGENT = ("python3", f"{FOLDER}/agent/agent.pyz", "--")
 
 _RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
@@ -111,9 +109,9 @@ def _variable(text: str, wrong: list[str]) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         wrong.append(f"--env: expected NAME=VALUE, such as EPOCHS=90, found {text!r}")
-    elif name.startswith(_OURS):
+    elif name.startswith(VARIABLES):
         wrong.append(
-            f"--env: names that begin with {_OURS} are Maniple's own, for its agent; "
+            f"--env: names that begin with {VARIABLES} are Maniple's own, for its agent; "
             f"expected another, such as MY_{name}, found {text!r}"
         )
     return {"name": name, "value": value}
@@ -131,9 +129,9 @@ def _mounts(texts: Sequence[str], wrong: list[str]) -> tuple[list[dict[str, Any]
             wrong.append(f"--mount: {_MOUNT}, found {text!r}")
             continue
         place = posixpath.normpath("/" + path.lstrip("/"))
-        if any(place == folder or place.startswith(f"{folder}/") for folder in _OUR_FOLDERS):
+        if is_our_folder(path):
             wrong.append(
-                f"--mount: {_OUR_FOLDERS[0]} is Maniple's own, where its agent is mounted; "
+                f"--mount: {FOLDER} is Maniple's own, where its agent is mounted; "
                 f"expected another PATH, such as /data, found {text!r}"
             )
         elif place in seen:

@@ -12,6 +12,7 @@ from maniple.api.documents import split
 from maniple.api.errors import InputError
 from maniple.cli.files import read_sources
 from maniple.cli.newjob import Wish, make_job
+from maniple.cli.ours import taken_in
 from maniple.cli.people import run_visit, visit_options
 
 if TYPE_CHECKING:
@@ -154,6 +155,9 @@ def _from_files(files: tuple[str, ...]) -> "list[Parcel]":
     unnamed = [parcel for parcel in parcels if not parcel.name]
     if unnamed:
         raise InputError(f"{parcel.where}: metadata.name: expected a name, found none" for parcel in unnamed)
+    taken = [f"{one.where}: {said}" for one in parcels if one.is_job for said in taken_in(one.body)]
+    if taken:
+        raise InputError(taken)
     return parcels
 
 

@@ -226,6 +226,23 @@ def test_a_namespace_beside_another_is_an_error() -> None:
     assert "metadata.namespace: expected 'two', as --namespace says, found 'one'" in said
 
 
+def test_what_a_template_would_say_in_vain_is_an_error() -> None:
+    job = yaml.safe_load(RIGHT)
+    pod = job["spec"]["roles"][0]["template"]["spec"]
+    env = [{"name": "EPOCHS", "value": "3"}, {"name": "MANIPLE_URL", "value": "x"}]
+    mounts = [{"name": "x", "mountPath": "/data"}, {"name": "x", "mountPath": "/run/maniple/agent"}]
+    pod["containers"][0] |= {"env": env, "volumeMounts": mounts}
+    pod["restartPolicy"] = "OnFailure"
+    said = [line for line in refused("submit", "-", stdin=yaml.safe_dump(job)).splitlines() if "spec.roles" in line]
+    at = "spec.roles[0].template.spec"
+    wanted = [
+        f"{at}.restartPolicy: expected Never or none, found 'OnFailure'",
+        f"{at}.containers[0].env[1].name: names that begin with MANIPLE_ are Maniple's own",
+        f"{at}.containers[0].volumeMounts[1].mountPath: /var/run/maniple is Maniple's own",
+    ]
+    assert [part for part, line in zip(wanted, said, strict=True) if part in line] == wanted
+
+
 def test_dry_run_prints_every_object_of_a_file() -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: b}\n"
     done = run_here("submit", "-", "--dry-run", stdin=f"{text}---\n{RIGHT}", env=NO_CLUSTER)

@@ -68,7 +68,7 @@ def test_what_the_template_says_stays_where_it_is_the_users_to_say() -> None:
     assert pod["spec"]["terminationGracePeriodSeconds"] == 300
     assert pod["spec"]["priorityClassName"] == "low"
     assert pod["spec"]["containers"][0]["lifecycle"] == container["lifecycle"]
-    assert (environment(pod)["MANIPLE_ROLE"], environment(pod)["A"]) == ("mine", "b")
+    assert (environment(pod)["MANIPLE_ROLE"], environment(pod)["A"]) == ("worker", "b"), "the first is ours to say"
     assert [one["name"] for one in pod["spec"]["volumes"]] == ["data", "maniple-pod", "maniple-agent"]
     assert spec["volumes"] == [{"name": "data"}], "the template is not changed"
 

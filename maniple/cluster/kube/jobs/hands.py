@@ -26,6 +26,7 @@ from maniple.worker.pack import agent_pyz
 log = logging.getLogger("maniple.jobs")
 
 _STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if name != "conditions")
+_COUNTS = ("replicas", "restarts", "resizes")
 _WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(types.ElasticJobStatus)}
 _GONE = (404, 409)
 # Every pod has the notice, and the notice names every pod: what is written grows with the square of a job's size.
@@ -221,6 +222,8 @@ def _changed(
 ) -> dict[str, Any]:
     """For a merge: what is to be otherwise. Conditions of others are as they are known."""
     names = [name for name in _STATUS if getattr(before, name) != getattr(after, name)]
+    if names and not before.phase:
+        names += [name for name in _COUNTS if name not in names]  # a zero that is not written is a blank in kubectl
     changed = {_WIRE[name]: msgspec.to_builtins(getattr(after, name)) for name in names}
     mine = [one for one in after.conditions if one.type in OURS]
     conditions = [*(one for one in known if one.type not in OURS), *mine]

@@ -77,8 +77,9 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
     volumes, mounts = _volumes(job, to)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        given = {one.get("name") for one in container.get("env") or []}
-        container["env"] = [*(one for one in env if one["name"] not in given), *(container.get("env") or [])]
+        theirs = [one for one in container.get("env") or [] if not str(one.get("name")).startswith("MANIPLE_")]
+        given = {one.get("name") for one in theirs}
+        container["env"] = [*(one for one in env if one["name"] not in given), *theirs]
         taken = {one.get("mountPath") for one in container.get("volumeMounts") or []}
         more = [one for one in mounts if one["mountPath"] not in taken]
         container["volumeMounts"] = [*(container.get("volumeMounts") or []), *more]
