@@ -37,11 +37,16 @@ def printable(text: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or the list of known words where none is near."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if not close:
-        lower = {name.lower(): name for name in names}
-        close = [lower[word.lower()]] if word.lower() in lower else []
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    if meant := meant_by(word, names):
+        return meant
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f"; known: {shown}" if names else ""
+
+
+def meant_by(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if not close:
+        close = [name for name in names if name.lower() == word.lower()]
+    return f"; did you mean {close[-1]!r}?" if close else ""
