@@ -143,8 +143,12 @@ def test_a_job_lives_on_what_there_is_4_8_4_8(bench: Bench, jobs: Jobs) -> None:
     assert (owner["kind"], owner["name"], owner["controller"]) == ("ElasticJob", "bert", True)
     service = bench.get("/api/v1/namespaces/{}/services/bert")
     assert (service["spec"]["clusterIP"], after[7]["spec"]["subdomain"]) == ("None", "bert")
-    shown = bench.cluster.kubectl("get", "ej", "bert", "-n", bench.namespace, "--no-headers").split()
-    assert shown[:5] == ["bert", "Running", "4", "8", "8"]
+
+    def shown() -> list[str]:  # counts may be written a little later
+        return bench.cluster.kubectl("get", "ej", "bert", "-n", bench.namespace, "--no-headers").split()[:8]
+
+    row = ["bert", "default", "Running", "4", "8", "8", "8", "0"]
+    bench.wait(f"kubectl to show {row}", lambda: shown() == row)
 
 
 @pytest.mark.parametrize("pins", [(2, 6), (6, 2)], ids=["growth", "shrink"])
