@@ -1,8 +1,16 @@
-"""What holds for all tests: a run that started clusters stops them, whichever worker it was that needed one."""
+"""What holds for all tests: a run that started clusters stops them, whichever worker it was that needed one; and what
+tests start can be interrupted."""
 
 import os
+import signal
 
 import pytest
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in its background with interrupts ignored, and so would be all that we start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
