@@ -54,7 +54,10 @@ class Stage:
     def start_endpoint(self) -> None:
         environment = os.environ | {"PYTHONPATH": str(HERE.parent.parent)}
         command = [sys.executable, str(HERE / "endpoint.py"), str(self.folder), str(self.port)]
+        (self.folder / "open").unlink(missing_ok=True)
         self._endpoint = subprocess.Popen(command, env=environment)
+        # What a script says last is waited for for two seconds, and not for a controller that is still starting.
+        wait("the endpoint to listen", (self.folder / "open").exists)
 
     def kill_endpoint(self) -> None:
         assert self._endpoint is not None
