@@ -288,9 +288,10 @@ class Bench:
     def close(self) -> None:
         for process in self._processes:
             process.end()
-        self.cluster.delete_nodes(self._nodes)
+        # Pods before their nodes: others may look at the GPUs of the whole cluster, and pods without a node hold some.
         for pod in self.all_pods():
             self._remove(self._pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
+        self.cluster.delete_nodes(self._nodes)
         for kind in ("clusterrolebindings", "clusterroles"):
             self._remove(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{self.scheduler}")
         self.client.close()

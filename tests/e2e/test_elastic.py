@@ -268,7 +268,7 @@ def test_what_cannot_be_done_does_not_keep_a_job_from_being_suspended(bench: Ben
     asked = time.monotonic()
     jobs.patch("bert", suspend=True)
     bench.wait("all to be told to stop", lambda: jobs.get("bert")["status"]["generation"]["stop"])
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - asked < 8
     bench.wait("its pods to be gone", lambda: not owned(jobs, "bert"))
     jobs.wait_phase("bert", "Suspended")
     assert bench.get_pod("bert-worker-2")["metadata"].get("deletionTimestamp") is None

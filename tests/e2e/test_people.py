@@ -462,7 +462,8 @@ def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
         person.cluster.kubectl(
             f"--namespace={real_namespace}", "exec", f"bert-worker-{index}", "--", "touch", "/tmp/stop"
         )
-    following.wait_for("[worker-1] last")
+    for index in (0, 1):
+        following.wait_for(f"[worker-{index}] last")
     person.say("bert", phase="Succeeded")
     assert following.end() == 0
     assert sorted(following.out) == sorted(
