@@ -102,10 +102,11 @@ def test_what_was_reported_while_the_controller_was_away_is_heard_before_the_end
     stage.await_said("running", 1, PODS[0])
     wait("a report", lambda: any("step" in said for said in stage.heard()))
     stage.kill_endpoint()
+    stage.start_endpoint(is_open=False)
     (stage.folder / "end").touch()
     wait("the worker to have ended", lambda: stage.lines("over-"))
     time.sleep(1.0)  # it cannot be told for a while
-    stage.start_endpoint()
+    stage.open_endpoint()
     stage.await_said("done", 1, PODS[0])
     assert [one.get("state") or one["step"] for one in stage.heard()][-2:] == [1000, "done"]
 

@@ -133,7 +133,9 @@ def test_who_goes_on_through_a_new_size_and_a_new_controller_is_heard_to_the_end
         stage.publish([POD, "bert-worker-1"])  # nobody acknowledges it
         wait("a report of the new size", lambda: reports(stage)[-1][0] == 2)
         stage.kill_endpoint()
+        before = len(reports(stage))
         stage.start_endpoint()
+        wait("a report to the new controller", lambda: len(reports(stage)) > before)
         (stage.folder / "end").touch()
         assert script.wait(WAIT_S) == 0
     assert reports(stage)[-1][2] == 1
