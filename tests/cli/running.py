@@ -32,7 +32,7 @@ def run(
         input=stdin.encode() if isinstance(stdin, str) else stdin,
         env={**os.environ, **(env or {})},
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
-import time
+import sys
+import termios
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import yaml
+
+from tools.cluster import wait_until
 
 from .running import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
 
@@ -451,6 +455,13 @@ def test_closed_streams_are_empty_ones() -> None:
     assert b"Traceback" not in done.stderr
 
 
+def waits_for(process: subprocess.Popen[bytes], pipe: IO[bytes] | None) -> bool:
+    """Whether it has read all that is in the pipe, and sleeps."""
+    assert pipe
+    unread = int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+    return not unread and Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_interrupted_while_it_waits_for_input_it_just_stops() -> None:
     with subprocess.Popen(
         [*COMMAND, "plan", "-f", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -460,8 +471,8 @@ def test_interrupted_while_it_waits_for_input_it_just_stops() -> None:
         assert process.stderr
         process.stdin.write(b'{"apiVersion": "v1", "kind"')
         process.stdin.flush()
-        time.sleep(1.5)  # until it reads: there is no way to see that from outside
+        wait_until("it to wait for more", lambda: waits_for(process, process.stdin))
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 1
+        assert process.wait(timeout=60) == 1
         assert process.stdout.read() == b""
         assert process.stderr.read().strip() == b"Aborted!"

@@ -38,11 +38,10 @@ def real_namespace(real_node: Cluster) -> Iterator[str]:
 
 def _namespace_in(cluster: Cluster) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
-    with cluster.client() as client:
-        client.post("/api/v1/namespaces", {"metadata": {"name": name}})
-        yield name
-        with suppress(ApiError):
-            client.delete(f"/api/v1/namespaces/{name}")
+    cluster.create_namespace(name)
+    yield name
+    with cluster.client() as client, suppress(ApiError):
+        client.delete(f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture
@@ -51,8 +50,7 @@ def new_cluster() -> Iterator[running.NewCluster]:
     made: list[Cluster] = []
 
     def make(**wanted: object) -> Cluster:
-        name = f"test-{running.run_pid()}-{uuid.uuid4().hex[:6]}"
-        spec = Spec(name=name, owner_pid=running.run_pid(), **wanted)  # type: ignore[arg-type]
+        spec = Spec(name=running.own_name(), owner_pid=running.run_pid(), **wanted)  # type: ignore[arg-type]
         running.need(spec)
         made.append(Cluster.up(spec))
         return made[-1]

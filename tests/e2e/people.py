@@ -12,6 +12,7 @@ from typing import Any
 from cli.running import run, run_here
 
 from tools.cluster import Cluster, wait_until
+from tools.cluster.client import PATIENCE_S
 
 from .serving import GPU, OURS, ROOT, Json
 
@@ -160,12 +161,12 @@ class Running:
     def end(self) -> int:
         """Its exit code; waits for it."""
         try:
-            code = self._process.wait(timeout=60)
+            code = self._process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
         for reader in self._readers:
-            reader.join(timeout=10)
+            reader.join(timeout=PATIENCE_S)
         for stream in (self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()

@@ -3,8 +3,11 @@
 A run's clusters are named after the process that started the run, which all workers share, and end with it.
 """
 
+import fcntl
 import os
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import pytest
@@ -32,6 +35,19 @@ def shared_cluster() -> Cluster:
 def shared_real_node() -> Cluster:
     """The run's cluster with one real node."""
     return _started(Spec(name=shared_names(run_pid())[1], owner_pid=run_pid(), real_node=True))
+
+
+def own_name() -> str:
+    """For a cluster of this process alone. Tests of one module may run in two workers at the same time."""
+    return f"test-{run_pid()}-{uuid.uuid4().hex[:6]}"
+
+
+@contextmanager
+def alone_on(node: Cluster) -> Iterator[None]:
+    """The real node's GPUs, and the port by which its pods reach a controller, are for one test at a time."""
+    with (node.layout.folder / "in-use").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def need(spec: Spec) -> None:

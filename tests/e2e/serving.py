@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
@@ -18,7 +17,7 @@ from typing import Any
 import yaml
 
 from tools.cluster import ApiError, Cluster, free_port, kwok, wait_until
-from tools.cluster.client import TRANSIENT
+from tools.cluster.client import PATIENCE_S, TRANSIENT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPU = "nvidia.com/gpu"
@@ -53,7 +52,7 @@ class Process:
     def stop(self) -> int:
         """Asks it to end, as the kubelet does; its exit code."""
         self._process.terminate()
-        return self._process.wait(timeout=30)
+        return self._process.wait(timeout=PATIENCE_S)
 
     def end(self) -> None:
         if self._process.poll() is None:
@@ -66,7 +65,7 @@ class Process:
 
     def page(self, path: str) -> str:
         assert self.is_running, f"maniple serve ended:\n{self.log.read_text()[-3000:]}"
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
             return str(answer.read().decode())
 
     def is_ready(self) -> bool:
@@ -83,6 +82,10 @@ class Process:
             if series.partition("{")[0] == name and all(f'{key}="{text}"' in series for key, text in labels.items()):
                 total += float(value)
         return total
+
+    def counts(self, number: float, name: str, **labels: str) -> bool:
+        """What was done is counted when its answer has come: a moment after everybody may see it."""
+        return self.metric(name, **labels) == number
 
     def is_leading(self) -> bool:
         return self.metric("maniple_leader") == 1
@@ -211,11 +214,11 @@ class Bench:
         found = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.all_pods()}
         return {name: node for name, node in found.items() if node and (wanted is None or name in wanted)}
 
-    def wait_bound(self, names: Iterable[str], timeout_s: float = 60.0) -> None:
+    def wait_bound(self, names: Iterable[str], timeout_s: float = PATIENCE_S) -> None:
         wanted = set(names)
         self.wait(f"{sorted(wanted)} to be bound", lambda: self.bound(wanted).keys() == wanted, timeout_s)
 
-    def wait(self, what: str, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         def holds() -> bool:
             for process in self._processes:
                 assert process.is_running or process.log.name.endswith("over"), process.log.read_text()[-3000:]
@@ -285,9 +288,10 @@ class Bench:
     def close(self) -> None:
         for process in self._processes:
             process.end()
-        self.cluster.delete_nodes(self._nodes)
+        # Pods before their nodes: others may look at the GPUs of the whole cluster, and pods without a node hold some.
         for pod in self.all_pods():
             self._remove(self._pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
+        self.cluster.delete_nodes(self._nodes)
         for kind in ("clusterrolebindings", "clusterroles"):
             self._remove(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{self.scheduler}")
         self.client.close()
@@ -313,7 +317,3 @@ def install_crds(cluster: Cluster) -> None:
                     raise
         for name in names:
             wait_until(f"{name} to be served", lambda name=name: client.exists(f"{OURS}/{name}"))  # type: ignore[misc]
-
-
-def seconds(since: float) -> float:
-    return time.monotonic() - since

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tools.cluster import ClusterError, Spec
 from tools.cluster import layout as folders
+from tools.cluster.__main__ import cli
 from tools.cluster.kwok import nodes
 from tools.cluster.programs import CACHE_VARIABLE, CONTROL_PLANE, PROGRAMS, missing_programs, program_path
 
@@ -72,6 +74,26 @@ def test_a_folder_that_nobody_holds_is_removed_and_one_that_is_held_stays() -> N
     with folders.only_one_at_a_time():
         assert folders.remove_leftovers() == ["held"]
     assert not folders.run_folder().exists()
+
+
+@pytest.mark.parametrize("command", [["status"], ["down", "--name", "some-other"]])
+def test_whatever_command_comes_next_removes_what_was_left_and_says_so(command: list[str]) -> None:
+    with folders.only_one_at_a_time():
+        os.close(folders.create(folders.layout_of("left"), Spec(name="left")))
+    done = run("tools.cluster", *command)
+    assert (done.returncode, done.stderr) == (0, "cluster: removed what was left of cluster left\n")
+    assert not folders.run_folder().exists()
+
+
+def test_a_cluster_that_ends_while_all_are_listed_is_not_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = -1
+    with folders.only_one_at_a_time():
+        lock = folders.create(folders.layout_of("there"), Spec(name="there"))
+    ended = folders.layout_of("ended")
+    monkeypatch.setattr("tools.cluster.__main__.all_layouts", lambda: [ended, *folders.all_layouts()])
+    done = CliRunner().invoke(cli, ["status"])
+    os.close(lock)
+    assert (done.exit_code, done.stdout) == (0, "there: starting or ending\n")
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "..", "a" * 41, "-a"])

@@ -31,7 +31,8 @@ def status(corner: Bench, name: str) -> Json:
 def test_a_start_that_is_stuck_fails_with_the_kubelets_word_and_gives_its_gpus_back(corner: Bench) -> None:
     corner.serve()
     container = {"image": "maniple.dev/no-such-image:local"}
-    submit(corner, "stuck", 4, 4, container, startSeconds=5, backoffLimit=0, framework="none")
+    # Long enough for a busy kubelet to have said what is wrong.
+    submit(corner, "stuck", 4, 4, container, startSeconds=20, backoffLimit=0, framework="none")
     corner.wait("the job to fail", lambda: status(corner, "stuck")["phase"] == "Failed")
     failed = corner.condition_of({"status": status(corner, "stuck")}, "Failed")
     assert "ErrImageNeverPull" in failed["message"]
@@ -47,7 +48,7 @@ def test_a_sweep_is_told_its_numbers_and_by_a_file_who_takes_part(corner: Bench)
     container = {"image": "maniple.dev/busybox:local", "command": ["sh", "-c", script]}
     submit(corner, "sweep", 2, 2, container, framework="none")
     # The kubelet brings the file up to date about once a minute.
-    corner.wait("the sweep to succeed", lambda: status(corner, "sweep")["phase"] == "Succeeded", timeout_s=150.0)
+    corner.wait("the sweep to succeed", lambda: status(corner, "sweep")["phase"] == "Succeeded")
     for index in range(2):
         log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", f"sweep-worker-{index}")
         numbers, notice = log.strip().split("\n")
@@ -59,7 +60,7 @@ def test_horovods_script_is_asked_at_once_and_waits_until_it_can_say_who_takes_p
     corner.serve()
     container = {"image": "maniple.dev/busybox:local", "command": ["sh", "-c", "exec $MANIPLE_HOSTS"]}
     submit(corner, "ring", 2, 2, container, framework="horovod")
-    corner.wait("the job to succeed", lambda: status(corner, "ring")["phase"] == "Succeeded", timeout_s=150.0)
+    corner.wait("the job to succeed", lambda: status(corner, "ring")["phase"] == "Succeeded")
     members = status(corner, "ring")["generation"]["members"]
     log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "ring-worker-0")
     assert log.split() == [f"{one['address']}:1" for one in members]

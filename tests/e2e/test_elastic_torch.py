@@ -12,6 +12,7 @@ import yaml
 
 from tools.cluster import Cluster, build, pytorch
 
+from .running import alone_on
 from .serving import GPU, OURS, ROOT, Bench, Json, install_crds
 from .test_serve_real import running
 
@@ -26,18 +27,19 @@ def corner(real_node: Cluster, real_namespace: str) -> Iterator[Bench]:
         reason = "no PyTorch here: `python -m tools.cluster build` fetches it, or says why it cannot"
         (pytest.fail if os.environ.get(build.REQUIRE_VARIABLE) == "1" else pytest.skip)(reason)
     install_crds(real_node)
-    real_node.import_torch()
-    made = Bench(real_node, real_namespace)
-    node = f"/api/v1/nodes/{real_node.spec.real_node_name}"
-    made.client.patch(f"{node}/status", {"status": {"capacity": {GPU: str(SLOTS)}}})
-    made.wait("the node to have GPUs", lambda: made.get(node)["status"]["allocatable"].get(GPU) == str(SLOTS))
-    shared = shared_folder(made)
-    shared.mkdir()
-    for script in (ROOT / "examples" / "torch").glob("*.py"):
-        shutil.copy(script, shared)
-    yield made
-    made._remove(f"{OURS}/namespaces/{real_namespace}/elasticjobs/bert")
-    made.close()
+    with alone_on(real_node):
+        real_node.import_torch()
+        made = Bench(real_node, real_namespace)
+        node = f"/api/v1/nodes/{real_node.spec.real_node_name}"
+        made.client.patch(f"{node}/status", {"status": {"capacity": {GPU: str(SLOTS)}}})
+        made.wait("the node to have GPUs", lambda: made.get(node)["status"]["allocatable"].get(GPU) == str(SLOTS))
+        shared = shared_folder(made)
+        shared.mkdir()
+        for script in (ROOT / "examples" / "torch").glob("*.py"):
+            shutil.copy(script, shared)
+        yield made
+        made._remove(f"{OURS}/namespaces/{real_namespace}/elasticjobs/bert")
+        made.close()
 
 
 def shared_folder(corner: Bench) -> Path:
@@ -128,12 +130,12 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     await_size(corner, 2)
     corner.wait("the gang to run", lambda: running(corner, gang) == set(gang), WAIT_S)
 
+    status = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]  # before the steps: they go on
     lines = steps(corner)
     done = [line["step"] for line in lines]
     assert done == list(range(1, len(done) + 1))  # monotone: none lost, none done twice
     losses = [line["loss"] for line in lines]
     assert sum(losses[-10:]) < sum(losses[:10])
-    status = corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]
     assert status["generation"]["number"] in (3, 4)  # on a busy machine newcomers may be ready one after the other
     assert 0 < status["progress"]["step"] <= len(done)
     assert status["progress"]["total"] == 100_000
@@ -144,7 +146,8 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     # The pod that stayed was never restarted, only its workers; live, not even those.
     log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "bert-worker-0")
     assert log.count("maniple: generation") >= 3
-    assert log.count(": ranks 0-0 of") == (1 if script == "live.py" else 3)
+    starts = log.count(": ranks 0-0 of")
+    assert starts == 1 if script == "live.py" else 3 <= starts <= status["generation"]["number"]
 
 
 def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_path: Path) -> None:
@@ -197,7 +200,8 @@ def test_a_job_that_failed_gives_its_gpus_back_and_keeps_what_its_workers_said(c
         return [state["terminated"]["exitCode"] for state in found]
 
     corner.wait("both to have ended", lambda: exits() == [143, 5], WAIT_S)
-    assert corner.get(f"{OURS}/namespaces/{{}}/elasticjobs/bert")["status"]["phase"] == "Failed"
+    job_path = f"{OURS}/namespaces/{{}}/elasticjobs/bert"
+    corner.wait("the job to say so", lambda: corner.get(job_path)["status"]["phase"] == "Failed")
     for rank, name in enumerate(names):
         assert f"rank {rank}" in corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", name)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -31,10 +32,12 @@ def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_go_on_trust
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted)
         found = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
         return x509.load_der_x509_certificate(found)
 
     async def renew() -> None:
-        async with Client(await log_in(str(cluster.kubeconfig()))) as client, asyncio.timeout(60):
+        async with Client(await log_in(str(cluster.kubeconfig()))) as client, asyncio.timeout(180):
             agents, made, tls = await open_endpoint(client, endpoint, Nobody(), lambda: True)
             trusted = ssl.create_default_context(cadata=made.authority.decode())
             first = await shown(agents.port, trusted)

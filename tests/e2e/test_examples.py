@@ -20,7 +20,7 @@ GROUP = "maniple.dev/pod-group"
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Cluster]:
     """A cluster that nobody else uses: the examples have nodes, and a scheduler sees all of them."""
-    spec = Spec(name=f"test-{running.run_pid()}-examples", owner_pid=running.run_pid())
+    spec = Spec(name=running.own_name(), owner_pid=running.run_pid())
     running.need(spec)
     cluster = Cluster.up(spec)
     install_crds(cluster)
@@ -31,7 +31,7 @@ def whole() -> Iterator[Cluster]:
 @pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_an_example_ends_as_planned(whole: Cluster, example: Path) -> None:
     namespace = example.stem
-    whole.kubectl("create", "namespace", namespace)
+    whole.create_namespace(namespace)
     bench = Bench(whole, namespace)
     try:
         whole.create_nodes([simulated(item) for item in documents(example) if item["kind"] == "Node"])

@@ -65,6 +65,8 @@ def test_delete_by_who_may_not_see_pods_waits_for_the_job(bench: Bench) -> None:
     person.submit("bert", "--gpus", "1")
     held = person.path("pods", person.replica("bert", 0))
     bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
+    with bench.cluster.client("deleter") as client:
+        bench.wait("the right to count", lambda: client.exists(person.path("elasticjobs", "bert")))
     done = deleter.run("delete", "bert", "--wait", "--timeout", "30")
     bench.client.patch(held, {"metadata": {"finalizers": None}})
     assert (done.returncode, done.stdout) == (0, f"ElasticJob {bench.namespace}/bert deleted\n")

@@ -38,7 +38,7 @@ def test_what_is_followed_goes_on_when_the_api_server_is_back(new_cluster: NewCl
     """Killed, or told to end."""
     cluster = new_cluster(real_node=True)
     install_crds(cluster)
-    cluster.kubectl("create", "namespace", "people")
+    cluster.create_namespace("people")
     person = Person(cluster, "people")
     person.submit("bert")
     person.replica("bert", 0, node=cluster.spec.real_node_name, **printing(SCRIPT))

@@ -22,6 +22,7 @@ from maniple.cluster.kube.login import log_in
 from maniple.cluster.kube.resources import RESOURCES
 from maniple.cluster.kube.serve import Settings, serve
 from tools.cluster import Cluster, ClusterError, wait_until
+from tools.cluster.client import PATIENCE_S, Client
 
 from .running import NewCluster
 
@@ -99,7 +100,7 @@ def serving(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
+        thread.join(PATIENCE_S)
         loop.close()
 
 
@@ -169,13 +170,20 @@ def apply(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
     cluster.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
 
 
+def may_list_nodes(client: Client) -> bool:
+    """A binding takes a moment to count: until then the scheduler would be refused what it was given."""
+    wish = {"resource": "nodes", "verb": "list"}
+    asked = {"spec": {"user": "system:serviceaccount:maniple-system:maniple", "resourceAttributes": wish}}
+    return bool(client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", asked)["status"]["allowed"])
+
+
 def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     gates = {"feature_gates": "GenericWorkload=true", "runtime_config": f"{KUBERNETES_OWN}=true"}
     cluster = new_cluster(nodes=1, gpus=16, **gates)
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
     cluster.kubectl("apply", "--server-side", "-f", "-", text=REFUSING)
     apply(cluster, foreign_crds())
-    cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=180s")
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
     monkeypatch.setattr("maniple.cluster.kube.events._SERIES_S", 0.0)
     # Certificates for another address are renewed. A Service of somebody else's is looked at, and left alone.
@@ -184,6 +192,8 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
     taken = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "short-torch"}, "spec": {"clusterIP": "None"}}
     apply(cluster, [stale, taken])
     noted = Noted(monkeypatch)
+    with cluster.client() as client:
+        wait_until("the rights to count", lambda: may_list_nodes(client))
     with cluster.client() as client, serving(cluster):
         pods = "/api/v1/namespaces/default/pods"
         wait_until("the account", lambda: client.exists("/api/v1/namespaces/default/serviceaccounts/default"))

@@ -2,13 +2,13 @@
 
 import json
 import signal
-import time
+from datetime import UTC, datetime
 
 import pytest
 
 from tools.cluster import ApiError
 
-from .serving import OURS, Bench, seconds
+from .serving import OURS, Bench, Json
 
 WHOLE = "Scheduled"
 
@@ -33,7 +33,7 @@ def test_a_gang_is_bound_whole_or_not_at_all(bench: Bench) -> None:
     bench.wait("the gang to say so", lambda: bench.get_group("train")["status"].get("phase") == "Running")
     bench.wait("its pods to run", lambda: bench.get_group("train")["status"].get("running") == 3)
     assert bench.condition_of(bench.get_group("train"), WHOLE)["status"] == "True"
-    assert server.metric("maniple_binds_total", outcome="bound") == 3
+    bench.wait("three binds to be counted", lambda: server.counts(3, "maniple_binds_total", outcome="bound"))
     assert server.metric("maniple_gpus", state="idle") >= 0
     bench.wait("an event", lambda: bool(bench.events("Scheduled")))
     assert server.stop() == 0
@@ -76,20 +76,30 @@ def test_of_two_replicas_one_writes_and_the_other_takes_over(bench: Bench) -> No
     assert second.metric("maniple_binds_total") == 0
     assert second.metric("maniple_status_writes_total") == 0
 
+    # When, is read from the lease: how long a pod then takes to be bound is up to the machine.
     first.kill()
-    crashed = time.monotonic()
+    renewed = moment(lease(bench)["renewTime"])
     bench.forget(first)
     bench.wait_bound(bench.pods("b", 1))
-    assert seconds(crashed) <= 15
+    assert (moment(lease(bench)["acquireTime"]) - renewed).total_seconds() <= 15
 
     third = bench.serve()
     assert not third.is_leading()
-    asked = time.monotonic()
     assert second.stop() == 0
+    stopped = datetime.now(UTC)
     bench.forget(second)
     bench.wait_bound(bench.pods("c", 1))
-    assert seconds(asked) <= 6  # the lease was given back
+    assert (moment(lease(bench)["acquireTime"]) - stopped).total_seconds() <= 6  # it was given back
     assert third.is_leading()
+
+
+def lease(bench: Bench) -> Json:
+    found: Json = bench.get("/apis/coordination.k8s.io/v1/namespaces/{}/leases/maniple")["spec"]
+    return found
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 def test_who_cannot_renew_stops_writing_and_stays(bench: Bench) -> None:
@@ -99,12 +109,12 @@ def test_who_cannot_renew_stops_writing_and_stays(bench: Bench) -> None:
     bench.wait("the first to lead", first.is_leading)
     first.signal(signal.SIGSTOP)
     second = bench.serve()
-    bench.wait("the second to lead", second.is_leading, 20)
+    bench.wait("the second to lead", second.is_leading)
     first.signal(signal.SIGCONT)
     bench.wait("the first to know", lambda: not first.is_leading())
     bench.wait_bound(bench.pods("a", 2))
+    bench.wait("two binds to be counted", lambda: second.counts(2, "maniple_binds_total", outcome="bound"))
     assert first.metric("maniple_binds_total", outcome="bound") == 0
-    assert second.metric("maniple_binds_total", outcome="bound") == 2
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(bench: Bench) -> None:

@@ -20,12 +20,11 @@ SYSTEMS = {
 @pytest.fixture(scope="module")
 def alone() -> Iterator[Bench]:
     """A cluster without the CRDs of other systems."""
-    spec = Spec(name=f"foreign-{running.run_pid()}", owner_pid=running.run_pid())
+    spec = Spec(name=running.own_name(), owner_pid=running.run_pid())
     running.need(spec)
     cluster = Cluster.up(spec)
     install_crds(cluster)
-    with cluster.client() as client:
-        client.post("/api/v1/namespaces", {"metadata": {"name": "test"}})
+    cluster.create_namespace("test")
     made = Bench(cluster, "test")
     try:
         made.nodes(2)
@@ -50,7 +49,7 @@ def test_a_gang_of_another_system(alone: Bench, system: str) -> None:
         return found
 
     if system != "scheduler-plugins":  # whose controllers create pods only then
-        alone.wait("word that pods may be created", lambda: status().get("phase") == "Inqueue", 40)
+        alone.wait("word that pods may be created", lambda: status().get("phase") == "Inqueue")
     where, _, key = naming.partition(":")
     labels = {key: system} if where == "label" else {}
     metadata = {"annotations": {key: system}} if where == "annotation" else {}
@@ -84,7 +83,7 @@ def test_what_is_not_read_of_a_queue_is_told(alone: Bench) -> None:
         found = alone.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
         return [event["note"] for event in found if event["reason"] == "NotRead"]
 
-    alone.wait("a word", lambda: notes() == ["spec.deserved has no counterpart here and is not read"], 40)
+    alone.wait("a word", lambda: notes() == ["spec.deserved has no counterpart here and is not read"])
 
 
 def _install(bench: Bench, group: str, version: str, kind: str) -> None:

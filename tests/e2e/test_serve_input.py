@@ -42,7 +42,7 @@ def test_what_it_cannot_know_is_told_on_the_object_and_stops_nobody(bench: Bench
     bench.wait("the queue to say why", lambda: "loop" in said())
     bench.wait("the pod to say why", lambda: "lots" in _said_by_pod(bench, "odd-0"))
     assert bench.bound([*lost, "odd-0"]) == {}
-    assert server.metric("maniple_invalid_objects") >= 4
+    bench.wait("all four to be counted", lambda: server.metric("maniple_invalid_objects") >= 4)
     bench.wait("events", lambda: len(bench.events("Invalid")) >= 2)
 
     # Put right, it counts.

@@ -55,7 +55,7 @@ def test_a_token_file_may_be_replaced(bench: Bench, tmp_path: Path) -> None:
     bench.client.post(accounts, {"metadata": {"name": "maniple"}})
     renewed = yaml.safe_load(bench.cluster.service_account_kubeconfig(bench.namespace, "maniple").read_text())
     file.write_text(renewed["users"][0]["user"]["token"])
-    bench.wait_bound(bench.pods("b", 1), 90)
+    bench.wait_bound(bench.pods("b", 1))
     assert server.is_running
 
 

@@ -24,7 +24,7 @@ def test_the_more_important_gang_evicts_and_is_promised_the_room(bench: Bench, i
     bench.wait_bound(low)
     high = bench.pods("high", 1, gpus=6, priorityClassName=important, preemptionPolicy="PreemptLowerPriority")
     bench.wait_bound(high)
-    assert server.metric("maniple_evictions_total", outcome="evicted") == 2
+    bench.wait("both to be counted", lambda: server.counts(2, "maniple_evictions_total", outcome="evicted"))
     bench.wait("the events", lambda: len(bench.events("Evicted")) == 2)
     evicted = bench.events("Evicted")
     assert {event["regarding"]["name"] for event in evicted} <= set(low)
@@ -79,7 +79,8 @@ def test_half_a_gang_is_evicted_and_starts_over(bench: Bench) -> None:
     bench.wait("a failure to be noted", lambda: _annotations(bench).get("maniple.dev/bind-failures") == "1")
     first = {name: bench.get_pod(name)["metadata"]["uid"] for name in pods if name != "train-1"}
     bench.wait("the others to be evicted", lambda: _gone(bench, first))
-    assert server.metric("maniple_evictions_total", reason="GangTimeout", outcome="evicted") == 2
+    evicted = {"reason": "GangTimeout", "outcome": "evicted"}
+    bench.wait("both to be counted", lambda: server.counts(2, "maniple_evictions_total", **evicted))
     assert bench.bound() == {}
     bench.wait("an event", lambda: bool(bench.events("BindFailed")))
 
@@ -87,7 +88,7 @@ def test_half_a_gang_is_evicted_and_starts_over(bench: Bench) -> None:
     bench.pods("train", 1, labels={"maniple.dev/pod-group": "train"})
     folder = f"/api/v1/namespaces/{bench.namespace}/pods"
     bench.client.post(folder, bench.pod("train-2", labels={"maniple.dev/pod-group": "train"}))
-    bench.wait_bound(pods, 90)
+    bench.wait_bound(pods)
     bench.wait("the failures to be forgotten", lambda: "maniple.dev/bind-failures" not in _annotations(bench))
 
 
@@ -101,7 +102,7 @@ def test_a_gang_that_was_whole_is_not_evicted_when_it_loses_a_pod(bench: Bench) 
     bench.wait("the loss to be seen", lambda: bench.get_group("train")["status"].get("phase") == "Unknown")
     cycles = server.metric("maniple_cycle_seconds_count", phase="apply")
     bench.wait("some cycles", lambda: server.metric("maniple_cycle_seconds_count", phase="apply") >= cycles + 4)
-    assert bench.bound().keys() == {pods[1]}
+    bench.wait("the lost one to be gone", lambda: bench.bound().keys() == {pods[1]})
     assert server.metric("maniple_evictions_total") == 0
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.cluster import Cluster
+from tools.cluster import Cluster, wait_until
 
+from .running import alone_on
 from .serving import GPU, Bench, Json, install_crds
 
 SLOTS = 4
@@ -15,13 +16,14 @@ SLOTS = 4
 def corner(real_node: Cluster, real_namespace: str) -> Iterator[Bench]:
     """The real node says that it has four GPUs, as the kubelet lets everybody with the right say."""
     install_crds(real_node)
-    made = Bench(real_node, real_namespace)
-    patch = {"status": {"capacity": {GPU: str(SLOTS)}}}
-    made.client.patch(f"/api/v1/nodes/{real_node.spec.real_node_name}/status", patch)
-    node = f"/api/v1/nodes/{real_node.spec.real_node_name}"
-    made.wait("the node to have GPUs", lambda: made.get(node)["status"]["allocatable"].get(GPU) == str(SLOTS))
-    yield made
-    made.close()
+    with alone_on(real_node):
+        made = Bench(real_node, real_namespace)
+        patch = {"status": {"capacity": {GPU: str(SLOTS)}}}
+        made.client.patch(f"/api/v1/nodes/{real_node.spec.real_node_name}/status", patch)
+        node = f"/api/v1/nodes/{real_node.spec.real_node_name}"
+        made.wait("the node to have GPUs", lambda: made.get(node)["status"]["allocatable"].get(GPU) == str(SLOTS))
+        yield made
+        made.close()
 
 
 def test_a_gang_of_real_containers_starts_together_and_one_more_when_it_fits(corner: Bench) -> None:
@@ -38,7 +40,7 @@ def test_a_gang_of_real_containers_starts_together_and_one_more_when_it_fits(cor
     three = corner.pods("three", 3, labels={"maniple.dev/pod-group": "three"}, **spec)
     corner.wait("three containers to run", lambda: running(corner, three) == set(three))
     for name in three:
-        assert corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", name).strip() == name
+        wait_until(f"{name} to say so", lambda name=name: said(corner, name).strip() == name)  # type: ignore[misc]
     assert len(set(corner.gpus_by_node()[corner.cluster.spec.real_node_name])) == 3
     corner.group("two", 2)
     two = corner.pods("two", 2, labels={"maniple.dev/pod-group": "two"}, **spec)
@@ -51,6 +53,10 @@ def test_a_gang_of_real_containers_starts_together_and_one_more_when_it_fits(cor
     assert not corner.bound(two)
     corner.delete_pods(three[2:])
     corner.wait("the second gang to run", lambda: running(corner, two) == set(two))
+
+
+def said(corner: Bench, name: str) -> str:
+    return corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", name)
 
 
 def running(corner: Bench, names: list[str]) -> set[str]:

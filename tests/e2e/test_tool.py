@@ -33,7 +33,13 @@ def processes_of(layout: Layout) -> list[str]:
 def left_of(cluster: Cluster) -> list[str]:
     """Everything that a cluster could leave: processes, mounts, control groups, its folder."""
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if cluster.name in line]
-    groups = [str(path) for path in Path("/sys/fs/cgroup").rglob(f"maniple-{cluster.name}-*")]
+    # Control groups of other clusters come and go meanwhile, which `walk` does not mind.
+    groups = [
+        f"{folder}/{name}"
+        for folder, names, _ in os.walk("/sys/fs/cgroup")
+        for name in names
+        if name.startswith(f"maniple-{cluster.name}-")
+    ]
     folder = [str(cluster.layout.folder)] if cluster.layout.folder.exists() else []
     return processes_of(cluster.layout) + mounts + groups + folder
 
@@ -41,7 +47,10 @@ def left_of(cluster: Cluster) -> list[str]:
 def runner_pid(cluster: Cluster) -> int:
     """The process that runs the cluster: the parent of its components, or with a real node of the namespaces."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        words = path.read_bytes().split(b"\0")
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:  # a process that ends while we look
+            continue
         if b"tools.cluster.runner" in words and bytes(cluster.layout.folder) in words and words[0] != b"unshare":
             return int(path.parent.name)
     raise AssertionError(f"no runner of {cluster.name}")
@@ -74,7 +83,7 @@ def test_two_clusters_side_by_side_know_nothing_of_each_other_and_leave_nothing(
 
         # Without --detach a cluster ends with the command, even one that has no chance to end it.
         owner.kill()
-        wait_until("the cluster to end", lambda: left_of(second) == [], timeout_s=60)
+        wait_until("the cluster to end", lambda: left_of(second) == [])
     assert all(first.status().values())
     first.down()
     assert left_of(first) == []
@@ -104,8 +113,8 @@ def test_what_was_written_survives_the_loss_of_any_component_and_nothing_the_los
 
     # Components die with the runner; the folder is removed by the next command, whichever it is.
     os.kill(runner_pid(cluster), signal.SIGKILL)
-    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [], timeout_s=30)
-    assert f"removed what was left of cluster {cluster.name}" in command("status")
+    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [])
+    command("status")  # or that of another test, which may have come before us
     assert left_of(cluster) == []
 
 
@@ -122,7 +131,7 @@ def test_a_real_node_leaves_nothing_when_it_ends_and_after_it_was_killed(new_clu
 
     cluster = new_cluster(real_node=True)
     os.kill(runner_pid(cluster), signal.SIGKILL)
-    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [], timeout_s=30)
+    wait_until("all processes to end", lambda: processes_of(cluster.layout) == [])
     command("down", "--name", "some-other")
     assert left_of(cluster) == []
 

@@ -20,7 +20,7 @@ INITIALLY, NOW = "PodGroupInitiallyScheduled", "maniple.dev/Scheduled"
 def gated() -> Iterator[Cluster]:
     """A cluster with the gate on."""
     spec = Spec(
-        name=f"test-{running.run_pid()}-{uuid.uuid4().hex[:6]}",
+        name=running.own_name(),
         owner_pid=running.run_pid(),
         nodes=2,
         feature_gates="GenericWorkload=true",
@@ -36,8 +36,7 @@ def gated() -> Iterator[Cluster]:
 @pytest.fixture
 def corner(gated: Cluster) -> Iterator[Bench]:
     name = f"test-{uuid.uuid4().hex[:8]}"
-    with gated.client() as client:
-        client.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    gated.create_namespace(name)
     made = Bench(gated, name)
     yield made
     made.close()

@@ -1,7 +1,8 @@
 """A real endpoint in a process of its own, that tests may kill: `python endpoint.py FOLDER PORT`.
 
 It publishes what is in FOLDER/notice.json whenever that changes, and appends what it hears to FOLDER/heard.jsonl, as a
-controller would write it to the API server. Where there is a file FOLDER/over, so is the job.
+controller would write it to the API server. Where there is a file FOLDER/over, so is the job. It makes FOLDER/ready,
+and FOLDER/open when it listens, which it does not while there is a FOLDER/closed.
 """
 
 import asyncio
@@ -28,7 +29,11 @@ async def main(folder: Path, port: int) -> None:
 
         agents = Agents(known.token_key, hear, hear, lambda: True)
         agents.expect(JOB, UID)
+        (folder / "ready").touch()
+        while (folder / "closed").exists():
+            await asyncio.sleep(0.01)
         await agents.start("127.0.0.1", port, credentials.server_context(known))
+        (folder / "open").touch()
         published = b""
         while True:
             notice = (folder / "notice.json").read_bytes()

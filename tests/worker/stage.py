@@ -51,10 +51,24 @@ class Stage:
 
     # -- the controller's end
 
-    def start_endpoint(self) -> None:
+    def start_endpoint(self, *, is_open: bool = True) -> None:
+        """Returns when it listens; one that is not open does not, until `open_endpoint`.
+
+        What a script or an agent says last is waited for for a few seconds: not while a controller starts.
+        """
+        for mark in ("ready", "open"):
+            (self.folder / mark).unlink(missing_ok=True)
+        (self.folder / "closed").touch()
         environment = os.environ | {"PYTHONPATH": str(HERE.parent.parent)}
         command = [sys.executable, str(HERE / "endpoint.py"), str(self.folder), str(self.port)]
         self._endpoint = subprocess.Popen(command, env=environment)
+        wait("the endpoint to be ready", (self.folder / "ready").exists)
+        if is_open:
+            self.open_endpoint()
+
+    def open_endpoint(self) -> None:
+        (self.folder / "closed").unlink()
+        wait("the endpoint to listen", (self.folder / "open").exists)
 
     def kill_endpoint(self) -> None:
         assert self._endpoint is not None

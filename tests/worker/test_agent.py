@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .stage import HERE, Stage, is_alive, wait, zombies_of
+from .stage import HERE, WAIT_S, Stage, is_alive, wait, zombies_of
 
 PODS = ["bert-worker-0", "bert-worker-1", "bert-worker-2"]
 OBEDIENT = [sys.executable, str(HERE / "obedient.py")]
@@ -102,10 +102,11 @@ def test_what_was_reported_while_the_controller_was_away_is_heard_before_the_end
     stage.await_said("running", 1, PODS[0])
     wait("a report", lambda: any("step" in said for said in stage.heard()))
     stage.kill_endpoint()
+    stage.start_endpoint(is_open=False)
     (stage.folder / "end").touch()
     wait("the worker to have ended", lambda: stage.lines("over-"))
     time.sleep(1.0)  # it cannot be told for a while
-    stage.start_endpoint()
+    stage.open_endpoint()
     stage.await_said("done", 1, PODS[0])
     assert [one.get("state") or one["step"] for one in stage.heard()][-2:] == [1000, "done"]
 
@@ -137,6 +138,7 @@ def test_killed_and_restarted_the_endpoint_finds_its_agents_again_and_nothing_ru
     start(stage, *PODS[:2])
     stage.publish(PODS[:1])
     stage.await_said("running", 1, PODS[0])
+    await_ran(stage, 1, 1)
     stage.kill_endpoint()
     # What the dead one had heard is lost; agents say it again to the next, without being asked.
     (stage.folder / "heard.jsonl").write_text("")
@@ -181,7 +183,7 @@ def test_when_the_job_is_over_agents_end_and_whose_worker_failed_says_so(stage: 
     stage.await_said("failed", 1, PODS[1])
     await_ran(stage, 1, 2)
     (stage.folder / "over").touch()
-    assert [stage.agents[pod].wait(60) for pod in PODS[:2]] == [143, 7]
+    assert [stage.agents[pod].wait(WAIT_S) for pod in PODS[:2]] == [143, 7]
     assert len(stage.lines("left-")) == 1  # whose worker ran on was asked to end, and had time for it
 
 
@@ -198,7 +200,7 @@ def test_a_worker_killed_by_a_signal_counts_as_128_and_its_neighbours_are_ended(
 def test_done_is_told_and_the_agent_ends_well(stage: Stage) -> None:
     start(stage, PODS[0], WORK="finish")
     stage.publish(PODS[:1])
-    assert stage.agents[PODS[0]].wait(60) == 0
+    assert stage.agents[PODS[0]].wait(WAIT_S) == 0
     assert stage.has_said(PODS[0], "done", 1)
 
 
@@ -263,7 +265,7 @@ def test_without_an_endpoint_the_file_of_the_downward_api_will_do(stage: Stage) 
 
 def test_alone_in_the_world_it_runs_the_command_once(stage: Stage) -> None:
     stage.start_agent("", OBEDIENT, has_endpoint=False, WORK="finish")
-    assert stage.agents[""].wait(60) == 0
+    assert stage.agents[""].wait(WAIT_S) == 0
     assert [(line["RANK"], line["WORLD_SIZE"], line["MANIPLE_GENERATION"]) for line in stage.lines("ran-")] == [
         ("0", "1", "0")
     ]
@@ -272,10 +274,10 @@ def test_alone_in_the_world_it_runs_the_command_once(stage: Stage) -> None:
 @pytest.mark.parametrize(("command", "code"), [(["no-such-program"], 127), (["/"], 126), (["sh", "-c", "exit 9"], 9)])
 def test_alone_a_command_that_fails_gives_its_exit_code(stage: Stage, command: list[str], code: int) -> None:
     stage.start_agent("", command, has_endpoint=False)
-    assert stage.agents[""].wait(60) == code
+    assert stage.agents[""].wait(WAIT_S) == code
 
 
 def test_a_worker_writes_into_a_pipe_that_nobody_reads_any_more_and_dies_of_it_as_anywhere(stage: Stage) -> None:
     endless = "while :; do echo line; done | { read line; }"
     stage.start_agent("", ["sh", "-c", endless], has_endpoint=False)
-    assert stage.agents[""].wait(60) == 0
+    assert stage.agents[""].wait(WAIT_S) == 0

@@ -11,14 +11,14 @@ import pytest
 from maniple.worker.desk import new_folder
 
 from .endpoint import JOB
-from .stage import Stage, wait
+from .stage import WAIT_S, Stage, wait
 
 ROOT = Path(__file__).resolve().parents[2]
 POD = "bert-worker-0"
 SCRIPT = """
 import sys, time
 import maniple.worker as worker
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 180
 began = False
 while time.monotonic() < deadline:
     seen = worker.notice()
@@ -99,7 +99,7 @@ def test_a_script_that_ends_without_an_agent_has_said_how_far_it_came_if_it_is_t
     stage.start_endpoint()
     stage.publish(members)
     with start(stage, f"https://127.0.0.1:{stage.port}", ENDS, MANIPLE_REPLICA_INDEX="0") as script:
-        assert script.wait(60) == 0
+        assert script.wait(WAIT_S) == 0
     assert reports(stage)[-1:] == ([(1, 50, 50)] if members[0] == POD else [])
 
 
@@ -108,7 +108,7 @@ def test_a_script_that_ends_before_it_has_heard_of_a_generation_reports_all_the_
     stage.publish([POD])
     once = "import maniple.worker as worker; worker.report(step=50, total=50)"
     with start(stage, f"https://127.0.0.1:{stage.port}", once) as script:
-        assert script.wait(60) == 0
+        assert script.wait(WAIT_S) == 0
     assert reports(stage) == [(1, 50, 50)]
 
 
@@ -133,9 +133,11 @@ def test_who_goes_on_through_a_new_size_and_a_new_controller_is_heard_to_the_end
         stage.publish([POD, "bert-worker-1"])  # nobody acknowledges it
         wait("a report of the new size", lambda: reports(stage)[-1][0] == 2)
         stage.kill_endpoint()
+        before = len(reports(stage))
         stage.start_endpoint()
+        wait("a report to the new controller", lambda: len(reports(stage)) > before)
         (stage.folder / "end").touch()
-        assert script.wait(60) == 0
+        assert script.wait(WAIT_S) == 0
     assert reports(stage)[-1][2] == 1
 
 
@@ -143,14 +145,16 @@ FORKS = """
 import os, sys, time
 import maniple.worker as worker
 worker.report(step=1, total=1)
-began = time.monotonic()
+took = []
 for _ in range(3):
+    began = time.monotonic()
     child = os.fork()
     if not child:
         worker.report(step=2, total=1)
         sys.exit(0)
     os.waitpid(child, 0)
-print(time.monotonic() - began, flush=True)
+    took.append(time.monotonic() - began)
+print(min(took), flush=True)  # of the one that was least disturbed
 """
 
 
@@ -158,8 +162,8 @@ def test_children_that_a_script_forks_end_at_once(stage: Stage) -> None:
     stage.start_endpoint()
     stage.publish([POD])
     with start(stage, f"https://127.0.0.1:{stage.port}", FORKS) as script:
-        assert float(line_of(script)) < 1.5  # two seconds for each, if they waited for a thread that they have not
-        assert script.wait(60) == 0
+        assert float(line_of(script)) < 1.5  # two seconds, if they waited for a thread that they have not
+        assert script.wait(WAIT_S) == 0
 
 
 def test_a_script_reads_the_file_of_the_downward_api(stage: Stage) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tools.cluster import build, pytorch
 
-from .stage import HERE, Stage, wait
+from .stage import HERE, WAIT_S, Stage, wait
 
 EXAMPLES = HERE.parent.parent / "examples" / "torch"
 PODS = ["bert-worker-0", "bert-worker-1", "bert-worker-2"]
@@ -123,7 +123,7 @@ def test_the_work_ends_well(stage: Stage) -> None:
     training.start(*PODS[:2])
     stage.publish(PODS[:2])
     for pod in PODS[:2]:
-        assert stage.agents[pod].wait(60) == 0
+        assert stage.agents[pod].wait(WAIT_S) == 0
         assert stage.has_said(pod, "done", 1)
     assert training.lines()[-1]["step"] == 20
     check(training)

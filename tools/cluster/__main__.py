@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -89,6 +91,13 @@ def up(
         cluster.down()
 
 
+def _clusters() -> Iterator[Cluster]:
+    """All that are there. One that has ended since we looked is none of them."""
+    for layout in all_layouts():
+        with suppress(FileNotFoundError):
+            yield Cluster(layout)
+
+
 @cli.command()
 @name_option
 @click.option("--all", "every", is_flag=True, help="All of this user's clusters.")
@@ -96,10 +105,10 @@ def down(name: str, every: bool) -> None:
     """Stop a cluster and remove everything of it."""
     for left in clean_up():
         say(f"removed what was left of cluster {left}")
-    for layout in all_layouts():
-        if every or layout.name == name:
-            Cluster(layout).down()
-            say(f"cluster {layout.name} is down")
+    for cluster in _clusters():
+        if every or cluster.name == name:
+            cluster.down()
+            say(f"cluster {cluster.name} is down")
 
 
 @cli.command()
@@ -107,8 +116,7 @@ def status() -> None:
     """List the clusters and their components."""
     for left in clean_up():
         say(f"removed what was left of cluster {left}")
-    for layout in all_layouts():
-        cluster = Cluster(layout)
+    for cluster in _clusters():
         try:
             components = cluster.status()
         except ClusterError:

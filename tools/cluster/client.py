@@ -5,18 +5,25 @@ in its own client cannot hide here.
 """
 
 import http.client
+import itertools
 import json
+import os
+import random
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from tools.cluster.layout import ClusterError, Layout
 
 IDLE_S = 20.0  # a connection that has been idle for longer may be closed by the server this very moment
 TRANSIENT = (ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException, OSError)
+# How long what comes at once on an idle machine may take on a busy one. Only what never comes costs so much.
+PATIENCE_S = 180.0
+# Below what the system hands out for outgoing connections, and below the ports of clusters.
+FREE_PORTS = range(10000, 20000)
 
 
 class ApiError(ClusterError):
@@ -110,7 +117,7 @@ class Client:
         return self.is_ready(path)
 
 
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0, every_s: float = 0.05) -> None:
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S, every_s: float = 0.05) -> None:
     """Waits for something to become true; an error that names it if it does not in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -119,8 +126,26 @@ def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0
         time.sleep(every_s)
 
 
+def _ports() -> Iterator[int]:
+    """Those of this process, in turn: each worker of a test run has ports of its own."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    share = FREE_PORTS[int(worker) % 8 :: 10] if worker.isdecimal() else FREE_PORTS[8 + os.getpid() % 2 :: 10]
+    start = random.randrange(len(share))
+    return itertools.cycle([*share[start:], *share[:start]])
+
+
+_PORTS = _ports()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """For a server that is started later, and perhaps again: nobody else is given it meanwhile."""
+    return next(port for port in _PORTS if is_free(port))
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

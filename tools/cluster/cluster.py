@@ -17,7 +17,7 @@ import msgspec
 from tools.cluster import build, cgroups, components, kubeconfig, kwok, node, pytorch
 from tools.cluster import layout as folders
 from tools.cluster.certificates import NODE_ADDRESS
-from tools.cluster.client import ApiError, Client, wait_until
+from tools.cluster.client import PATIENCE_S, ApiError, Client, is_free, wait_until
 from tools.cluster.components import PORTS
 from tools.cluster.go import Say
 from tools.cluster.layout import ClusterError, Layout, Spec
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 # Below what the system hands out for outgoing connections, so that a killed component finds its port free again.
 PORT_RANGE = range(20000, 32000)
 UP_S = 240.0
-DOWN_S = 60.0
+DOWN_S = PATIENCE_S
 END_S = 10.0
 IMPORT_S = 300.0
 
@@ -146,7 +146,18 @@ class Cluster:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
-    def create_nodes(self, nodes: list[dict[str, Any]], timeout_s: float = 60.0) -> None:
+    def create_namespace(self, name: str) -> None:
+        """Makes a namespace and waits until pods may be made in it: that takes its account, which comes a moment later.
+
+        So does the ConfigMap that the cluster puts into every namespace.
+        """
+        with self.client() as client:
+            client.post("/api/v1/namespaces", {"metadata": {"name": name}})
+            for path in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
+                whole = f"/api/v1/namespaces/{name}/{path}"
+                wait_until(f"{path} of namespace {name}", lambda whole=whole: client.exists(whole))  # type: ignore[misc]
+
+    def create_nodes(self, nodes: list[dict[str, Any]], timeout_s: float = PATIENCE_S) -> None:
         """Makes simulated nodes (`kwok.node` writes one) and waits until they are ready."""
         names = [each["metadata"]["name"] for each in nodes]
         with self.client() as client:
@@ -195,7 +206,7 @@ class Cluster:
         self.start(component)
         self.wait_until_ready()
 
-    def wait_until_ready(self, timeout_s: float = 60.0) -> None:
+    def wait_until_ready(self, timeout_s: float = PATIENCE_S) -> None:
         with self.client() as client:
             wait_until("the API server", client.is_ready, timeout_s)
 
@@ -290,20 +301,11 @@ def _free_ports() -> dict[str, int]:
     for name in PORTS:
         while True:
             port = random.choice(PORT_RANGE)
-            if port not in taken and _is_free(port):
+            if port not in taken and is_free(port):
                 break
         taken.add(port)
         ports[name] = port
     return ports
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as trial:
-        try:
-            trial.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _write_identities(layout: Layout, spec: Spec) -> None:

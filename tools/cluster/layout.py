@@ -128,12 +128,19 @@ def can_lock(handle: int) -> bool:
 
 
 def run_folder() -> Path:
-    """The folder of all clusters of this user: in memory where there is enough of it, since etcd writes a lot."""
+    """The folder of all clusters of this user: in memory where there is enough of it, since etcd writes a lot.
+
+    While there are clusters it stays where it is, however much memory they take.
+    """
     chosen = os.environ.get(RUN_VARIABLE)
     if chosen:
         return Path(chosen).resolve()
-    in_memory = os.access(MEMORY_FOLDER, os.W_OK) and shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_NEEDED_BYTES
-    return (MEMORY_FOLDER if in_memory else Path(tempfile.gettempdir())) / f"maniple-cluster-{os.getuid()}"
+    name = f"maniple-cluster-{os.getuid()}"
+    in_memory, on_disk = MEMORY_FOLDER / name, Path(tempfile.gettempdir()) / name
+    if in_memory.exists() or on_disk.exists():
+        return in_memory if in_memory.exists() else on_disk
+    has_room = os.access(MEMORY_FOLDER, os.W_OK) and shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_NEEDED_BYTES
+    return in_memory if has_room else on_disk
 
 
 def layout_of(name: str) -> Layout:

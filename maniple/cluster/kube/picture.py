@@ -35,6 +35,7 @@ _MAY_NOT = (403, 404)
 class SeenPod:
     replica: Replica | None  # None: of no job of ours
     holds: float  # GPUs
+    node: str
 
 
 class Picture:
@@ -68,7 +69,9 @@ class Picture:
         """(used, all) of the cluster; None where one may not know."""
         if not self._sees_all_pods or not self._nodes:
             return None
-        return sum(seen.holds for seen in self._pods.values()), sum(self._nodes.values())
+        # A node that was deleted takes its GPUs along, and its pods may be there for a while longer.
+        used = sum(seen.holds for seen in self._pods.values() if ("", seen.node) in self._nodes)
+        return used, sum(self._nodes.values())
 
     async def run(self) -> None:
         """The jobs first: who may not see them is told so, whatever else may not be seen."""
@@ -153,4 +156,4 @@ def _read_pod(raw: msgspec.Raw) -> SeenPod | None:
     if not isinstance(item, core.Pod):
         return None
     holds = gpus_of(item) if item.spec.node_name and item.status.phase not in ("Succeeded", "Failed") else 0.0
-    return SeenPod(read_replica(raw), holds)
+    return SeenPod(read_replica(raw), holds, item.spec.node_name)

@@ -79,7 +79,7 @@ def test_a_connection_is_used_again_and_what_was_sent_is_well_formed(play: Play)
     async def run() -> None:
         async with pool(handle) as there:
             for _ in range(3):
-                answer = await there.request("POST", "/a?b=c", {"Accept": "x"}, b"body", 5)
+                answer = await there.request("POST", "/a?b=c", {"Accept": "x"}, b"body", 60)
                 assert (answer.status, answer.body, answer.headers["x-said"]) == (200, b"hi", "hi")
 
     play(run())
@@ -97,7 +97,7 @@ def test_an_answer_in_chunks_byte_by_byte(play: Play) -> None:
 
     async def run() -> None:
         async with pool(handle) as there:
-            answer = await there.request("GET", "/", {}, None, 5)
+            answer = await there.request("GET", "/", {}, None, 60)
             assert (answer.status, answer.body) == (404, b"abcde")
 
     play(run())
@@ -119,12 +119,12 @@ def test_a_kept_connection_that_the_server_closed_is_not_held_against_it(play: P
 
     async def run() -> None:
         async with pool(handle) as there:
-            await there.request("GET", "/", {}, None, 5)
+            await there.request("GET", "/", {}, None, 60)
             if method == "GET":
-                assert (await there.request(method, "/", {}, None, 5)).status == 200
+                assert (await there.request(method, "/", {}, None, 60)).status == 200
             else:
                 with pytest.raises(TRANSIENT):
-                    await there.request(method, "/", {}, b"", 5)
+                    await there.request(method, "/", {}, b"", 60)
 
     play(run())
     assert len(served) == (2 if method == "GET" else 1)
@@ -148,7 +148,7 @@ def test_half_an_answer_or_nonsense_is_no_answer(play: Play, said: bytes) -> Non
     async def run() -> None:
         async with pool(handle) as there:
             with pytest.raises(TRANSIENT):
-                await there.request("GET", "/", {}, None, 5)
+                await there.request("GET", "/", {}, None, 60)
 
     play(run())
 
@@ -166,7 +166,7 @@ def test_silence_ends_in_a_timeout_and_the_connection_is_not_used_again(play: Pl
         async with pool(handle) as there:
             with pytest.raises(TimeoutError):
                 await there.request("GET", "/", {}, None, 0.05)
-            assert (await there.request("GET", "/", {}, None, 5)).body == b"hi"
+            assert (await there.request("GET", "/", {}, None, 60)).body == b"hi"
 
     play(run())
     assert len(served) == 2
@@ -187,10 +187,10 @@ def test_after_one_silence_no_other_kept_connection_is_trusted(play: Play) -> No
 
     async def run() -> None:
         async with pool(handle) as there:
-            await asyncio.gather(*(there.request("GET", "/", {}, None, 5) for _ in range(3)))
+            await asyncio.gather(*(there.request("GET", "/", {}, None, 60) for _ in range(3)))
             with pytest.raises(TimeoutError):
                 await there.request("GET", "/", {}, None, 0.05)
-            assert (await there.request("GET", "/", {}, None, 5)).body == b"hi"
+            assert (await there.request("GET", "/", {}, None, 60)).body == b"hi"
 
     play(run())
     assert len(served) == 4
@@ -206,7 +206,7 @@ def test_what_the_server_says_unasked_is_nobodys_answer(play: Play) -> None:
     async def run() -> None:
         async with pool(handle) as there:
             for _ in range(3):
-                assert (await there.request("GET", "/", {}, None, 5)).status == 200
+                assert (await there.request("GET", "/", {}, None, 60)).status == 200
                 await asyncio.sleep(0.02)  # for what nobody asked for to arrive
 
     play(run())
@@ -226,7 +226,7 @@ def test_a_stream_block_by_block_until_its_end_or_its_silence(play: Play) -> Non
 
     async def read(there: Pool, path: str) -> bytes:
         read = b""
-        async with there.stream(path, {}, 0.3) as (head, blocks):
+        async with there.stream(path, {}, 1.0) as (head, blocks):
             assert head.status == 200
             try:
                 async for block in blocks:
@@ -259,7 +259,7 @@ def test_a_stream_that_nobody_reads_is_held_back(play: Play) -> None:
             sent += 1_000_000
 
     async def run() -> None:
-        async with pool(handle) as there, there.stream("/", {}, 5) as (_, blocks):
+        async with pool(handle) as there, there.stream("/", {}, 60) as (_, blocks):
             last = -1
             while sent != last:  # until no more is taken
                 last = sent
@@ -310,12 +310,12 @@ def test_through_a_proxy_that_wants_a_password(play: Play, tmp_path: Path) -> No
             async with server(tunnel) as proxy:
                 place = Place("https://inside.test:6443", trusted, None, f"http://me:hush@127.0.0.1:{proxy}")
                 there = Pool(lambda: place)
-                assert (await there.request("GET", "/", {}, None, 5)).body == b"hi"
-                assert (await there.request("GET", "/", {}, None, 5)).body == b"hi"
+                assert (await there.request("GET", "/", {}, None, 60)).body == b"hi"
+                assert (await there.request("GET", "/", {}, None, 60)).body == b"hi"
                 there.close()
                 refused = Pool(lambda: place._replace(proxy=f"http://127.0.0.1:{proxy}"))
                 with pytest.raises(ConnectionError, match="answered 407"):
-                    await refused.request("GET", "/", {}, None, 5)
+                    await refused.request("GET", "/", {}, None, 60)
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while block := await reader.read(65536):
