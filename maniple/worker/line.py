@@ -155,6 +155,7 @@ class Line:
         self._report: dict[str, Any] | None = None
         self._before: dict[str, Any] | None = None  # what was reported before the state, and is said before it
         self._reported_at = -_REPORT_S
+        self._hurry = threading.Event()  # somebody waits for what is being said
 
     def start(self) -> None:
         if self._settings.has_endpoint:
@@ -185,12 +186,15 @@ class Line:
             return False
         with self._lock:
             self._before, self._report = self._report or self._before, None
+            self._hurry.set()
             self._lock.notify_all()
-            return self._lock.wait_for(lambda: self._is_said and self._before is None, within_s)
+            is_said = self._lock.wait_for(lambda: self._is_said and self._before is None, within_s)
+            self._hurry.clear()
+            return is_said
 
     def _speak(self) -> None:
         connection = _Connection(self._settings)
-        pause = _Pause()
+        pause = _Pause(self._hurry)
         while True:
             what, body = self._next()
             try:
@@ -276,9 +280,13 @@ class Line:
 
 
 class _Pause:
-    """Waits longer and longer while a line is broken; complains once, and not before it has lasted."""
+    """Waits longer and longer while a line is broken; complains once, and not before it has lasted.
 
-    def __init__(self) -> None:
+    Whoever is in a hurry does not wait so long.
+    """
+
+    def __init__(self, hurry: threading.Event | None = None) -> None:
+        self._hurry = hurry or threading.Event()
         self.reset()
 
     def reset(self) -> None:
@@ -290,5 +298,9 @@ class _Pause:
             complain(f"no controller, trying again: {error}")
             self._has_complained = True
         asked_s = getattr(error, "pause_s", 0.0)
-        time.sleep(max(self._next_s, asked_s) * random.uniform(0.7, 1.3))  # not all agents at once
+        wait_s = max(self._next_s, asked_s) * random.uniform(0.7, 1.3)  # not all agents at once
+        if self._hurry.is_set():
+            time.sleep(min(wait_s, _FIRST_PAUSE_S))
+        else:
+            self._hurry.wait(wait_s)
         self._next_s = min(self._next_s * 1.6, _LONGEST_PAUSE_S)

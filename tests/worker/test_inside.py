@@ -141,6 +141,31 @@ def test_who_goes_on_through_a_new_size_and_a_new_controller_is_heard_to_the_end
     assert reports(stage)[-1][2] == 1
 
 
+HURRIES = """
+import os, threading, time
+import maniple.worker.line as line
+folder = os.environ["MANIPLE_POD_FOLDER"]
+line._FIRST_PAUSE_S = line._LONGEST_PAUSE_S = 600.0
+line.complain = lambda text: open(f"{folder}/broken-{threading.current_thread().name}", "w").close()
+made = line.Line(line.from_environment(), lambda notice: None, lambda: None)
+made.start()
+made.say(1, "running")
+while not os.path.exists(folder + "/end"):
+    time.sleep(0.01)
+raise SystemExit(0 if made.flush(100.0) else 1)
+"""
+
+
+def test_whoever_waits_for_the_last_word_ends_the_pause_after_a_broken_line(stage: Stage) -> None:
+    with start(stage, f"https://127.0.0.1:{stage.port}", HURRIES) as script:
+        wait("a pause", (stage.folder / "broken-maniple-speak").exists)
+        stage.start_endpoint()
+        stage.publish([POD])
+        (stage.folder / "end").touch()
+        assert script.wait(WAIT_S) == 0
+    assert stage.has_said(POD, "running", 1)
+
+
 FORKS = """
 import os, sys, time
 import maniple.worker as worker

@@ -28,6 +28,7 @@ _HEADERS = {
     "Accept-Encoding": "identity",
     "User-Agent": "maniple",
 }  # compressing costs more than it saves
+_MOST_REFUSALS = 5
 
 
 class ApiError(Exception):
@@ -102,6 +103,21 @@ class Backoff:
     async def wait(self, error: Exception | None = None) -> None:
         asked = error.retry_after_s if isinstance(error, ApiError) else None
         await asyncio.sleep(self.pause_s(asked or 0.0))
+
+
+class Patience:
+    """With refusals of what was allowed before: a server that has just started does not know yet who may do what."""
+
+    def __init__(self) -> None:
+        self._refusals = 0
+
+    def reset(self) -> None:
+        self._refusals = 0
+
+    def has(self, error: ApiError) -> bool:
+        """Whether the same request may well succeed later."""
+        self._refusals += error.status == 403
+        return error.is_transient or (error.status == 403 and self._refusals <= _MOST_REFUSALS)
 
 
 class Lane:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from maniple.api.errors import InputError
-from maniple.cluster.kube.client import ApiError, Backoff, UnansweredError
+from maniple.cluster.kube.client import ApiError, Backoff, Patience, UnansweredError
 from maniple.cluster.kube.replica import Replica, read_replica
 from maniple.cluster.kube.visit import JOBS, PODS, Key, Visit, read_job, refused, replica_query
 
@@ -105,16 +105,19 @@ class _Log:
         self._choice = choice
         self._take = take
         self._last = ""  # the time of the last line
+        self._rest = b""  # half a line, at which a connection ended
         self._has_begun = False  # it could be read once
 
     async def follow(self) -> None:
         """Until the pod has ended: whatever is on the way there may end an answer as if all were said."""
-        backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
+        backoff, patience = Backoff(longest_s=_LONGEST_PAUSE_S), Patience()
         while True:
             before = self._last
             try:
                 await self.read(follow=True)
+                patience.reset()
                 if await self._has_ended():
+                    await self.read(follow=False)  # what was not sent any more
                     return
                 if self._last != before:
                     backoff.reset()
@@ -123,8 +126,10 @@ class _Log:
                 await backoff.wait()
             except ApiError as error:
                 if error.status == 404:  # it has gone
+                    if self._rest:
+                        self._line(self._rest, self._last)
                     return
-                if not error.is_transient or (not self._has_begun and backoff.failures >= _TRIES):
+                if not (patience.has(error) if self._has_begun else error.is_transient and backoff.failures < _TRIES):
                     raise _unreadable(error, self._replica) from None
                 await backoff.wait(error)
 
@@ -153,8 +158,9 @@ class _Log:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     self._line(line, before)
-        if rest:
+        if rest and not follow:
             self._line(rest, before)
+        self._rest = rest if follow else b""  # all of it comes again, if there is more to come
 
     def _line(self, line: bytes, before: str) -> None:
         moment, _, text = line.decode(errors="replace").partition(" ")

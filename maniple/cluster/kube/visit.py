@@ -21,6 +21,7 @@ from maniple.cluster.kube.client import (
     ApiError,
     Backoff,
     Client,
+    Patience,
     Status,
     UnansweredError,
 )
@@ -283,6 +284,7 @@ class Visit:
         self, path: str, asked: Mapping[str, str], watched: Watched[T], backoff: Backoff
     ) -> AsyncGenerator[dict[Key, T], None]:
         has_begun = has_failed = False
+        patience = Patience()
         while True:
             trouble = ""
             try:
@@ -293,6 +295,7 @@ class Visit:
                 more = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": watched.version}
                 async with self.client.stream(path, {**asked, **more}, SILENCE_S) as chunks:
                     backoff.reset()
+                    patience.reset()
                     has_failed = False
                     self._note(path, "")
                     rest = b""
@@ -303,7 +306,7 @@ class Visit:
                         if lines:
                             yield watched.found
             except ApiError as error:
-                if not has_begun or not (error.is_transient or error.status == 410):
+                if not has_begun or not (patience.has(error) or error.status == 410):
                     raise
                 watched.version = ""
                 trouble = str(error)
