@@ -9,6 +9,7 @@ import pytest
 from tools.cluster import ApiError, Cluster, Spec
 
 from . import running
+from .people import Person
 from .serving import Bench, install_crds
 
 
@@ -71,5 +72,12 @@ def with_crds(cluster: Cluster) -> Cluster:
 def bench(with_crds: Cluster, namespace: str) -> Iterator[Bench]:
     """A corner of the run's cluster, with nodes, a schedulerName and a lease of its own."""
     made = Bench(with_crds, namespace)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def person(with_crds: Cluster, namespace: str) -> Iterator[Person]:
+    made = Person(with_crds, namespace)
     yield made
     made.close()

@@ -16,6 +16,8 @@ from tools.cluster.client import PATIENCE_S
 
 from .serving import GPU, OURS, ROOT, Json
 
+IMAGE: Json = {"image": "maniple.dev/busybox:local", "imagePullPolicy": "Never"}
+
 
 class Person:
     def __init__(self, cluster: Cluster, namespace: str, user: str = "admin") -> None:
@@ -177,3 +179,8 @@ class Running:
 def _read(stream: Any, lines: list[str]) -> None:
     while line := stream.readline():
         lines.append(line.rstrip("\n"))
+
+
+def printing(text: str) -> Json:
+    """The spec of a pod that runs a script of the shell, on a real node."""
+    return {"containers": [{"name": "main", **IMAGE, "command": ["sh", "-c", text]}]}
