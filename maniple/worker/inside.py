@@ -29,8 +29,10 @@ class Inside:
         self._line: Line | None = None
         self._has_complained = False
         self.generation = _number("MANIPLE_GENERATION")
-        # No agent: the first process of the pod calls the controller itself; the others go by the file.
-        if not self.socket and self.settings.has_endpoint and self.local_rank == 0:
+        # No agent: the first process of the pod calls the controller itself; the others go by the file. To Horovod's
+        # workers the launcher's pod is their own, since horovodrun gives them its environment: one of all calls for it.
+        caller = _first_number("HOROVOD_RANK") if "HOROVOD_RANK" in os.environ else self.local_rank
+        if not self.socket and self.settings.has_endpoint and caller == 0:
             self._line = Line(self.settings, self._hear, lambda: None)  # a script ends when its work does
             self._line.start()
         self._unheard: dict[str, Any] | None = None  # the last report, if the agent was behind

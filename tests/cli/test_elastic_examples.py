@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from maniple.cluster.kube.jobs.manifests import HOSTS_DIR
+
 from .running import EXAMPLES
 
 SHELL = [found, "sh"] if (found := shutil.which("busybox")) else ["sh"]
@@ -164,3 +166,29 @@ def test_the_script_of_ddp_catches_sigterm_when_all_are_there_and_reports_its_st
 
 def ordered_calls(tree: ast.AST) -> list[ast.Call]:
     return sorted((node for node in ast.walk(tree) if isinstance(node, ast.Call)), key=lambda node: node.lineno)
+
+
+# -- Horovod
+
+
+def test_the_numbers_and_paths_of_horovodrun_are_those_of_the_job() -> None:
+    launcher, worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"]
+    (container,) = launcher["template"]["spec"]["containers"]
+    said = dict(word[2:].split("=", 1) for word in container["command"] if word.startswith("--"))
+    gpus = worker["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+    assert said["min-num-proc"] == said["num-proc"] == str(worker["min"] * gpus)
+    assert said["max-num-proc"] == str(worker["max"] * gpus)
+    assert said["host-discovery-script"] == f"{HOSTS_DIR}/discover_hosts.sh"
+    (mount,) = container["volumeMounts"]
+    assert said["ssh-identity-file"] == f"{mount['mountPath']}/id"
+
+
+def test_whoever_leaves_horovod_does_not_wait_for_itself() -> None:
+    """The hook looks for sessions of ssh by their command lines, and has one itself."""
+    worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"][1]
+    (container,) = worker["template"]["spec"]["containers"]
+    hook = " ".join(container["lifecycle"]["preStop"]["exec"]["command"])
+    (pattern,) = re.findall(r"pgrep -f '(.*)'", hook)
+    assert re.search(pattern, "sshd: root@notty")
+    assert not re.search(pattern, hook)
+    assert not re.search(pattern, "sshd: /usr/sbin/sshd -De [listener] 0 of 10-100 startups")

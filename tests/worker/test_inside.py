@@ -166,6 +166,17 @@ def test_whoever_waits_for_the_last_word_ends_the_pause_after_a_broken_line(stag
     assert stage.has_said(POD, "running", 1)
 
 
+@pytest.mark.parametrize(("rank", "calls"), [("0", True), ("1", False)])
+def test_of_horovods_workers_who_all_think_that_they_are_in_the_launchers_pod_one_calls(
+    stage: Stage, rank: str, calls: bool
+) -> None:
+    """Two who listen for one pod are refused in turn. Each is the first process of the host that it runs on."""
+    script = "from maniple.worker.inside import inside; print(inside()._line is not None)"
+    ranks = {"HOROVOD_RANK": rank, "HOROVOD_LOCAL_RANK": "0"}
+    with start(stage, "https://127.0.0.1:1", script, **ranks) as asked:
+        assert line_of(asked) == f"{calls}\n"
+
+
 FORKS = """
 import os, sys, time
 import maniple.worker as worker

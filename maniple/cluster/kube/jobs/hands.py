@@ -177,7 +177,7 @@ class Hands:
         if len(text) > most:
             log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": most})
             untold = []
-        if job.framework == "horovod":
+        if job.framework == "horovod" and not generation.stop:  # without hosts horovodrun does not end when told to
             await self._write_hosts(job, generation)
         await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in untold))
 

@@ -16,11 +16,12 @@ AGENT_DIR, POD_DIR, HOSTS_DIR = "/var/run/maniple/agent", "/var/run/maniple/pod"
 RENDEZVOUS_PORT = 29400
 GRACE_MORE_S = 5  # for the agent itself, after its workers
 _HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# Horovod takes an answer without hosts for a host without a name: until there are some, it waits for the answer.
+# A replica that starts finds nobody, or who took part before the job started over: it has no answer until it is among
+# them. Horovod holds a lock while it waits for one, and cannot end: later there always is an answer.
 _DISCOVER_HOSTS = """#!/bin/sh
-hosts="$(dirname "$0")/hosts"
-until [ -s "$hosts" ]; do sleep 1; done
-cat "$hosts"
+here="$(dirname "$0")"
+until grep -q "$MANIPLE_POD_UID" "$here/members"; do sleep 1; done
+cat "$here/hosts"
 """
 Manifest = dict[str, Any]
 
@@ -159,7 +160,8 @@ def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
     """Horovod asks the script which hosts there are; one that only launches is none."""
     at_work = {role.name for role in job.roles if role.has_work}
     lines = [f"{one.address}:{one.slots}\n" for one in generation.members if one.role in at_work]
-    data = {"discover_hosts.sh": _DISCOVER_HOSTS, "hosts": "".join(lines)}
+    members = "".join(f"{one.uid}\n" for one in generation.members)
+    data = {"discover_hosts.sh": _DISCOVER_HOSTS, "hosts": "".join(lines), "members": members}
     return {**_head(job, "ConfigMap", hosts_name(job)), "data": data}
 
 
