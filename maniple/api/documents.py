@@ -61,7 +61,7 @@ class _Loader(_Base):
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int",
-    re.compile(r"[-+]?(0|[1-9]\d*|0o[0-7]+|0x[0-9a-fA-F]+)$", re.ASCII),
+    re.compile(r"[-+]?(0|[1-9]\d*|0o?[0-7]+|0x[0-9a-fA-F]+)$", re.ASCII),
     list("-+0123456789"),
 )
 _Loader.add_implicit_resolver(
@@ -76,7 +76,10 @@ def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     text = loader.construct_scalar(node)
     if len(text) > 25:
         raise yaml.MarkedYAMLError(problem="a number of more than 25 digits", problem_mark=node.start_mark)
-    return int(text, 0) if text[:1] == "0" or text[1:2] == "0" else int(text)
+    digits = text.lstrip("+-")
+    if digits[:1] != "0":
+        return int(text)
+    return int(text, 8 if digits.isdecimal() else 0)  # 0400, as modes of files are written; 0x1F, 0o17
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)

@@ -154,7 +154,7 @@ def test_null_in_a_list_is_no_object() -> None:
 @pytest.mark.parametrize(
     ("written", "label"),
     [
-        *(("2026-01-31", "2026-01-31"), ("12:30:45", "12:30:45"), ("010", "010"), ("1_000", "1_000"), ("0b1", "0b1")),
+        *(("2026-01-31", "2026-01-31"), ("12:30:45", "12:30:45"), ("08", "08"), ("1_000", "1_000"), ("0b1", "0b1")),
         *(("=", "="), ("1.2.3", "1.2.3"), ("'1'", "1"), ('"true"', "true"), ("1e", "1e"), ("-x", "-x")),
     ],
 )
@@ -173,10 +173,17 @@ def test_scalars_that_are_no_strings_are_not_taken_for_strings(written: str) -> 
         assert message.startswith("a.yaml, document 1: Pod p1: spec.containers[0].name: expected a string, got ")
 
 
-def test_octal_and_hexadecimal_numbers_are_read_as_numbers() -> None:
-    group = read("apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 0x1F}\n")
+@pytest.mark.parametrize(("written", "number"), [("0x1F", 31), ("0o17", 15), ("0400", 256), ("00", 0), ("+10", 10)])
+def test_octal_and_hexadecimal_numbers_are_read_as_kubectl_reads_them(written: str, number: int) -> None:
+    head = "apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\n"
+    group = read(f"{head}spec: {{minRuntimeSeconds: {written}}}\n")
     assert isinstance(group.objects[0], types.PodGroup)
-    assert group.objects[0].spec.min_member == 31
+    assert group.objects[0].spec.min_runtime_seconds == number
+
+
+def test_a_number_with_a_zero_before_it_that_is_not_octal_is_text() -> None:
+    (message,) = errors("apiVersion: v1\nkind: Pod\nmetadata: {name: p1}\nspec: {priority: 08}\n")
+    assert "spec.priority: expected" in message
 
 
 def test_objects_without_a_namespace_are_in_default_and_cluster_scoped_ones_in_none() -> None:
