@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test lint types imports programs unit demo bench bench-cluster chaos cluster cluster-down crds manifests diagram lock clean
+.PHONY: help install test lint types imports programs unit demo bench bench-cluster chaos stress cluster cluster-down crds manifests diagram lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ bench-cluster: $(STAMP) ## on a real API server: binds a second, beside a bare c
 chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go; then 200 elastic jobs
 	PYTHONPATH=tests $(BIN)/python -m e2e.chaos --seconds 300 --seed 7
 	MANIPLE_JOBS=200 $(BIN)/pytest tests/e2e/test_elastic.py -k many_jobs -n 0 -q
+
+stress: $(STAMP) ## the tests on a machine that is busy with something else: finds those that count on an idle one
+	tools/loaded.sh 2 $(BIN)/pytest -n 2 --dist worksteal
 
 crds: $(STAMP) ## write deploy/crds/ from the types
 	$(BIN)/maniple crds --write deploy/crds
