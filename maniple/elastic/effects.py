@@ -20,6 +20,7 @@ def run(turn: Turn) -> None:
     turn.form(guards.ready_replicas(turn))
     if turn.status.start_time is None:
         turn.change(start_time=moment(turn.now))
+    turn.keep_size()
     _tell_size(turn, "Running", "runs")
 
 

@@ -130,15 +130,11 @@ def _acknowledge(state: State, ack: Acknowledged, now: float) -> State:
 
 def _bound_target(turn: Turn) -> None:
     """A size outside of the bounds, because they were changed or the job was pinned, is brought within them at once."""
-    if turn.phase in OVER:
+    if not turn.status.target or turn.phase in OVER:
         return
-    if turn.status.target:
-        wanted = turn.wanted
-        is_outside = any(wanted.get(one.role, one.replicas) != one.replicas for one in turn.status.target)
-    else:
-        is_outside = turn.phase in ACTIVE and turn.runs_outside_its_bounds()
-    if is_outside:
-        turn.set_target(turn.wanted)
+    wanted = turn.wanted
+    if any(wanted.get(one.role, one.replicas) != one.replicas for one in turn.status.target):
+        turn.set_target(wanted)
 
 
 def _walk(turn: Turn) -> None:

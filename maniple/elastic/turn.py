@@ -97,14 +97,6 @@ class Turn:
         members = self.member_uids()
         return {one.place for one in self.replicas.values() if one.uid in members or self.is_done(one)}
 
-    def runs_outside_its_bounds(self) -> bool:
-        """Whether a role runs at another size than it may have now."""
-        places = {(one.role, one.index) for one in self.generation.members} | self._filled()
-        sizes = {role.name: 0 for role in self.job.roles}
-        for role, index in places:
-            sizes[role] = max(sizes.get(role, 0), index + 1)
-        return any(not role.least <= sizes[role.name] <= role.most for role in self.job.roles)
-
     def _has_gap(self, sizes: dict[str, int], filled: set[Place]) -> bool:
         """Whether a running job is without its first replica, or without one below its highest."""
         if self.phase not in ACTIVE or not self.generation.members:
@@ -249,7 +241,15 @@ class Turn:
         if self.generation.members:
             self.form(())
 
+    def keep_size(self) -> None:
+        """What the job runs at is its size until another is decided. That is no resize."""
+        size = as_target(self.wanted)
+        if size != self.status.target:
+            self.change(target=size)
+
     def set_target(self, sizes: dict[str, int]) -> None:
+        if as_target(sizes) == self.status.target:
+            return
         self.change(target=as_target(sizes), last_resize_time=moment(self.now), resizes=self.status.resizes + 1)
 
     def start_over(self) -> None:

@@ -235,21 +235,6 @@ def test_a_job_is_deleted_when_its_time_after_the_end_is_over() -> None:
     assert world.is_deleted
 
 
-def test_a_pin_is_the_size_at_once_and_counts_as_a_resize() -> None:
-    world = running(2, most=8)
-    resizes = world.status.resizes
-    world.edit_role(pin=6)
-    world.settle()
-    assert (len(world.members()), world.status.resizes) == (6, resizes + 1)
-    world.edit_role(pin=3)
-    world.settle()
-    assert (len(world.members()), [one.replicas for one in world.status.target]) == (3, [3])
-    assert (world.status.resizes, world.status.last_resize_time is not None) == (resizes + 2, True)
-    world.edit_role(pin=None)
-    world.settle()
-    assert (len(world.members()), world.status.resizes) == (3, resizes + 2)
-
-
 def test_a_lower_maximum_is_carried_out_at_once() -> None:
     world = running(4)
     world.edit_role(max=3)
