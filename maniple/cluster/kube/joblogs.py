@@ -4,6 +4,7 @@ Lines are asked for with their times, so that a broken connection goes on where 
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ _LAST_WORDS_S = 10.0
 _LONGEST_PAUSE_S = 5.0
 _TRIES = 5  # at a log that could not be read yet
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # an annotation that others have made known
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT")
 
 Take = Callable[[Replica, str], None]
 
@@ -107,18 +109,22 @@ class _Log:
         self._last = ""  # the time of the last line
         self._rest = b""  # half a line, at which a connection ended
         self._has_begun = False  # it could be read once
+        self._is_over = False
+        self._patience = Patience()
 
     async def follow(self) -> None:
         """Until the pod has ended: whatever is on the way there may end an answer as if all were said."""
-        backoff, patience = Backoff(longest_s=_LONGEST_PAUSE_S), Patience()
+        backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
         while True:
             before = self._last
             try:
+                if self._has_begun and not await self._is_there():  # while nobody answered
+                    return self._say_rest()
                 await self.read(follow=True)
-                patience.reset()
-                if await self._has_ended():
-                    await self.read(follow=False)  # what was not sent any more
-                    return
+                if not await self._is_there():
+                    return self._say_rest()
+                if self._is_over:
+                    return await self._read_end()
                 if self._last != before:
                     backoff.reset()
                 await backoff.wait()
@@ -126,18 +132,34 @@ class _Log:
                 await backoff.wait()
             except ApiError as error:
                 if error.status == 404:  # it has gone
-                    if self._rest:
-                        self._line(self._rest, self._last)
-                    return
-                if not (patience.has(error) if self._has_begun else error.is_transient and backoff.failures < _TRIES):
+                    return self._say_rest()
+                may_pass = self._patience.has(error) if self._has_begun else error.is_transient
+                if not may_pass or (not self._has_begun and backoff.failures >= _TRIES):
                     raise _unreadable(error, self._replica) from None
                 await backoff.wait(error)
 
-    async def _has_ended(self) -> bool:
-        """It, or another is in its place."""
+    async def _is_there(self) -> bool:
+        """And no other in its place."""
         meta = self._replica.pod.metadata
         now = read_replica(msgspec.Raw(await self._visit.client.get(PODS.path(meta.namespace, meta.name))))
-        return now is None or now.pod.metadata.uid != meta.uid or now.is_over
+        if now is None or now.pod.metadata.uid != meta.uid:
+            return False
+        self._is_over = now.is_over
+        return True
+
+    async def _read_end(self) -> None:
+        """What was not sent any more, of a pod that has ended. Its container may have been removed by now."""
+        try:
+            await self.read(follow=False)
+        except ApiError as error:
+            if error.is_transient or error.status == 403:
+                raise
+        self._say_rest()
+
+    def _say_rest(self) -> None:
+        """Half a line, of which no more will come."""
+        if self._rest:
+            self._line(self._rest, self._last)
 
     async def read(self, *, follow: bool) -> None:
         meta = self._replica.pod.metadata
@@ -154,16 +176,20 @@ class _Log:
         before, rest = self._last, b""
         async with self._visit.client.stream(path, query, _SILENT_S) as chunks:
             self._has_begun = True
+            self._patience.reset()
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     self._line(line, before)
-        if rest and not follow:
+        if follow:
+            self._rest = rest or self._rest  # all of it comes again, if there is more to come
+        elif rest:
             self._line(rest, before)
-        self._rest = rest if follow else b""  # all of it comes again, if there is more to come
 
     def _line(self, line: bytes, before: str) -> None:
         moment, _, text = line.decode(errors="replace").partition(" ")
+        if not _MOMENT.match(moment):
+            return  # the kubelet's own words: that it cannot read the log any more
         if moment <= before:
             return  # seen before the connection broke
         self._last = moment

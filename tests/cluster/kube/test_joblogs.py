@@ -22,13 +22,17 @@ TEXTS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r")
 
 
 class Log:
-    """What the kubelet has of one pod, and how its answers end. Times are asked for by the second, as it takes them."""
+    """What the kubelet has of one pod, and how its answers end. Times are asked for by the second, as it takes them.
 
-    def __init__(self, texts: list[str], ends: list[tuple[int, str]], last_is_half: bool, is_deleted: bool) -> None:
+    `after`: what becomes of the pod when all was sent. It has ended, and its container may be removed; or it is deleted,
+    and another may be in its place.
+    """
+
+    def __init__(self, texts: list[str], ends: list[tuple[int, str]], last_is_half: bool, after: str) -> None:
         self._lines = [(f"2026-01-01T00:00:{i // 5:02}.{i:09}Z", text) for i, text in enumerate(texts)]
         self._ends = list(ends)
         self._newline = "" if last_is_half else "\n"
-        self._is_deleted = is_deleted
+        self._after = after
         self._is_all_sent = False
         self.client = self
 
@@ -37,11 +41,19 @@ class Log:
         since = query.get("sinceTime", "")[:19]
         left = [f"{time} {text}" for time, text in self._lines if time[:19] >= since]
         whole = ("\n".join(left) + self._newline).encode() if left else b""
-        self._is_all_sent = not self._ends
         at, how = self._ends.pop(0) if self._ends else (len(whole), "clean")
         if how == "refused":
             raise ApiError(403, "Forbidden", "no rights are known yet")
+        if self._is_all_sent:
+            whole = self._afterwards(whole)
+        self._is_all_sent = not self._ends and at >= len(whole)
         yield self._blocks(whole[:at], how)
+
+    def _afterwards(self, whole: bytes) -> bytes:
+        if self._after == "removed":
+            raise ApiError(400, "BadRequest", "unable to retrieve container logs")
+        words = b"unable to retrieve container logs for containerd://x"
+        return {"replaced": b"2026-01-01T00:01:00.000000000Z of another\n", "words": words}.get(self._after, whole)
 
     async def _blocks(self, content: bytes, how: str) -> AsyncIterator[bytes]:
         for start in range(0, len(content), 7):
@@ -50,13 +62,15 @@ class Log:
             raise UnansweredError("broken")
 
     async def get(self, _: str) -> bytes:
-        if self._is_all_sent and self._is_deleted:
+        if not self._is_all_sent:
+            return pod("Running")
+        if self._after == "deleted":
             raise ApiError(404, "NotFound", "gone")
-        return pod("Running" if self._ends else "Succeeded")
+        return pod("Running", uid="v") if self._after == "replaced" else pod("Succeeded")
 
 
-def pod(phase: str) -> bytes:
-    meta = {"name": "bert-worker-0", "namespace": "ns", "uid": "u"}
+def pod(phase: str, uid: str = "u") -> bytes:
+    meta = {"name": "bert-worker-0", "namespace": "ns", "uid": uid}
     labels = {"maniple.dev/job": "bert", "maniple.dev/role": "worker", "maniple.dev/index": "0"}
     spec = {"containers": [{"name": "main", "image": "train"}], "nodeName": "n"}
     return json.dumps({"metadata": meta | {"labels": labels}, "spec": spec, "status": {"phase": phase}}).encode()
@@ -81,24 +95,30 @@ def counted(backoff: Any, _: float = 0.0) -> float:
     return 0.0
 
 
-@given(TEXTS, ENDS, st.booleans(), st.booleans())
-@example(["one", "two"], [(45, "clean")], False, False)
-@example(["one", "two"], [(45, "clean"), (0, "refused")], True, True)
+@given(TEXTS, ENDS, st.booleans(), st.sampled_from(["ended", "removed", "words", "deleted", "replaced"]))
+@example(["one", "two"], [(45, "clean")], False, "ended")
+@example(["one", "two"], [(45, "clean"), (0, "refused")], True, "deleted")
 @settings(deadline=None)
-def test_every_line_is_taken_once_wherever_answers_end(
-    texts: list[str], ends: list[tuple[int, str]], last_is_half: bool, is_deleted: bool
+def test_every_line_is_taken_once_wherever_answers_end_and_nothing_else(
+    texts: list[str], ends: list[tuple[int, str]], last_is_half: bool, after: str
 ) -> None:
-    refusals = [how for _, how in ends].count("refused")
-    assume(refusals <= 5)
+    """No words of the kubelet's own, and none of another pod of the same name."""
+    assume([how for _, how in ends].count("refused") <= 5)
     # Before it is refused it was allowed.
-    assert followed(Log(texts, [(0, "clean"), *ends], last_is_half, is_deleted)) == texts
+    assert followed(Log(texts, [(0, "clean"), *ends], last_is_half, after)) == texts
+
+
+@pytest.mark.parametrize("how", ["clean", "broken"])
+def test_refusals_count_from_when_it_was_last_allowed(how: str) -> None:
+    ends = [(0, "clean"), *[(0, "refused"), (0, how)] * 20]
+    assert followed(Log(["one"], ends, False, "ended")) == ["one"]
 
 
 def test_a_log_that_was_never_allowed_is_refused_at_once() -> None:
     with pytest.raises(InputError, match="bert-worker-0: you may not do this"):
-        followed(Log(["one"], [(0, "refused")], False, False))
+        followed(Log(["one"], [(0, "refused")], False, "ended"))
 
 
 def test_a_log_that_is_allowed_no_more_is_refused_in_the_end() -> None:
     with pytest.raises(InputError, match="you may not do this"):
-        followed(Log(["one"], [(10, "clean"), *[(0, "refused")] * 9], False, False))
+        followed(Log(["one"], [(10, "clean"), *[(0, "refused")] * 9], False, "ended"))
