@@ -1,7 +1,12 @@
-"""Elastic jobs with a real kubelet: starts that are stuck, and what replicas without an agent are told."""
+"""Elastic jobs with a real kubelet: starts that are stuck, what replicas without an agent are told, logs of those that
+come and go."""
 
 import json
+import re
 
+from tools.cluster import wait_until
+
+from .people import Person
 from .serving import GPU, OURS, Bench, Json
 from .test_serve_real import corner
 
@@ -64,3 +69,26 @@ def test_horovods_script_is_asked_at_once_and_waits_until_it_can_say_who_takes_p
     members = status(corner, "ring")["generation"]["members"]
     log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "ring-worker-0")
     assert log.split() == [f"{one['address']}:1" for one in members]
+
+
+def test_a_log_is_followed_through_restarts_with_every_line_once_and_nothing_else(corner: Bench) -> None:
+    """When a pod leaves, its container is removed at once, and another pod of its name comes."""
+    corner.serve()
+    say = "echo $1 $(cat /proc/sys/kernel/random/uuid)"
+    script = f"say() {{ {say}; }}; trap 'say bye; exit 0' TERM; say start; while :; do say on; sleep 0.1; done"
+    container = {"image": "maniple.dev/busybox:local", "command": ["sh", "-c", script]}
+    elastic = {"graceSeconds": 5, "cooldownSeconds": 0}
+    submit(corner, "ring", 2, 2, container, framework="none", elastic=elastic)
+    person = Person(corner.cluster, corner.namespace)
+    logs = person.begin("logs", "ring", "--all", "--follow")
+    pods = ["ring-worker-0", "ring-worker-1"]
+    for starts in (2, 4, 6):
+        wait_until(f"{starts} starts", lambda starts=starts: sum("start" in line for line in logs.out) == starts)  # type: ignore[misc]
+        corner.wait("the job to run", lambda: status(corner, "ring")["phase"] == "Running")
+        if starts < 6:
+            person.cluster.kubectl(f"--namespace={corner.namespace}", "delete", "pod", *pods, "--wait=false")
+    person.do("delete", "ring", "--wait")
+    assert logs.end() == 0
+    assert [line for line in logs.out if not re.fullmatch(r"\[worker-[01]\] (start|on|bye) [0-9a-f-]{36}", line)] == []
+    assert len(set(logs.out)) == len(logs.out)
+    person.close()

@@ -24,8 +24,8 @@ TEXTS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r")
 class Log:
     """What the kubelet has of one pod, and how its answers end. Times are asked for by the second, as it takes them.
 
-    `after`: what becomes of the pod when all was sent. It has ended, and its container may be removed; or it is deleted,
-    and another may be in its place.
+    `after`: what becomes of the pod when all was sent. It has ended, and its container may be removed; or it is
+    deleted, and another may be in its place.
     """
 
     def __init__(self, texts: list[str], ends: list[tuple[int, str]], last_is_half: bool, after: str) -> None:
