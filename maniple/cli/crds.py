@@ -3,18 +3,11 @@
 from pathlib import Path
 
 import click
-import yaml
 
 from maniple.api.crds import Schema, crds
+from maniple.cli.yamltext import to_yaml
 
 HEADER = "# Written by `make crds` from maniple/api/types.py; do not edit.\n"
-
-
-class _Dumper(yaml.SafeDumper):
-    """Without aliases (`&id001`): kubectl reads them, people do not."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
-        return True
 
 
 def files() -> dict[str, str]:
@@ -23,7 +16,7 @@ def files() -> dict[str, str]:
 
 
 def _text(crd: Schema) -> str:
-    return HEADER + yaml.dump(crd, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return HEADER + to_yaml(crd)
 
 
 @click.command("crds")

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-import yaml
 
 from maniple.api import types
 from maniple.api.decode import decode
@@ -14,6 +13,7 @@ from maniple.cli.files import read_sources
 from maniple.cli.newjob import Wish, make_job
 from maniple.cli.ours import taken_in
 from maniple.cli.people import run_visit, visit_options
+from maniple.cli.yamltext import to_yaml
 
 if TYPE_CHECKING:
     from maniple.cluster.kube.submit import Parcel
@@ -118,7 +118,7 @@ def command(
     else:
         parcels = [_from_options(name, files, words, namespace, options)]
     if dry_run:
-        click.echo("---\n".join(_yaml(parcel.body) for parcel in parcels), nl=False)
+        click.echo("---\n".join(to_yaml(parcel.body) for parcel in parcels), nl=False)
         return
     _check_namespaces(parcels, namespace)
     code = run_visit(
@@ -212,7 +212,3 @@ def _check_namespaces(parcels: "list[Parcel]", namespace: str | None) -> None:
             f"found {parcel.namespace(namespace)!r}"
             for parcel in other
         )
-
-
-def _yaml(body: dict[str, Any]) -> str:
-    return str(yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=110))

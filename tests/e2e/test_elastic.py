@@ -310,18 +310,27 @@ def test_a_job_succeeds_with_its_first_replica_and_is_deleted_when_its_time_has_
     bench.wait("its pods to be gone", lambda: not jobs.pods("bert"))
 
 
-def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(bench: Bench, jobs: Jobs) -> None:
+@pytest.mark.parametrize(
+    ("part", "word"),
+    [
+        ({"volumeMounts": [{"name": "not-there", "mountPath": "/data"}]}, "not-there"),
+        ({"env": [{"name": "RATE", "value": 0.001}]}, "cannot unmarshal number"),  # YAML without quotes
+    ],
+    ids=["mount", "number"],
+)
+def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(
+    bench: Bench, jobs: Jobs, part: Json, word: str
+) -> None:
     bench.serve()
     jobs.make("bert", 1, 1)
     jobs.wait_phase("bert", "Pending")
-    mount = {"name": "not-there", "mountPath": "/data"}
-    pod = {"schedulerName": bench.scheduler, "containers": [{"name": "main", "image": "none", "volumeMounts": [mount]}]}
+    pod = {"schedulerName": bench.scheduler, "containers": [{"name": "main", "image": "none", **part}]}
     role = {"name": "worker", "min": 1, "max": 1, "template": {"spec": pod}}
     body = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "wrong"}}
     bench.client.post(jobs.folder, body | {"spec": {"roles": [role]}})
     jobs.wait_phase("wrong", "Failed")
     failed = bench.condition_of(jobs.get("wrong"), "Failed")
-    assert (failed["reason"], "not-there" in failed["message"]) == ("PodRefused", True)
+    assert (failed["reason"], word in failed["message"]) == ("PodRefused", True)
 
 
 def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> None:

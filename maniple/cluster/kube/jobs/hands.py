@@ -29,6 +29,7 @@ _STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if nam
 _COUNTS = ("replicas", "restarts", "resizes")
 _WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(types.ElasticJobStatus)}
 _GONE = (404, 409)
+_NO_POD = "cannot be handled as a Pod"  # a number where a text must be, and the like
 # Every pod has the notice, and the notice names every pod: what is written grows with the square of a job's size.
 _LONGEST = 200_000  # bytes; the server takes 262,144 for all annotations of an object
 _LONGEST_BESIDE = 32_000  # where the endpoint tells it too
@@ -130,7 +131,7 @@ class Hands:
         try:
             answer = await self._create(f"/api/v1/namespaces/{job.namespace}/pods", body)
         except ApiError as error:
-            if error.status == 422:
+            if error.status == 422 or (error.status == 400 and _NO_POD in error.message):
                 raise RefusedError(error.message) from None
             if error.status != 409:
                 raise
