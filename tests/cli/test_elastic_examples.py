@@ -190,5 +190,6 @@ def test_whoever_leaves_horovod_does_not_wait_for_itself() -> None:
     hook = " ".join(container["lifecycle"]["preStop"]["exec"]["command"])
     (pattern,) = re.findall(r"pgrep -f '(.*)'", hook)
     assert re.search(pattern, "sshd: root@notty")
+    assert re.search(pattern, "sshd-session: root@notty")  # as newer ones call it
     assert not re.search(pattern, hook)
     assert not re.search(pattern, "sshd: /usr/sbin/sshd -De [listener] 0 of 10-100 startups")
