@@ -109,7 +109,6 @@ class _Log:
         self._last = ""  # the time of the last line
         self._rest = b""  # half a line, at which a connection ended
         self._has_begun = False  # it could be read once
-        self._is_over = False
         self._patience = Patience()
 
     async def follow(self) -> None:
@@ -118,13 +117,11 @@ class _Log:
         while True:
             before = self._last
             try:
-                if self._has_begun and not await self._is_there():  # while nobody answered
-                    return self._say_rest()
+                if self._has_begun and await self._ends():  # while nobody answered
+                    return
                 await self.read(follow=True)
-                if not await self._is_there():
-                    return self._say_rest()
-                if self._is_over:
-                    return await self._read_end()
+                if await self._ends():
+                    return
                 if self._last != before:
                     backoff.reset()
                 await backoff.wait()
@@ -132,29 +129,33 @@ class _Log:
                 await backoff.wait()
             except ApiError as error:
                 if error.status == 404:  # it has gone
-                    return self._say_rest()
-                may_pass = self._patience.has(error) if self._has_begun else error.is_transient
+                    self._say_rest()
+                    return
+                # 400: its container is being removed, and so is the pod.
+                may_pass = error.status == 400 or self._patience.has(error) if self._has_begun else error.is_transient
                 if not may_pass or (not self._has_begun and backoff.failures >= _TRIES):
                     raise _unreadable(error, self._replica) from None
                 await backoff.wait(error)
 
-    async def _is_there(self) -> bool:
-        """And no other in its place."""
+    async def _ends(self) -> bool:
+        """Whether the pod has ended, or is gone; all that it said has been taken then."""
         meta = self._replica.pod.metadata
         now = read_replica(msgspec.Raw(await self._visit.client.get(PODS.path(meta.namespace, meta.name))))
-        if now is None or now.pod.metadata.uid != meta.uid:
+        is_there = now is not None and now.pod.metadata.uid == meta.uid  # and no other in its place
+        if now is not None and is_there and not now.is_over:
             return False
-        self._is_over = now.is_over
+        if is_there:
+            await self._read_end()
+        self._say_rest()
         return True
 
     async def _read_end(self) -> None:
-        """What was not sent any more, of a pod that has ended. Its container may have been removed by now."""
+        """What was not sent any more. The container may have been removed by now."""
         try:
             await self.read(follow=False)
         except ApiError as error:
             if error.is_transient or error.status == 403:
                 raise
-        self._say_rest()
 
     def _say_rest(self) -> None:
         """Half a line, of which no more will come."""
@@ -181,9 +182,9 @@ class _Log:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     self._line(line, before)
-        if follow:
-            self._rest = rest or self._rest  # all of it comes again, if there is more to come
-        elif rest:
+                if follow and rest:
+                    self._rest = rest  # all of it comes again, if there is more to come
+        if rest and not follow:
             self._line(rest, before)
 
     def _line(self, line: bytes, before: str) -> None:

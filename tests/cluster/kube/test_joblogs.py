@@ -97,8 +97,10 @@ def counted(backoff: Any, _: float = 0.0) -> float:
 
 @given(TEXTS, ENDS, st.booleans(), st.sampled_from(["ended", "removed", "words", "deleted", "replaced"]))
 @example(["one", "two"], [(45, "clean")], False, "ended")
+@example(["one", "two"], [(99, "broken")], True, "words")
+@example(["one", "two"], [(99, "broken")], False, "removed")
 @example(["one", "two"], [(45, "clean"), (0, "refused")], True, "deleted")
-@settings(deadline=None)
+@settings(deadline=None, max_examples=300)
 def test_every_line_is_taken_once_wherever_answers_end_and_nothing_else(
     texts: list[str], ends: list[tuple[int, str]], last_is_half: bool, after: str
 ) -> None:
