@@ -17,6 +17,8 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 DEFAULT_QUEUE = "default"
+OUR_VARIABLES = "MANIPLE_"  # of a pod: names that begin so are set and read by the controller and the agent
+OUR_FOLDER = "/var/run/maniple"  # of a pod: what the controller mounts is below it
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 
 POD_GROUP_LABEL = "maniple.dev/pod-group"

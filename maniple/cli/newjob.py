@@ -8,11 +8,11 @@ from typing import Any
 
 from maniple.api import types
 from maniple.api.errors import InputError
-from maniple.cli.ours import FOLDER, VARIABLES, is_our_folder
+from maniple.cli.ours import is_our_folder
 
 ROLE = "worker"
 # What the controller mounts into every pod; with framework torch it starts the workers anew at each size.
-AGENT = ("python3", f"{FOLDER}/agent/agent.pyz", "--")
+AGENT = ("python3", f"{types.OUR_FOLDER}/agent/agent.pyz", "--")
 
 _RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
@@ -109,9 +109,9 @@ def _variable(text: str, wrong: list[str]) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         wrong.append(f"--env: expected NAME=VALUE, such as EPOCHS=90, found {text!r}")
-    elif name.startswith(VARIABLES):
+    elif name.startswith(types.OUR_VARIABLES):
         wrong.append(
-            f"--env: names that begin with {VARIABLES} are Maniple's own, for its agent; "
+            f"--env: names that begin with {types.OUR_VARIABLES} are Maniple's own, for its agent; "
             f"expected another, such as MY_{name}, found {text!r}"
         )
     return {"name": name, "value": value}
@@ -131,7 +131,7 @@ def _mounts(texts: Sequence[str], wrong: list[str]) -> tuple[list[dict[str, Any]
         place = posixpath.normpath("/" + path.lstrip("/"))
         if is_our_folder(path):
             wrong.append(
-                f"--mount: {FOLDER} is Maniple's own, where its agent is mounted; "
+                f"--mount: {types.OUR_FOLDER} is Maniple's own, where its agent is mounted; "
                 f"expected another PATH, such as /data, found {text!r}"
             )
         elif place in seen:

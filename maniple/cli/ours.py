@@ -4,9 +4,9 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-VARIABLES = "MANIPLE_"  # names that begin so are set and read by the controller and the agent
-FOLDER = "/var/run/maniple"
-_FOLDERS = (FOLDER, "/run/maniple")  # in most images /var/run is a link to /run
+from maniple.api.types import OUR_FOLDER, OUR_VARIABLES
+
+_FOLDERS = (OUR_FOLDER, "/run/maniple")  # in most images /var/run is a link to /run
 
 
 def is_our_folder(path: str) -> bool:
@@ -32,16 +32,16 @@ def taken_in(job: dict[str, Any]) -> Iterator[str]:
 def _taken_in_container(container: dict[str, Any], at: str) -> Iterator[str]:
     for index, one in _objects(container, "env"):
         name = str(one.get("name"))
-        if name.startswith(VARIABLES):
+        if name.startswith(OUR_VARIABLES):
             yield (
-                f"{at}.env[{index}].name: names that begin with {VARIABLES} are Maniple's own, for its agent; "
+                f"{at}.env[{index}].name: names that begin with {OUR_VARIABLES} are Maniple's own, for its agent; "
                 f"expected another, such as MY_{name}, found {name!r}"
             )
     for index, one in _objects(container, "volumeMounts"):
         path = str(one.get("mountPath"))
         if is_our_folder(path):
             yield (
-                f"{at}.volumeMounts[{index}].mountPath: {FOLDER} is Maniple's own, where its agent is mounted; "
+                f"{at}.volumeMounts[{index}].mountPath: {OUR_FOLDER} is Maniple's own, where its agent is mounted; "
                 f"expected another, such as /data, found {path!r}"
             )
 

@@ -12,7 +12,7 @@ from maniple.api import types
 from maniple.api.validate_core import is_service_name
 from maniple.elastic.job import Job, Place
 
-AGENT_DIR, POD_DIR, HOSTS_DIR = "/var/run/maniple/agent", "/var/run/maniple/pod", "/var/run/maniple/hosts"
+AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.OUR_FOLDER}/{name}" for name in ("agent", "pod", "hosts"))
 RENDEZVOUS_PORT = 29400
 GRACE_MORE_S = 5  # for the agent itself, after its workers
 _HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -78,7 +78,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
     volumes, mounts = _volumes(job, to)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        theirs = [one for one in container.get("env") or [] if not str(one.get("name")).startswith("MANIPLE_")]
+        theirs = [one for one in container.get("env") or [] if not _is_ours(one)]
         given = {one.get("name") for one in theirs}
         container["env"] = [*(one for one in env if one["name"] not in given), *theirs]
         taken = {one.get("mountPath") for one in container.get("volumeMounts") or []}
@@ -96,6 +96,10 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
         },
         "spec": spec,
     }
+
+
+def _is_ours(variable: Manifest) -> bool:
+    return str(variable.get("name")).startswith(types.OUR_VARIABLES)
 
 
 def _of_framework(job: Job, place: Place, slots: int) -> list[Manifest]:
