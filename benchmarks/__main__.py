@@ -14,14 +14,14 @@ from pathlib import Path
 
 from benchmarks import cache, contention, worlds
 from benchmarks.measuring import Result, best, snapshot_of
-from maniple.api.decode import decode
-from maniple.model.build import build_snapshot
-from maniple.model.objects import sort_objects
+from maniple.api.decode.decode import decode
+from maniple.model.building.from_scratch import build_snapshot
+from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, schedule
-from maniple.scheduler.policy import default_policy
-from maniple.scheduler.scopes import by_domain, scopes
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.policy import default_policy
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.placement.domains_and_models import by_domain, scopes
 
 
 def throughput() -> list[Result]:

@@ -16,10 +16,10 @@ import uvloop
 
 from benchmarks.measuring import Result
 from maniple.api import types
-from maniple.cluster.kube import credentials
-from maniple.cluster.kube.agents import Agents
 from maniple.elastic.generations import notice
 from maniple.elastic.job import read_job
+from maniple.kube.jobs import agent_credentials
+from maniple.kube.jobs.agent_server import Agents
 
 JOB, UID = "team/bert", "job-uid"
 AIM_S = 1.0
@@ -44,10 +44,10 @@ def pod(index: int) -> str:
 
 async def publish(count: int, pipe: Connection) -> list[float]:
     """Seconds from each publication until the last agent had the notice."""
-    known = credentials.create(["127.0.0.1"])
+    known = agent_credentials.create(["127.0.0.1"])
     agents = Agents(known.token_key, lambda _: None, lambda _: None, lambda: True)
     agents.expect(JOB, UID)
-    await agents.start("127.0.0.1", 0, credentials.server_context(known))
+    await agents.start("127.0.0.1", 0, agent_credentials.server_context(known))
     pipe.send((agents.port, agents.token(JOB, UID), known.authority))
     took = []
     for number in range(1, TIMES + 1):

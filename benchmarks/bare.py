@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from maniple.cluster.kube.login import log_in
+from maniple.kube.transport.login import log_in
 
 Object = dict[str, Any]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from benchmarks import worlds
 from benchmarks.measuring import Result
-from maniple.api import core
-from maniple.api.decode import Object, decode
+from maniple.api import kubernetes
+from maniple.api.decode.decode import Object, decode
 from maniple.cluster.cache import Cache
-from maniple.scheduler.plan import Bind
+from maniple.scheduler.framework.plan import Bind
 
 NODES, GANGS, GANG_SIZE, RUNNING = 5_000, 5_000, 10, 3_500
 _GPUS_IN_USE = 7  # of the 8 of each node; the last one is for those who come
@@ -54,8 +54,10 @@ def measure() -> None:
     load_s = _processor_s(lambda: _load(held, items))
     held_mb = _resident_mb() - before - objects_mb
     load_s = min(load_s, *(_processor_s(lambda: _load(Cache(), items)) for _ in range(2)))
-    waiting = [f"train/{pod.metadata.name}" for pod in items if isinstance(pod, core.Pod) and not pod.spec.node_name]
-    nodes = [node for node in items if isinstance(node, core.Node)]
+    waiting = [
+        f"train/{pod.metadata.name}" for pod in items if isinstance(pod, kubernetes.Pod) and not pod.spec.node_name
+    ]
+    nodes = [node for node in items if isinstance(node, kubernetes.Node)]
 
     def bind(pods: list[str]) -> Callable[[], None]:
         def run() -> None:
@@ -67,12 +69,12 @@ def measure() -> None:
 
     def cordon() -> None:
         node = nodes.pop()
-        held.put(core.Node(node.metadata, core.NodeSpec(unschedulable=True), node.status))
+        held.put(kubernetes.Node(node.metadata, kubernetes.NodeSpec(unschedulable=True), node.status))
         held.snapshot(0.0)
 
     def join() -> None:
         node = nodes.pop()
-        held.remove(core.Node, "", node.metadata.name)
+        held.remove(kubernetes.Node, "", node.metadata.name)
         held.snapshot(0.0)
 
     figures = {

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks import worlds
-from maniple.api.decode import decode
-from maniple.model.build import build_snapshot
-from maniple.model.objects import sort_objects
+from maniple.api.decode.decode import decode
+from maniple.model.building.from_scratch import build_snapshot
+from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from maniple.cli.plan import command
+from maniple.cli.commands.plan import command
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"

@@ -1,4 +1,4 @@
-"""Writes maniple/api/known.py: the fields that Kubernetes defines and we do not read, by struct.
+"""Writes maniple/api/decode/known_fields.py: the fields that Kubernetes defines and we do not read, by struct.
 
 Run by hand when Kubernetes has a new release, in an environment that has maniple's dependencies and the
 newest `kubernetes` package, which is no dependency of ours (and not part of `make test`):
@@ -13,7 +13,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "maniple" / "api" / "known.py"
+TARGET = ROOT / "maniple" / "api" / "decode" / "known_fields.py"
 
 # Structs that are not called as Kubernetes calls them, or stand for several of its types.
 MODELS = {

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from maniple.api import types
-from maniple.api.core import PodSpec
+from maniple.api.kubernetes import PodSpec
 from maniple.api.meta import ObjectMeta
 
 Schema = dict[str, Any]

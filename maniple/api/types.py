@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from maniple.api.core import PodSpec
+from maniple.api.kubernetes import PodSpec
 from maniple.api.meta import Count, Labels, ObjectMeta, ResourceList, Struct, Text
 
 GROUP = "maniple.dev"

@@ -47,7 +47,7 @@ class _Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"maniple.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"maniple.cli.commands.{cmd_name}").command
         return command
 
     def resolve_command(

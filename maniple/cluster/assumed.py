@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import msgspec
 
-from maniple.api import core, types
-from maniple.scheduler.plan import Bind
+from maniple.api import kubernetes, types
+from maniple.scheduler.framework.plan import Bind
 
 _LEAVES = datetime.fromtimestamp(0, UTC)  # when does not matter, only that it does
 _OVER = ("Succeeded", "Failed")
-Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, core.Pod)
+Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, kubernetes.Pod)
 
 replace = msgspec.structs.replace
 
@@ -28,7 +28,7 @@ class Assumed:
     bind: Bind | None = None
     is_leaving: bool = False
 
-    def against(self, pod: core.Pod) -> "Assumed | None":
+    def against(self, pod: kubernetes.Pod) -> "Assumed | None":
         """What is still to be assumed, now that the pod is as it is; None: nothing."""
         if pod.metadata.uid != self.uid or pod.status.phase in _OVER:
             return None
@@ -37,7 +37,7 @@ class Assumed:
         return Assumed(self.uid, bind, is_leaving) if bind is not None or is_leaving else None
 
 
-def with_bind(pod: core.Pod, bind: Bind) -> core.Pod:
+def with_bind(pod: kubernetes.Pod, bind: Bind) -> kubernetes.Pod:
     """As the API server will have it when the binding is written."""
     made = {types.GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
     if bind.backfill is not msgspec.UNSET:
@@ -48,7 +48,7 @@ def with_bind(pod: core.Pod, bind: Bind) -> core.Pod:
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=bind.node))
 
 
-def applied(pod: core.Pod, assumed: Assumed | None) -> core.Pod:
+def applied(pod: kubernetes.Pod, assumed: Assumed | None) -> kubernetes.Pod:
     if assumed is None:
         return pod
     if assumed.bind is not None:

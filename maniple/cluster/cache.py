@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-from maniple.api import core, types
-from maniple.api.decode import Object
-from maniple.api.validate import problems
+from maniple.api import kubernetes, types
+from maniple.api.decode.decode import Object
+from maniple.api.validate.ours import problems
 from maniple.cluster.assumed import Assumed, AssumedSize, Marked, applied, marked, with_size
-from maniple.cluster.trim import countable, trimmed
-from maniple.model.build import Ours
-from maniple.model.frame import matters
+from maniple.cluster.strip import countable, trimmed
+from maniple.model.building.cluster_tables import matters
+from maniple.model.building.from_scratch import Ours
+from maniple.model.building.incremental import Key, Ledger, key_of_object
+from maniple.model.building.input_objects import Objects, describe
 from maniple.model.job import Job
-from maniple.model.ledger import Key, Ledger, key_of_object
-from maniple.model.objects import Objects, describe
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.plan import Bind
+from maniple.scheduler.framework.plan import Bind
 
 __all__ = ["Cache", "Key"]
 
@@ -51,11 +51,11 @@ class Cache:
         held = self._held.setdefault(key[0], {})
         if held.get(key[1:]) == item:
             return
-        is_nothing = isinstance(item, core.Pod) and not matters(item, self._ours)
+        is_nothing = isinstance(item, kubernetes.Pod) and not matters(item, self._ours)
         if is_nothing or (isinstance(item, types.ElasticJob) and not self._ours.runs(item)):
             self.remove(*key)
             return
-        if isinstance(item, core.Pod) and self._was_assumed(item, held.get(key[1:])):
+        if isinstance(item, kubernetes.Pod) and self._was_assumed(item, held.get(key[1:])):
             held[key[1:]] = item
             return
         held[key[1:]] = item
@@ -65,13 +65,15 @@ class Cache:
             self._wrong[key] = [str(problem) for problem in wrong]
         self._tell(key)
 
-    def _was_assumed(self, pod: core.Pod, before: core.Pod | None) -> bool:
+    def _was_assumed(self, pod: kubernetes.Pod, before: kubernetes.Pod | None) -> bool:
         """Whether a pod is reported just as it was assumed to be: it is assumed no longer, and nothing has changed."""
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         assumed = self._assumed.get(name)
         if assumed is None or before is None or assumed.is_leaving or self._holders or self._promised:
             return False
-        if (core.Pod, pod.metadata.namespace, pod.metadata.name) in self._wrong or applied(before, assumed) != pod:
+        if (kubernetes.Pod, pod.metadata.namespace, pod.metadata.name) in self._wrong or applied(
+            before, assumed
+        ) != pod:
             return False
         del self._assumed[name]
         return True
@@ -82,7 +84,7 @@ class Cache:
         if self._held.get(kind, {}).pop((namespace, name), None) is None:
             return
         self._wrong.pop(key, None)
-        if kind is core.Pod:
+        if kind is kubernetes.Pod:
             self._assumed.pop(f"{namespace}/{name}", None)
         elif kind is types.ElasticJob:
             self._sizes.pop(f"{namespace}/{name}", None)
@@ -102,10 +104,10 @@ class Cache:
         item = self._held.get(key[0], {}).get(key[1:])
         if item is None:
             return
-        if isinstance(item, core.Pod):
+        if isinstance(item, kubernetes.Pod):
             item = self._with_assumptions(f"{key[1]}/{key[2]}", item)
         if key in self._wrong:
-            if not isinstance(item, core.Pod) or not item.spec.node_name:
+            if not isinstance(item, kubernetes.Pod) or not item.spec.node_name:
                 self._ledger.remove(key)
                 return
             item = countable(item)
@@ -170,7 +172,7 @@ class Cache:
             touched |= self._annotated_reserved() | (new or frozenset()) | (self._holders or frozenset())
         self._holders = new
         for name in touched:
-            for kind in (types.PodGroup, types.ElasticJob, core.Pod):
+            for kind in (types.PodGroup, types.ElasticJob, kubernetes.Pod):
                 self._tell((kind, *_split(name)))
 
     def promise(self, nominations: Mapping[str, str] | None) -> None:
@@ -182,15 +184,15 @@ class Cache:
             if (before or {}).get(pod) != (nominations or {}).get(pod)
         }
         if before is None or nominations is None:
-            pods = self._held.get(core.Pod, {}).values()
+            pods = self._held.get(kubernetes.Pod, {}).values()
             changed.update(_name(pod) for pod in pods if pod.status.nominated_node_name)
         for pod in changed:
             self._tell_pod(pod)
 
     def _tell_pod(self, pod: str) -> None:
-        self._tell((core.Pod, *_split(pod)))
+        self._tell((kubernetes.Pod, *_split(pod)))
 
-    def _with_assumptions(self, name: str, pod: core.Pod) -> core.Pod:
+    def _with_assumptions(self, name: str, pod: kubernetes.Pod) -> kubernetes.Pod:
         assumed = self._assumed.get(name)
         if assumed is not None:
             assumed = assumed.against(pod)
@@ -208,7 +210,7 @@ class Cache:
         return item if self._holders is None else marked(item, self._holders)
 
     def _annotated_reserved(self) -> frozenset[str]:
-        kinds = (types.PodGroup, types.ElasticJob, core.Pod)
+        kinds = (types.PodGroup, types.ElasticJob, kubernetes.Pod)
         items = (item for kind in kinds for item in self._held.get(kind, {}).values())
         return frozenset(_name(item) for item in items if types.RESERVED_ANNOTATION in item.metadata.annotations)
 
@@ -246,16 +248,16 @@ class Cache:
                     found.append(f"{describe(after[key])}: was held as it used to be")
         return found
 
-    def pod(self, name: str) -> core.Pod | None:
+    def pod(self, name: str) -> kubernetes.Pod | None:
         """A pod as it was reported last, without annotations that make no difference; None if it does not matter."""
-        found: core.Pod | None = self._held.get(core.Pod, {}).get(_split(name))
+        found: kubernetes.Pod | None = self._held.get(kubernetes.Pod, {}).get(_split(name))
         return found
 
     def job_of(self, pod: str) -> Job | None:
         """The gang of a pod, as of the last snapshot."""
         return self._ledger.job(pod)
 
-    def pods_of(self, gang: str) -> list[core.Pod]:
+    def pods_of(self, gang: str) -> list[kubernetes.Pod]:
         """Pods that name the gang (ns/name), with what is assumed of them, in the order of their names."""
         return list(self._ledger.census.members(gang))
 

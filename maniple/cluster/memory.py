@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 import msgspec
 import numpy as np
 
-from maniple.api import core, types
-from maniple.api.decode import decode
+from maniple.api import kubernetes, types
+from maniple.api.decode.decode import decode
+from maniple.cluster.arrivals import Calendar
 from maniple.cluster.assumed import marked, with_bind
-from maniple.cluster.calendar import Calendar
-from maniple.model.build import Ours, build_snapshot
-from maniple.model.objects import Objects, beyond_their_size, implied_pods, sort_objects
+from maniple.model.building.from_scratch import Ours, build_snapshot
+from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods, sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, load_policy, schedule
-from maniple.scheduler.plan import Bind, Resize
+from maniple.scheduler.framework.plan import Bind, Resize
 
 ROUND_S = 1.0
 OVER = ("Succeeded", "Failed")
@@ -89,7 +89,7 @@ class MemoryCluster:
             objects.pods = [marked(item, holders) for item in objects.pods]
         self._holders = holders
 
-    def _imply(self, kept: list[core.Pod]) -> None:
+    def _imply(self, kept: list[kubernetes.Pod]) -> None:
         """The pods that jobs are still to create; `kept` of them were there before."""
         objects = self._objects
         over = {(job.metadata.namespace, job.metadata.name) for job in objects.elastic_jobs if job.status.phase in OVER}
@@ -121,29 +121,29 @@ def _resized(jobs: list[types.ElasticJob], resizes: Sequence[Resize], now: datet
     return [after(job) for job in jobs]
 
 
-def _name(pod: core.Pod) -> str:
+def _name(pod: kubernetes.Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-def _bound(pod: core.Pod, bind: Bind, now: datetime) -> core.Pod:
+def _bound(pod: kubernetes.Pod, bind: Bind, now: datetime) -> kubernetes.Pod:
     bound = with_bind(pod, bind)
-    return core.Pod(bound.metadata, bound.spec, core.PodStatus(phase="Running", start_time=now))
+    return kubernetes.Pod(bound.metadata, bound.spec, kubernetes.PodStatus(phase="Running", start_time=now))
 
 
-def _nominated(pod: core.Pod, node: str) -> core.Pod:
+def _nominated(pod: kubernetes.Pod, node: str) -> kubernetes.Pod:
     if pod.status.nominated_node_name == node:
         return pod
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
 
 
-def _replacement(pod: core.Pod, now: datetime) -> core.Pod:
+def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
     """What its controller creates in the place of an evicted pod: the same, pending and new."""
     of_bind = (types.GPUS_ANNOTATION, types.BACKFILL_ANNOTATION)
     kept = {key: value for key, value in pod.metadata.annotations.items() if key not in of_bind}
     metadata = msgspec.structs.replace(
         pod.metadata, annotations=kept, uid="", creation_timestamp=now, deletion_timestamp=None
     )
-    return core.Pod(metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=""))
+    return kubernetes.Pod(metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """The table of transitions for people: a diagram and a list, as docs/objects/elasticjob.md has them."""
 
 from maniple.elastic.state import ACTIVE, LIVE, OVER, Phase
-from maniple.elastic.table import TABLE, Row
+from maniple.elastic.transitions import TABLE, Row
 
-BEGIN = "<!-- The transitions: made from maniple/elastic/table.py by `make diagram`. -->"
+BEGIN = "<!-- The transitions: made from maniple/elastic/transitions.py by `make diagram`. -->"
 END = "<!-- End of the transitions. -->"
 _SHORT: dict[tuple[Phase, ...], str] = {
     LIVE: "any but Suspended",

@@ -4,7 +4,7 @@ from maniple.api import types
 from maniple.elastic import guards
 from maniple.elastic.failures import Failure, backoff_s, has_failed
 from maniple.elastic.moments import moment
-from maniple.elastic.turn import Turn
+from maniple.elastic.step import Turn
 
 
 def nothing(_turn: Turn) -> None:

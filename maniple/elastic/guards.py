@@ -5,7 +5,7 @@ from maniple.elastic.events import Replica
 from maniple.elastic.failures import SETTLE_S, Failure
 from maniple.elastic.job import Place
 from maniple.elastic.moments import seconds
-from maniple.elastic.turn import Turn
+from maniple.elastic.step import Turn
 
 GATHER_S = 10.0  # so long those who are ready wait for others that have no node yet
 

@@ -22,8 +22,8 @@ from maniple.elastic.job import read_job
 from maniple.elastic.moments import moment
 from maniple.elastic.speeds import measured
 from maniple.elastic.state import ACTIVE, OVER, WAITING, State, WorkerFailure, restore, take_others
-from maniple.elastic.table import TABLE
-from maniple.elastic.turn import Turn
+from maniple.elastic.step import Turn
+from maniple.elastic.transitions import TABLE
 from maniple.elastic.upkeep import keep_up
 
 __all__ = ["restore", "step", "step_all"]

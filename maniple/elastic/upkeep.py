@@ -4,7 +4,7 @@ from maniple.elastic.events import Replica
 from maniple.elastic.failures import has_failed
 from maniple.elastic.moments import seconds
 from maniple.elastic.state import ACTIVE
-from maniple.elastic.turn import Turn
+from maniple.elastic.step import Turn
 
 _AGENT_S = 5.0  # for the agent itself, after its workers
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from maniple.api.core import Pod, PodDisruptionBudget
+from maniple.api.kubernetes import Pod, PodDisruptionBudget
 from maniple.api.meta import LabelSelector
-from maniple.model.peers import matches_labels
+from maniple.model.pod_affinity import matches_labels
 
 
 @dataclass(frozen=True, slots=True)

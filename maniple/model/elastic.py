@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from maniple.api import core, types
-from maniple.model.podinfo import pod_order, pod_role
+from maniple.api import kubernetes, types
+from maniple.model.pod_identity import pod_order, pod_role
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _speed(curve: tuple[tuple[float, float], ...], replicas: float) -> float:
     return before[1]
 
 
-def current_sizes(job: types.ElasticJob, pods: list[core.Pod]) -> dict[str, int]:
+def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:
     """Role -> replicas: what the scheduler decided last, else as many as there are, and never less than the minimum.
 
     `pods` are all pods of the job.
@@ -103,6 +103,6 @@ def current_sizes(job: types.ElasticJob, pods: list[core.Pod]) -> dict[str, int]
     return sizes
 
 
-def replica_index(pod: core.Pod) -> int:
+def replica_index(pod: kubernetes.Pod) -> int:
     """Its number among the replicas of its role."""
     return pod_order(pod.metadata.name, pod.metadata.labels)[1]

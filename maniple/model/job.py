@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from maniple.api.types import GpuModel
-from maniple.model.devices import Granted
 from maniple.model.elastic import Elastic
-from maniple.model.peers import Peers
-from maniple.model.podinfo import pod_order
+from maniple.model.gpu.devices import Granted
+from maniple.model.pod_affinity import Peers
+from maniple.model.pod_identity import pod_order
 from maniple.model.resources import FloatArray
 from maniple.model.shape import Shape
 

@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from maniple.api.core import Node, NodeSelectorTerm, Taint
+from maniple.api.kubernetes import Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
-from maniple.model.devices import build_gpus, device_words
+from maniple.model.gpu.devices import build_gpus, device_words
 from maniple.model.resources import PODS, Axis, BoolArray, FloatArray, IntArray, amounts
 
 Codes = NDArray[np.int32]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from maniple.api.core import Pod, PriorityClass
 from maniple.api.errors import nearest
+from maniple.api.kubernetes import Pod, PriorityClass
 
 CRITICAL_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 

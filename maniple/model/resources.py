@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maniple.api.core import Container, Pod, PodSpec
-from maniple.api.gpuwish import WHOLE, read_fraction, read_memory
+from maniple.api.gpu.requests import WHOLE, read_fraction, read_memory
+from maniple.api.kubernetes import Container, Pod, PodSpec
 from maniple.api.meta import ResourceList
 from maniple.api.quantity import format_quantity, parse_quantity, to_units
 from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, GPU_RESOURCES

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from maniple.api.core import (
+from maniple.api.gpu.requests import WHOLE
+from maniple.api.kubernetes import (
     NodeSelectorTerm,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -19,9 +20,8 @@ from maniple.api.core import (
     PreferredSchedulingTerm,
     Toleration,
 )
-from maniple.api.gpuwish import WHOLE
 from maniple.api.types import GpuModel
-from maniple.model.devices import GpuAsk, Gpus
+from maniple.model.gpu.devices import GpuAsk, Gpus
 from maniple.model.resources import Axis, FloatArray, Request, RequestTable
 
 ZONE_LABELS = (

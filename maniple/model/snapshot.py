@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maniple.model.budgets import Budget
-from maniple.model.devices import GpuPod, Gpus, Millis
 from maniple.model.domains import Domains
+from maniple.model.gpu.devices import GpuPod, Gpus, Millis
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
-from maniple.model.peers import Peers
+from maniple.model.pod_affinity import Peers
 from maniple.model.resources import Axis, FloatArray
 from maniple.model.shape import Exclusive
 

@@ -1,6 +1,6 @@
 """Claims and volumes, and who is concerned when one of them changes."""
 
-from maniple.api.core import PersistentVolume, PersistentVolumeClaim, Pod
+from maniple.api.kubernetes import PersistentVolume, PersistentVolumeClaim, Pod
 
 ClaimKey = tuple[str, str]  # namespace, name
 

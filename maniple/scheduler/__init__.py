@@ -4,10 +4,10 @@ The same snapshot and policy give the same plan, byte for byte.
 """
 
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.plan import Plan
-from maniple.scheduler.policy import Policy, default_policy, load_policy
-from maniple.scheduler.report import make_plan
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.make_plan import make_plan
+from maniple.scheduler.framework.plan import Plan
+from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
+from maniple.scheduler.framework.session import Session
 
 __all__ = ["Plan", "Policy", "default_policy", "load_policy", "schedule"]
 

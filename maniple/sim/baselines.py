@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maniple.model.fragmentation import Kind, Millis
+from maniple.model.gpu.fragmentation import Kind, Millis
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.sim.openb import WHOLE, Node, Placer, Pod
 

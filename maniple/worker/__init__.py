@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from maniple.worker.notices import Member, Notice
 
 if TYPE_CHECKING:
-    from maniple.worker.live import Elastic
+    from maniple.worker.live_resize import Elastic
 
 __all__ = ["Member", "Notice", "ack", "elastic", "notice", "report"]
 
@@ -31,7 +31,7 @@ def notice() -> Notice | None:
     With a notice a script saves its state and ends with exit code 143; it is started again with its new rank, unless it
     is not among the members any more. Ranks hear of it in different steps: let all agree first.
     """
-    from maniple.worker.inside import inside
+    from maniple.worker.script_api import inside
 
     return inside().notice()
 
@@ -41,7 +41,7 @@ def ack() -> None:
 
     For scripts that go on (frameworks `none` and `horovod`). Ending says the same.
     """
-    from maniple.worker.inside import inside
+    from maniple.worker.script_api import inside
 
     inside().ack()
 
@@ -53,13 +53,13 @@ def report(step: int, *, total: int | None = None, throughput: float | None = No
     Rank 0 speaks, the others are silent; call it as often as you like. `maniple jobs` and `maniple watch` show how far
     it is. Throughput by size becomes the job's measured speed-up curve, after which it is given more GPUs, or not.
     """
-    from maniple.worker.inside import inside
+    from maniple.worker.script_api import inside
 
     inside().report(step, throughput, total)
 
 
 def elastic(*parts: Any, step: int = 0, backend: str | None = None) -> Elastic:
     """Joins the job's process group and stays in it through changes of size. Needs torch: see docs/training.md."""
-    from maniple.worker.live import Elastic
+    from maniple.worker.live_resize import Elastic
 
     return Elastic(parts, step, backend)

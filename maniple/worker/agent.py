@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from maniple.worker.desk import Desk
-from maniple.worker.line import Line, Settings, complain, free_port, from_environment
+from maniple.worker.controller_connection import Line, Settings, complain, free_port, from_environment
+from maniple.worker.local_socket import Desk
 from maniple.worker.notices import Notice, alone, environment
 from maniple.worker.processes import Processes, adopt_orphans
 

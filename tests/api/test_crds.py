@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maniple.api import types
-from maniple.api.core import PodSpec
 from maniple.api.crds import KINDS, QUANTITY_PATTERN, Kind, Schema, crds
+from maniple.api.kubernetes import PodSpec
 from maniple.api.meta import ObjectMeta
 from maniple.api.quantity import QuantityError, parse_quantity
-from maniple.cli.crds import command, files
+from maniple.cli.commands.crds import command, files
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "crds"
 CRDS: dict[str, Schema] = {crd["spec"]["names"]["kind"]: crd for crd in crds()}

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.running import ROOT, run
 from maniple import __version__
 from maniple.cli.main import COMMANDS
-
-from .running import ROOT, run
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

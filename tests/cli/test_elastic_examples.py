@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from maniple.cluster.kube.jobs.manifests import HOSTS_DIR
-
-from .running import EXAMPLES
+from cli.running import EXAMPLES
+from maniple.kube.jobs.manifests import HOSTS_DIR
 
 SHELL = [found, "sh"] if (found := shutil.which("busybox")) else ["sh"]
 SAID = re.compile(r"replica (\d+): trial (\d+) with")

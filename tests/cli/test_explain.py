@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .running import EXAMPLES, run
+from cli.running import EXAMPLES, run
 
 RACK = EXAMPLES / "topology/rack.yaml"
 NVLINK = EXAMPLES / "topology/nvlink.yaml"

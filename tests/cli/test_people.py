@@ -10,12 +10,11 @@ import msgspec
 import pytest
 import yaml
 
+from cli.running import run, run_here
 from maniple.api import types
 from maniple.api.errors import InputError
-from maniple.cli import logs
-from maniple.cli.people import check_queues
-
-from .running import run, run_here
+from maniple.cli.commands import logs
+from maniple.cli.support.job_options import check_queues
 
 NO_CLUSTER = {"KUBECONFIG": "/nosuch/kubeconfig"}
 JOB = ("--name", "bert", "--image", "training:1")

@@ -16,9 +16,8 @@ from typing import IO, Any
 import pytest
 import yaml
 
+from cli.running import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
 from tools.cluster import wait_until
-
-from .running import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '1', memory: 4Gi}}\n"
 POD = """apiVersion: v1

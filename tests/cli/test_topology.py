@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from maniple.api.gputopology import parse_topology, to_json
-from maniple.api.smi import read_smi
-
-from .running import EXAMPLES, run
+from cli.running import EXAMPLES, run
+from maniple.api.gpu.nvidia_smi import read_smi
+from maniple.api.gpu.topology_annotation import parse_topology, to_json
 
 MACHINES = sorted((EXAMPLES / "topology").glob("*.txt"))
 PAIRS = EXAMPLES / "topology/nvlink-pairs.txt"

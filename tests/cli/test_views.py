@@ -10,13 +10,13 @@ import pytest
 
 from maniple.api import types
 from maniple.api.errors import InputError
-from maniple.cli.describe import described, sizes_told
-from maniple.cli.jobview import JobView, ProgressView, RoleView, age, counted, number, view
-from maniple.cli.resize import check, operations
-from maniple.cli.waiting import progress
-from maniple.cli.watchview import History, changes, frame, sparkline
-from maniple.cluster.kube.client import ApiError, Cause
-from maniple.cluster.kube.visit import Event, refused
+from maniple.cli.commands.describe import described, sizes_told
+from maniple.cli.commands.resize import check, operations
+from maniple.cli.support.wait_for_jobs import progress
+from maniple.cli.support.watch_screen import History, changes, frame, sparkline
+from maniple.kube.transport.client import ApiError, Cause
+from maniple.kube.user.client import Event, refused
+from maniple.views.jobs import JobView, ProgressView, RoleView, age, counted, number, view
 
 NOW = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC)
 

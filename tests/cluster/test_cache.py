@@ -15,30 +15,29 @@ from properties.elastic_worlds import claimed_worlds, elastic_worlds
 from properties.raw import Object as Raw
 from properties.worlds import contended_worlds, ruled_worlds, worlds
 
-from maniple.api import core, types
-from maniple.api.decode import Object, decode
+from cluster.snapshots import differences, picture
+from maniple.api import kubernetes, types
+from maniple.api.decode.decode import Object, decode
 from maniple.api.errors import InputError
 from maniple.cluster.cache import Cache, Key
-from maniple.cluster.trim import stranger
+from maniple.cluster.strip import stranger
 from maniple.model.budgets import find_budgets
-from maniple.model.build import Ours, build_snapshot
-from maniple.model.objects import Objects, check_pods
+from maniple.model.building.from_scratch import Ours, build_snapshot
+from maniple.model.building.input_objects import Objects, check_pods
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
-from maniple.scheduler.plan import Bind
-
-from .pictures import differences, picture
+from maniple.scheduler.framework.plan import Bind
 
 NOW = 1_767_300_000.0
 OURS = Ours()
 ROOMS: dict[type, str] = {
-    core.Node: "nodes",
-    core.Pod: "pods",
-    core.PriorityClass: "priority_classes",
-    core.PodDisruptionBudget: "budgets",
-    core.PersistentVolume: "volumes",
-    core.PersistentVolumeClaim: "claims",
-    core.Namespace: "namespaces",
+    kubernetes.Node: "nodes",
+    kubernetes.Pod: "pods",
+    kubernetes.PriorityClass: "priority_classes",
+    kubernetes.PodDisruptionBudget: "budgets",
+    kubernetes.PersistentVolume: "volumes",
+    kubernetes.PersistentVolumeClaim: "claims",
+    kubernetes.Namespace: "namespaces",
     types.Queue: "queues",
     types.PodGroup: "pod_groups",
     types.ElasticJob: "elastic_jobs",
@@ -77,7 +76,7 @@ class Model:
 
     def see(self, item: Any) -> None:
         self.there[key_of(item)] = item
-        if isinstance(item, core.Pod):
+        if isinstance(item, kubernetes.Pod):
             name, is_over = name_of(item), item.status.phase in ("Succeeded", "Failed")
             if item.spec.node_name or is_over:
                 self.binds.pop(name, None)
@@ -90,7 +89,7 @@ class Model:
 
     def lose(self, key: Key) -> None:
         self.there.pop(key, None)
-        if key[0] is core.Pod:
+        if key[0] is kubernetes.Pod:
             self.binds.pop(f"{key[1]}/{key[2]}", None)
             self.leaving.discard(f"{key[1]}/{key[2]}")
 
@@ -101,11 +100,11 @@ class Model:
         for item in items:
             self.see(item)
 
-    def bind(self, pod: core.Pod, bind: Bind) -> None:
+    def bind(self, pod: kubernetes.Pod, bind: Bind) -> None:
         self.cache.assume_bind(name_of(pod), bind)
         self.binds[name_of(pod)] = bind
 
-    def evict(self, pod: core.Pod) -> None:
+    def evict(self, pod: kubernetes.Pod) -> None:
         self.cache.assume_eviction(name_of(pod))
         self.leaving.add(name_of(pod))
 
@@ -118,14 +117,14 @@ class Model:
         """All there are, in order, with what is assumed. Of what is set aside only pods on nodes are there."""
         made = Objects()
         for key in sorted(self.there, key=lambda key: (key[1], key[2])):
-            item = self.assumed(self.there[key]) if key[0] is core.Pod else self.there[key]
+            item = self.assumed(self.there[key]) if key[0] is kubernetes.Pod else self.there[key]
             if key not in set_aside:
                 getattr(made, ROOMS[key[0]]).append(item)
-            elif key[0] is core.Pod and item.spec.node_name:
+            elif key[0] is kubernetes.Pod and item.spec.node_name:
                 made.pods.append(stranger(item))
         return made
 
-    def assumed(self, pod: core.Pod) -> core.Pod:
+    def assumed(self, pod: kubernetes.Pod) -> kubernetes.Pod:
         bind = self.binds.get(name_of(pod))
         if bind is not None:
             gpus = {"maniple.dev/gpus": ",".join(bind.gpus)} if bind.gpus else {}
@@ -200,8 +199,8 @@ HAPPENINGS = ["put", "put", "remove", "replace", "bind", "evict", "forget", "fin
 
 def change(model: Model, pool: list[Object], data: st.DataObject, happenings: list[str]) -> None:
     """Something that happens in a cluster."""
-    pods = [item for key, item in sorted(model.there.items(), key=str) if key[0] is core.Pod]
-    nodes = [key[2] for key in sorted(model.there, key=str) if key[0] is core.Node]
+    pods = [item for key, item in sorted(model.there.items(), key=str) if key[0] is kubernetes.Pod]
+    nodes = [key[2] for key in sorted(model.there, key=str) if key[0] is kubernetes.Node]
     # Nobody binds another scheduler's pods, and the Cache does not even know those that wait.
     waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending" and OURS.claims(pod)]
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
@@ -212,7 +211,11 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
     elif what == "remove" and model.there:
         model.remove(data.draw(st.sampled_from(sorted(model.there, key=str))))
     elif what == "replace":
-        kind: type = data.draw(st.sampled_from([core.Pod, core.Pod, types.PodGroup, core.Node, core.PersistentVolume]))
+        kind: type = data.draw(
+            st.sampled_from(
+                [kubernetes.Pod, kubernetes.Pod, types.PodGroup, kubernetes.Node, kubernetes.PersistentVolume]
+            )
+        )
         items = {key_of(item): item for item in pool if type(item) is kind and data.draw(st.booleans())}
         model.replace(kind, list(items.values()))
     elif what == "bind" and waiting and nodes:
@@ -225,7 +228,7 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
     elif what == "finish" and pods:
         pod = data.draw(st.sampled_from(pods))
         phase = data.draw(st.sampled_from(["Succeeded", "Failed", "Running"]))
-        model.put(msgspec.structs.replace(pod, status=core.PodStatus(phase=phase)))
+        model.put(msgspec.structs.replace(pod, status=kubernetes.PodStatus(phase=phase)))
     elif what == "lose" and pods:
         pod = data.draw(st.sampled_from(pods))
         labels = {key: value for key, value in pod.metadata.labels.items() if data.draw(st.booleans())}

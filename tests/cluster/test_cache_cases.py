@@ -6,16 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from policy.clusters import Object, group, member, node, pod, queue
+from scheduler.clusters import Object, group, member, node, pod, queue
 
-from maniple.api import core, types
-from maniple.api.decode import KINDS
+from cluster.test_cache import Model
+from maniple.api import kubernetes, types
+from maniple.api.decode.decode import KINDS
 from maniple.cluster.cache import Cache
-from maniple.model.objects import Objects
+from maniple.model.building.input_objects import Objects
 from maniple.scheduler import schedule
-from maniple.scheduler.plan import Bind
-
-from .test_cache import Model
+from maniple.scheduler.framework.plan import Bind
 
 NOW = 1_767_300_000.0
 
@@ -123,7 +122,7 @@ def test_a_bind_counts_at_once_and_a_late_report_does_not_undo_it() -> None:
     cache = cache_of(node("n0"), pod("p"))
     cache.assume_bind("default/p", Bind("default/p", "n0"))
     cache.put(typed(pod("p", labels={"seen": "late"})))
-    cache.replace(core.Pod, [typed(pod("p", labels={"seen": "listed"}))])
+    cache.replace(kubernetes.Pod, [typed(pod("p", labels={"seen": "listed"}))])
     assert free_cpu(cache) == 3
     assert binds(cache) == {}
     assert list(cache.assumed()) == ["default/p"]
@@ -160,9 +159,9 @@ def test_a_pod_that_is_gone_takes_its_assumption_with_it(how: str) -> None:
     cache.put(typed(pod("p"), uid="first"))
     cache.assume_bind("default/p", Bind("default/p", "n0"))
     if how == "removed":
-        cache.remove(core.Pod, "default", "p")
+        cache.remove(kubernetes.Pod, "default", "p")
     elif how == "listed":
-        cache.replace(core.Pod, [])
+        cache.replace(kubernetes.Pod, [])
     else:
         cache.put(typed(pod("p"), uid="second"))
     assert not cache.assumed()
@@ -270,7 +269,7 @@ def test_pods_of_another_scheduler_count_for_a_group_that_nobody_wrote_if_one_of
     cache.put(typed(pod("g-1", labels=member("g"))))
     [job] = cache.snapshot(NOW).jobs
     assert (job.exists, len(job.placed), job.waiting_pods) == (False, 1, 1)
-    cache.remove(core.Pod, "default", "g-1")
+    cache.remove(kubernetes.Pod, "default", "g-1")
     assert cache.snapshot(NOW).jobs == []
 
 
@@ -357,7 +356,7 @@ def test_who_contradicts_its_job_on_a_node_holds_its_room_and_is_nobodys() -> No
     assert free_cpu(cache) == 2
     assert list(placed(cache)) == ["default/double"]
     assert size_of(cache) == 1
-    cache.remove(core.Pod, "default", "double")
+    cache.remove(kubernetes.Pod, "default", "double")
     assert said(cache) == {}
     assert list(placed(cache)) == ["default/w"]
 
@@ -399,7 +398,7 @@ def test_a_waiting_pod_that_is_wrong_is_set_aside(wrong: Object, what: str) -> N
     cache = cache_of(node("n0"), pod("p"), wrong)
     assert what in said(cache)["Pod x"]
     assert binds(cache) == {"p": "n0"}
-    cache.remove(core.Pod, "default", "x")
+    cache.remove(kubernetes.Pod, "default", "x")
     assert said(cache) == {}
 
 

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from .rights import ROOT
+from deploy.rights import ROOT
 
 NOBODY = 65532
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

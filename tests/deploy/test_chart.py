@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.rights import ROOT
 from maniple.api.crds import crds
-from maniple.cli.serve import command as serve
-from maniple.scheduler.policy import load_policy
+from maniple.cli.commands.serve import command as serve
+from maniple.scheduler.framework.policy import load_policy
 from tools.helm import HelmError, helm
 from tools.manifests import CHART, manifests, rendered
-
-from .rights import ROOT
 
 pytestmark = pytest.mark.usefixtures("need_helm")
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))

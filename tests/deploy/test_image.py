@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from . import container
-from .container import NOBODY
-from .rights import ROOT
+from deploy import container
+from deploy.container import NOBODY
+from deploy.rights import ROOT
 
 
 def instructions() -> list[tuple[str, str]]:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from maniple.cluster.kube.resources import RESOURCES
-
-from .rights import Right, granted, needed_for, rules
+from deploy.rights import Right, granted, needed_for, rules
+from maniple.kube.transport.resource_kinds import RESOURCES
 
 
 def test_exactly_what_the_mirror_reads_may_be_listed_and_watched() -> None:

@@ -14,20 +14,19 @@ import click
 import msgspec
 import pytest
 
+from docs.pages import NOT_RUN, ROOT, Block, blocks, commands, is_as_shown, pages, run, run_on_a_cluster
 from maniple.api import types
-from maniple.api.decode import decode
-from maniple.api.documents import load_one
+from maniple.api.decode.decode import decode
+from maniple.api.decode.documents import load_one
 from maniple.api.quantity import parse_quantity
 from maniple.cli.main import COMMANDS, group
 from maniple.cluster.memory import plan_objects
 from maniple.scheduler.actions import ACTIONS
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.kube_policy import PREDICATES, PRIORITIES
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.kube_policy import PREDICATES, PRIORITIES
+from maniple.scheduler.framework.policy import SWITCHES, load_policy
 from maniple.scheduler.plugins import PLUGINS
 from maniple.scheduler.plugins.predicates import CHECKS
-from maniple.scheduler.policy import SWITCHES, load_policy
-
-from .pages import NOT_RUN, ROOT, Block, blocks, commands, is_as_shown, pages, run, run_on_a_cluster
 
 DOCS = ROOT / "docs"
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]

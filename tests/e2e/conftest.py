@@ -6,11 +6,10 @@ from contextlib import suppress
 
 import pytest
 
+from e2e import running
+from e2e.people import Person
+from e2e.serving import Bench, install_crds
 from tools.cluster import ApiError, Cluster, Spec
-
-from . import running
-from .people import Person
-from .serving import Bench, install_crds
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,9 @@ from typing import Any
 
 from cli.running import run, run_here
 
+from e2e.serving import GPU, OURS, ROOT, Json
 from tools.cluster import Cluster, wait_until
 from tools.cluster.client import PATIENCE_S
-
-from .serving import GPU, OURS, ROOT, Json
 
 IMAGE: Json = {"image": "maniple.dev/busybox:local", "imagePullPolicy": "Never"}
 

@@ -5,19 +5,18 @@ from typing import Any
 
 import pytest
 
-from maniple.api.live import read_live
+from e2e.serving import Bench
+from maniple.api.decode.server_objects import read_live
 from maniple.cluster.cache import Cache
-from maniple.cluster.kube.binds import Binder
-from maniple.cluster.kube.client import ApiError, Client, NotLeadingError, UnansweredError
-from maniple.cluster.kube.login import log_in
-from maniple.cluster.kube.metrics import Metrics
-from maniple.cluster.kube.mirror import Mirror
-from maniple.cluster.kube.resources import PODS
-from maniple.cluster.kube.shared import SharedCache
-from maniple.model.build import Ours
-from maniple.scheduler.plan import Bind
-
-from .serving import Bench
+from maniple.cluster.shared_cache import SharedCache
+from maniple.kube.serve.binds import Binder
+from maniple.kube.serve.metrics import Metrics
+from maniple.kube.transport.client import ApiError, Client, NotLeadingError, UnansweredError
+from maniple.kube.transport.login import log_in
+from maniple.kube.transport.mirror import Mirror
+from maniple.kube.transport.resource_kinds import PODS
+from maniple.model.building.from_scratch import Ours
+from maniple.scheduler.framework.plan import Bind
 
 
 class LossyClient(Client):

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from e2e.serving import GPU, OURS, Bench, Json
 from tools.cluster import ApiError
 from tools.cluster.client import TRANSIENT
-
-from .serving import GPU, OURS, Bench, Json
 
 
 class Jobs:

@@ -4,11 +4,10 @@ come and go."""
 import json
 import re
 
+from e2e.people import Person
+from e2e.serving import GPU, OURS, Bench, Json
+from e2e.test_serve_real import corner
 from tools.cluster import wait_until
-
-from .people import Person
-from .serving import GPU, OURS, Bench, Json
-from .test_serve_real import corner
 
 __all__ = ["corner"]
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e.running import alone_on
+from e2e.serving import GPU, OURS, ROOT, Bench, Json, install_crds
+from e2e.test_serve_real import running
 from tools.cluster import Cluster, build, pytorch
-
-from .running import alone_on
-from .serving import GPU, OURS, ROOT, Bench, Json, install_crds
-from .test_serve_real import running
 
 SLOTS = 4
 WAIT_S = 180.0
@@ -215,7 +214,7 @@ all_reduce(one)
 print("rank", get_rank(), "of", get_world_size(), "sum", int(one), flush=True)
 import time
 import maniple.worker
-from maniple.worker.inside import inside
+from maniple.worker.script_api import inside
 while get_rank() == 0 and not inside().newest():
     time.sleep(0.1)
 maniple.worker.report(step=7, total=9, throughput=2.5)

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from .serving import Bench, Json
-from .test_elastic import Jobs, jobs, uids, watching
+from e2e.serving import Bench, Json
+from e2e.test_elastic import Jobs, jobs, uids, watching
 
 __all__ = ["jobs"]
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from maniple.cluster.kube import credentials
-from maniple.cluster.kube.client import Client
-from maniple.cluster.kube.endpoint import Endpoint, keep_certified, open_endpoint
-from maniple.cluster.kube.login import log_in
+from maniple.kube.jobs import agent_credentials
+from maniple.kube.jobs.agent_endpoint import Endpoint, keep_certified, open_endpoint
+from maniple.kube.transport.client import Client
+from maniple.kube.transport.login import log_in
 from tools.cluster import Cluster
 
 
@@ -42,23 +42,23 @@ def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_go_on_trust
             trusted = ssl.create_default_context(cadata=made.authority.decode())
             first = await shown(agents.port, trusted)
             # As if a year had nearly passed: what is in the Secret runs out in a month.
-            then = datetime.now(UTC) - timedelta(days=credentials.SERVER_DAYS - 30)
-            old = credentials.renewed(made, ["10.0.0.1", "127.0.0.1"], then)
+            then = datetime.now(UTC) - timedelta(days=agent_credentials.SERVER_DAYS - 30)
+            old = agent_credentials.renewed(made, ["10.0.0.1", "127.0.0.1"], then)
             with cluster.client() as admin:
                 admin.patch(path, {"data": old.to_secret()})
             keeping = asyncio.create_task(keep_certified(client, endpoint, made, tls, every_s=0.1))
             while (now := await shown(agents.port, trusted)) == first:
                 await asyncio.sleep(0.05)
             with cluster.client() as admin:
-                kept = credentials.from_secret(admin.get(path)["data"])
+                kept = agent_credentials.from_secret(admin.get(path)["data"])
                 # Somebody deletes it: it comes back as it was, because running jobs trust its authority.
                 admin.delete(path)
                 while not admin.exists(path):
                     await asyncio.sleep(0.05)
-                again = credentials.from_secret(admin.get(path)["data"])
+                again = agent_credentials.from_secret(admin.get(path)["data"])
             keeping.cancel()
             await agents.stop()
-            assert now.not_valid_after_utc > datetime.now(UTC) + timedelta(days=credentials.RENEW_DAYS)
+            assert now.not_valid_after_utc > datetime.now(UTC) + timedelta(days=agent_credentials.RENEW_DAYS)
             assert kept is not None
             assert again is not None
             assert x509.load_pem_x509_certificate(kept.certificate) == now

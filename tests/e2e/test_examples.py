@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e import running
+from e2e.serving import ROOT, Bench, Json, install_crds
 from tools.cluster import Cluster, Spec, kwok
-
-from . import running
-from .serving import ROOT, Bench, Json, install_crds
 
 EXAMPLES = sorted((ROOT / "examples").glob("0[1-6]*.yaml"))
 GROUP = "maniple.dev/pod-group"

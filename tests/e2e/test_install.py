@@ -20,12 +20,11 @@ from deploy.rights import ROOT
 from docs.pages import blocks, commands
 
 from deploy import container
+from e2e.running import NewCluster
 from tools.cluster import Cluster, ClusterError, free_port, wait_until
 from tools.cluster.client import PATIENCE_S
 from tools.cluster.programs import program_path
 from tools.helm import helm_path
-
-from .running import NewCluster
 
 PAGE = ROOT / "docs" / "install.md"
 DEPLOYMENT = "/apis/apps/v1/namespaces/maniple-system/deployments/maniple"

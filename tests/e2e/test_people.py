@@ -7,11 +7,10 @@ import pytest
 import yaml
 from docs.pages import blocks, commands
 
+from e2e.people import Person
+from e2e.running import NewCluster
+from e2e.serving import ROOT, Bench, install_crds
 from tools.cluster import Cluster, wait_until
-
-from .people import Person
-from .running import NewCluster
-from .serving import ROOT, Bench, install_crds
 
 EXAMPLES = sorted((ROOT / "examples" / "elastic").glob("*.yaml"))
 

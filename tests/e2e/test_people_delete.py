@@ -2,8 +2,8 @@
 
 import time
 
-from .people import Person
-from .serving import Bench
+from e2e.people import Person
+from e2e.serving import Bench
 
 
 def test_delete_waits_until_the_pods_are_gone(bench: Bench) -> None:

@@ -3,11 +3,10 @@
 import re
 import signal
 
+from e2e.people import Person, Running, printing
+from e2e.running import NewCluster
+from e2e.serving import install_crds
 from tools.cluster import Cluster, wait_until
-
-from .people import Person, Running, printing
-from .running import NewCluster
-from .serving import install_crds
 
 SCRIPT = "i=0; until [ -e /tmp/stop ]; do i=$((i + 1)); echo line $i; sleep 0.1; done; echo last"
 LOST, BACK = "note: the API server does not answer, trying again: ", "note: the API server answers again"

@@ -9,10 +9,9 @@ from contextlib import suppress
 
 import pytest
 
+from e2e.people import IMAGE, Person, printing
+from e2e.serving import ROOT, Bench, install_crds
 from tools.cluster import Cluster, wait_until
-
-from .people import IMAGE, Person, printing
-from .serving import ROOT, Bench, install_crds
 
 # -- waiting
 

@@ -15,16 +15,15 @@ import pytest
 import yaml
 from deploy.rights import ROOT, Right, granted, needed_for
 
-from maniple.cluster.kube.credentials import create
-from maniple.cluster.kube.endpoint import Endpoint
-from maniple.cluster.kube.http import Answer, Pool
-from maniple.cluster.kube.login import log_in
-from maniple.cluster.kube.resources import RESOURCES
-from maniple.cluster.kube.serve import Settings, serve
+from e2e.running import NewCluster
+from maniple.kube.jobs.agent_credentials import create
+from maniple.kube.jobs.agent_endpoint import Endpoint
+from maniple.kube.serve.server import Settings, serve
+from maniple.kube.transport.http1 import Answer, Pool
+from maniple.kube.transport.login import log_in
+from maniple.kube.transport.resource_kinds import RESOURCES
 from tools.cluster import Cluster, ClusterError, wait_until
 from tools.cluster.client import PATIENCE_S, Client
-
-from .running import NewCluster
 
 GPU = "nvidia.com/gpu"
 FOREIGN = [resource for resource in RESOURCES if resource.is_foreign]
@@ -185,7 +184,7 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
     apply(cluster, foreign_crds())
     cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=180s")
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
-    monkeypatch.setattr("maniple.cluster.kube.events._SERIES_S", 0.0)
+    monkeypatch.setattr("maniple.kube.serve.events._SERIES_S", 0.0)
     # Certificates for another address are renewed. A Service of somebody else's is looked at, and left alone.
     meta = {"name": "maniple-agents", "namespace": "kube-system"}
     stale = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": create(["elsewhere"]).to_secret()}

@@ -5,11 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from e2e.serving import OURS, Json
 from maniple.api import types
-from maniple.api.validate import problems
+from maniple.api.validate.ours import problems
 from tools.cluster import ApiError, Cluster
-
-from .serving import OURS, Json
 
 
 def job(name: str, *roles: Json, **spec: Any) -> Json:

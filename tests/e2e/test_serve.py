@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from e2e.serving import OURS, Bench, Json
 from tools.cluster import ApiError
-
-from .serving import OURS, Bench, Json
 
 WHOLE = "Scheduled"
 

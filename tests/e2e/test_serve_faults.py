@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import running
-from .serving import Bench, install_crds
+from e2e import running
+from e2e.serving import Bench, install_crds
 
 
 @pytest.fixture

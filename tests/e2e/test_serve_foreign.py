@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e import running
+from e2e.serving import Bench, Json, install_crds
 from tools.cluster import Cluster, Spec
-
-from . import running
-from .serving import Bench, Json, install_crds
 
 # Group, version, how a pod names its group, the phase of a gang that runs.
 SYSTEMS = {

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
+from e2e.serving import OURS, Bench, Json
 from tools.cluster import ApiError
-
-from .serving import OURS, Bench, Json
 
 
 def queue(name: str, **spec: Any) -> Json:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from .serving import OURS, Bench, Json
+from e2e.serving import OURS, Bench, Json
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e.running import alone_on
+from e2e.serving import GPU, Bench, Json, install_crds
 from tools.cluster import Cluster, wait_until
-
-from .running import alone_on
-from .serving import GPU, Bench, Json, install_crds
 
 SLOTS = 4
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from e2e import running
 from tools.cluster import ApiError, Cluster, ClusterError, Spec, wait_until
 from tools.cluster.kwok import node
 from tools.cluster.layout import Layout
-
-from . import running
 
 CONFIG_MAP = "/api/v1/namespaces/default/configmaps"
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from e2e import running
+from e2e.serving import ROOT, Bench, Json, install_crds
 from tools.cluster import ApiError, Cluster, Spec
-
-from . import running
-from .serving import ROOT, Bench, Json, install_crds
 
 UPSTREAM = "/apis/scheduling.k8s.io/v1beta1"
 EXAMPLE = ROOT / "examples" / "upstream" / "gang.yaml"

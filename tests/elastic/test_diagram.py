@@ -1,4 +1,4 @@
-from maniple.elastic.table import TABLE
+from maniple.elastic.transitions import TABLE
 from tools.diagram import PAGE, renewed
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from elastic.world import OVER, RUNS, Pod, World, elastic_job
 from maniple.elastic.events import CreateRefused
-from maniple.elastic.table import TABLE
+from maniple.elastic.transitions import TABLE
 
 EXITS = (0, 1, 127, 137, 143)
 REASONS = ("", "", "", "Evicted", "OutOfcpu", "UnexpectedAdmissionError")

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from .world import World, elastic_job, running
+from elastic.world import World, elastic_job, running
 
 
 def pinned(size: int, least: int = 2, most: int = 8, **spec: Any) -> World:

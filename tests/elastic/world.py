@@ -35,7 +35,7 @@ from maniple.elastic.instructions import (
     WriteStatus,
 )
 from maniple.elastic.machine import restore, step_all
-from maniple.elastic.table import TABLE
+from maniple.elastic.transitions import TABLE
 
 RUNS = ("Running", "Growing", "Shrinking")
 OVER = ("Succeeded", "Failed")

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from maniple.api import types
-from maniple.api.decode import decode
+from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
 from maniple.cluster.memory import plan_objects
+from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.elastic import Elastic, current_sizes, read_elastic
-from maniple.model.objects import Objects, sort_objects
 
 GPU = "nvidia.com/gpu"
 

@@ -14,10 +14,10 @@ from typing import TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from .devices import GPU, WHOLE, Device
-from .facts import Node, Pod, read_node, read_pod
-from .placement import clashing_port, host_ports
-from .raw import Object, Resources, add
+from properties.devices import GPU, WHOLE, Device
+from properties.facts import Node, Pod, read_node, read_pod
+from properties.placement import clashing_port, host_ports
+from properties.raw import Object, Resources, add
 
 T = TypeVar("T")
 Draw: TypeAlias = Callable[[st.SearchStrategy[object]], object]

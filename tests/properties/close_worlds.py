@@ -8,8 +8,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from .builder import HOSTNAME, OURS, Host, Member, Mix
-from .devices import (
+from properties.builder import HOSTNAME, OURS, Host, Member, Mix
+from properties.devices import (
     FRACTION_ANNOTATION,
     MEMORY_ANNOTATION,
     MEMORY_LABEL,
@@ -17,8 +17,8 @@ from .devices import (
     PRODUCT_LABELS,
     TOPOLOGY_ANNOTATION,
 )
-from .raw import Object
-from .worlds import World
+from properties.raw import Object
+from properties.worlds import World
 
 BLOCK, RACK = "example.com/block", "example.com/rack"
 LEVELS = {"block": BLOCK, "rack": RACK, "host": HOSTNAME}

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from .devices import GPU, WHOLE, Ask, Device, rank_of
-from .facts import Facts, Gang, Node, Pod
-from .raw import quantity
-from .replay import Move, Round, State
+from properties.devices import GPU, WHOLE, Ask, Device, rank_of
+from properties.facts import Facts, Gang, Node, Pod
+from properties.raw import quantity
+from properties.replay import Move, Round, State
 
 
 @dataclass

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from .facts import PROTECTED_CLASSES, Facts, Gang, Pod
-from .placement import selects
-from .raw import Resources, add, number
-from .replay import Resize, Round, State
+from properties.facts import PROTECTED_CLASSES, Facts, Gang, Pod
+from properties.placement import selects
+from properties.raw import Resources, add, number
+from properties.replay import Resize, Round, State
 
 SHRUNK, DISPLACED, PREEMPTED, RECLAIMED = "Shrunk", "Displaced", "Preempted", "Reclaimed"
 

@@ -10,9 +10,9 @@ import copy
 import re
 from collections.abc import Callable, Iterator
 
-from .devices import GPU
-from .facts import gang_of
-from .raw import Object, at, key_of, quantity, rows, strings, table, text
+from properties.devices import GPU
+from properties.facts import gang_of
+from properties.raw import Object, at, key_of, quantity, rows, strings, table, text
 
 _ALTERNATIVES = re.compile(r", or (?:its limit were so much higher|spec\.\w+ (?:were true|named a wider level))")
 _BASE = (

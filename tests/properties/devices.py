@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from .raw import Resources, at, quantity, rows, text
+from properties.raw import Resources, at, quantity, rows, text
 
 GPU = "nvidia.com/gpu"
 GPUS = (GPU, "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")

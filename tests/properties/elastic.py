@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from .raw import Object, at, number, quantity, rows, table, text
+from properties.raw import Object, at, number, quantity, rows, table, text
 
 HORIZON_S = 3600  # a resize has to pay back within so long, if the policy says nothing else
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from .builder import OURS, PRIORITIES, Host, Member, Mix
-from .close_worlds import LEVELS, RACK, CloseWorld
-from .devices import FRACTION_ANNOTATION, GPU
-from .raw import Object
+from properties.builder import OURS, PRIORITIES, Host, Member, Mix
+from properties.close_worlds import LEVELS, RACK, CloseWorld
+from properties.devices import FRACTION_ANNOTATION, GPU
+from properties.raw import Object
 
 NOW, LONG_AGO, RECENTLY = "2026-01-01T02:00:00Z", "2026-01-01T00:30:00Z", "2026-01-01T01:59:50Z"
 SOON = "2026-01-01T02:05:00Z"

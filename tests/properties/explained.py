@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from .contention import keeps_minimum, priority_of
-from .facts import Facts, Gang, read_facts
-from .raw import Object, at, number, quantity, rows, text
-from .replay import Round, State, after, read_round, read_state
-from .shares import TOLERANCE, Dues, Tree, find_dues, held_by_queue, is_charged
+from properties.contention import keeps_minimum, priority_of
+from properties.facts import Facts, Gang, read_facts
+from properties.raw import Object, at, number, quantity, rows, text
+from properties.replay import Round, State, after, read_round, read_state
+from properties.shares import TOLERANCE, Dues, Tree, find_dues, held_by_queue, is_charged
 
 IN_LINE = {
     "InsufficientResources",

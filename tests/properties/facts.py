@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from .devices import (
+from properties.devices import (
     FRACTION_ANNOTATION,
     GPU,
     GPUS,
@@ -21,10 +21,10 @@ from .devices import (
     read_ask,
     read_hardware,
 )
-from .elastic import Elasticity, read_elasticity
-from .raw import Object, Resources, add, at, flat, number, resources, rows, strings, table, text
-from .raw import key_of as key_of  # noqa: PLC0414  tests/scenarios finds it here
-from .raw import quantity as quantity  # noqa: PLC0414
+from properties.elastic import Elasticity, read_elasticity
+from properties.raw import Object, Resources, add, at, flat, number, resources, rows, strings, table, text
+from properties.raw import key_of as key_of  # noqa: PLC0414  tests/scenarios finds it here
+from properties.raw import quantity as quantity  # noqa: PLC0414
 
 SCHEDULER = "maniple"
 DEFAULT_QUEUE = "default"

@@ -5,9 +5,9 @@ Judged where nothing else comes in between: one job grows, nobody leaves, and no
 
 from __future__ import annotations
 
-from .facts import Facts, read_facts
-from .raw import Object, rows
-from .replay import Round, State, after, read_round, read_state
+from properties.facts import Facts, read_facts
+from properties.raw import Object, rows
+from properties.replay import Round, State, after, read_round, read_state
 
 
 def grown_in_vain(objects: list[Object], plan: Object) -> list[str]:

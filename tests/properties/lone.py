@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from .closeness import models_of_gpus, open_books, shown
-from .devices import WHOLE, rank_of
-from .facts import Facts, Gang, Pod, read_facts
-from .links import rating, ring
-from .opportunities import choices, needed, room_in
-from .raw import Object, quantity, rows
-from .replay import Move, State, read_round, read_state
+from properties.closeness import models_of_gpus, open_books, shown
+from properties.devices import WHOLE, rank_of
+from properties.facts import Facts, Gang, Pod, read_facts
+from properties.links import rating, ring
+from properties.opportunities import choices, needed, room_in
+from properties.raw import Object, quantity, rows
+from properties.replay import Move, State, read_round, read_state
 
 
 @dataclass(frozen=True)

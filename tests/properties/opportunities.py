@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from .closeness import models_in_use, open_books, pods_held
-from .devices import GPUS, rank_of
-from .facts import Facts, Gang, Node, Pod, read_facts
-from .placement import is_plain, objections_of_node
-from .raw import Object, Resources, add, rows
-from .referee import members
-from .replay import State, after, read_round, read_state
+from properties.closeness import models_in_use, open_books, pods_held
+from properties.devices import GPUS, rank_of
+from properties.facts import Facts, Gang, Node, Pod, read_facts
+from properties.placement import is_plain, objections_of_node
+from properties.raw import Object, Resources, add, rows
+from properties.referee import members
+from properties.replay import State, after, read_round, read_state
 
 
 @dataclass(frozen=True)

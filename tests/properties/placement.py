@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .facts import Facts, Node, Pod
-from .raw import at, number, rows, strings, table, text
+from properties.facts import Facts, Node, Pod
+from properties.raw import at, number, rows, strings, table, text
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from .elastic import moment, newest
-from .facts import GPUS_ANNOTATION, Facts, Node, Pod, read_pod
-from .placement import Site
-from .raw import Resources, at, flat, number, rows, strings, table, text
+from properties.elastic import moment, newest
+from properties.facts import GPUS_ANNOTATION, Facts, Node, Pod, read_pod
+from properties.placement import Site
+from properties.raw import Resources, at, flat, number, rows, strings, table, text
 
 ROUND_S = 1  # that a round takes
 

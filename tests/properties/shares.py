@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from .contention import DISPLACED
-from .facts import DEFAULT_QUEUE, Facts, read_facts
-from .raw import Object, Resources, add, flat, number, resources, rows, table, text
-from .replay import Round, State, after, read_round, read_state
+from properties.contention import DISPLACED
+from properties.facts import DEFAULT_QUEUE, Facts, read_facts
+from properties.raw import Object, Resources, add, flat, number, resources, rows, table, text
+from properties.replay import Round, State, after, read_round, read_state
 
 TOLERANCE = Fraction(1, 100_000)
 

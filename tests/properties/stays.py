@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .contention import DISPLACED
-from .facts import Facts, Gang, Pod, read_facts
-from .opportunities import choices, needed, room_in
-from .placement import is_plain
-from .raw import Object, rows
-from .replay import Round, State, after, read_round, read_state
+from properties.contention import DISPLACED
+from properties.facts import Facts, Gang, Pod, read_facts
+from properties.opportunities import choices, needed, room_in
+from properties.placement import is_plain
+from properties.raw import Object, rows
+from properties.replay import Round, State, after, read_round, read_state
 
 
 def could_have_stayed(objects: list[Object], plan: Object) -> list[str]:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from .devices import GPU
-from .elastic import moment, written_moment
-from .raw import Object, rows, table, text
+from properties.devices import GPU
+from properties.elastic import moment, written_moment
+from properties.raw import Object, rows, table, text
 
 START = moment("2026-01-01T00:00:00Z") or 0
 PATIENCE_S = 300  # of the built-in policy

@@ -6,17 +6,17 @@ from fractions import Fraction
 
 from hypothesis import given, settings
 
-from .adapter import plan
-from .close_worlds import Theme, close_worlds, full_close_worlds, lone_worlds
-from .facts import read_facts
-from .lone import slower_links, slower_models, spread_in_vain
-from .opportunities import missed_opportunities
-from .raw import Object, rows, table, text
-from .referee import violations
-from .replay import Promise, after, read_round, read_state
-from .shares import TOLERANCE, held_by_queue, is_charged
-from .test_fairness import _amount
-from .test_promises import KUBE_BATCH, broken, promised
+from properties.adapter import plan
+from properties.close_worlds import Theme, close_worlds, full_close_worlds, lone_worlds
+from properties.facts import read_facts
+from properties.lone import slower_links, slower_models, spread_in_vain
+from properties.opportunities import missed_opportunities
+from properties.raw import Object, rows, table, text
+from properties.referee import violations
+from properties.replay import Promise, after, read_round, read_state
+from properties.shares import TOLERANCE, held_by_queue, is_charged
+from properties.test_fairness import _amount
+from properties.test_promises import KUBE_BATCH, broken, promised
 
 closely = settings(promised, max_examples=60)
 alone = settings(promised, max_examples=80)

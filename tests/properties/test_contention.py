@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .adapter import plan
-from .elastic_worlds import claimed_worlds, elastic_worlds, growing_worlds
-from .growth import grown_in_vain
-from .raw import Object
-from .referee import violations
-from .replay import Promise
-from .shares import lost_dues
-from .stays import could_have_stayed
-from .stream import Setting, Stream
-from .test_promises import KUBE_BATCH, broken, moves, promised
+from properties.adapter import plan
+from properties.elastic_worlds import claimed_worlds, elastic_worlds, growing_worlds
+from properties.growth import grown_in_vain
+from properties.raw import Object
+from properties.referee import violations
+from properties.replay import Promise
+from properties.shares import lost_dues
+from properties.stays import could_have_stayed
+from properties.stream import Setting, Stream
+from properties.test_promises import KUBE_BATCH, broken, moves, promised
 
 many = settings(promised, max_examples=140)
 some = settings(promised, max_examples=60)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .adapter import plan
-from .close_worlds import close_worlds, full_close_worlds
-from .cures import alone, cured
-from .elastic_worlds import claimed_worlds, elastic_worlds, growing_worlds
-from .explained import untrue
-from .raw import Object, rows, text
-from .test_promises import KUBE_BATCH, promised
-from .worlds import contended_worlds, limited_worlds, simple_worlds, worlds
+from properties.adapter import plan
+from properties.close_worlds import close_worlds, full_close_worlds
+from properties.cures import alone, cured
+from properties.elastic_worlds import claimed_worlds, elastic_worlds, growing_worlds
+from properties.explained import untrue
+from properties.raw import Object, rows, text
+from properties.test_promises import KUBE_BATCH, promised
+from properties.worlds import contended_worlds, limited_worlds, simple_worlds, worlds
 
 DEFAULT_ACTIONS = ["allocate", "shrink", "reclaim", "preempt", "backfill", "grow"]
 KUBE_BATCH_ACTIONS = ["reclaim", "allocate", "backfill", "preempt"]

@@ -7,16 +7,16 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .adapter import plan
-from .close_worlds import close_worlds
-from .facts import read_facts
-from .opportunities import missed_opportunities
-from .raw import Object, flat, key_of, rows, table, text
-from .referee import excess
-from .replay import after, read_round, read_state
-from .shares import TOLERANCE, Tree, find_dues, lost_dues
-from .test_promises import KUBE_BATCH, long_promised, promised
-from .worlds import contended_worlds, simple_worlds, worlds
+from properties.adapter import plan
+from properties.close_worlds import close_worlds
+from properties.facts import read_facts
+from properties.opportunities import missed_opportunities
+from properties.raw import Object, flat, key_of, rows, table, text
+from properties.referee import excess
+from properties.replay import after, read_round, read_state
+from properties.shares import TOLERANCE, Tree, find_dues, lost_dues
+from properties.test_promises import KUBE_BATCH, long_promised, promised
+from properties.worlds import contended_worlds, simple_worlds, worlds
 
 
 @promised

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from . import adapter
-from .adapter import plan
-from .close_worlds import close_worlds, full_close_worlds
-from .facts import gang_of, read_facts
-from .opportunities import missed_opportunities
-from .raw import Object, key_of, rows, text
-from .referee import judge, violations
-from .replay import Promise, read_state
-from .worlds import contended_worlds, limited_worlds, ruled_worlds, simple_worlds, single_queue_worlds, worlds
+from properties import adapter
+from properties.adapter import plan
+from properties.close_worlds import close_worlds, full_close_worlds
+from properties.facts import gang_of, read_facts
+from properties.opportunities import missed_opportunities
+from properties.raw import Object, key_of, rows, text
+from properties.referee import judge, violations
+from properties.replay import Promise, read_state
+from properties.worlds import contended_worlds, limited_worlds, ruled_worlds, simple_worlds, single_queue_worlds, worlds
 
 KUBE_BATCH = (Path(__file__).parents[2] / "examples" / "policies" / "kube-batch.yaml").read_text()
 POLICIES = pytest.mark.parametrize("policy", [None, KUBE_BATCH], ids=["default", "kube-batch"])

@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from .devices import GPU
-from .facts import read_facts, requests_of
-from .opportunities import missed_opportunities
-from .raw import Object, quantity
-from .referee import judge, violations
-from .replay import Promise, read_state
-from .worlds import contended_worlds, worlds
+from properties.devices import GPU
+from properties.facts import read_facts, requests_of
+from properties.opportunities import missed_opportunities
+from properties.raw import Object, quantity
+from properties.referee import judge, violations
+from properties.replay import Promise, read_state
+from properties.worlds import contended_worlds, worlds
 
 HERE, THERE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 ZONE = "topology.kubernetes.io/zone"

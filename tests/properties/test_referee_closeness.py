@@ -9,17 +9,30 @@ from fractions import Fraction
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from .close_worlds import close_worlds, full_close_worlds, lone_worlds
-from .closeness import open_books, pods_held
-from .devices import GPU, Ask, Device, is_called, rank_of, read_hardware
-from .facts import read_facts
-from .links import rating, ring, value
-from .lone import slower_links, slower_models, spread_in_vain
-from .opportunities import missed_opportunities
-from .raw import Object, at, quantity
-from .referee import violations
-from .replay import Promise, read_state
-from .test_referee import bind, broken, evict, group, node, nominate, plan_of, pod, queue, round_of, wait, waiting_plan
+from properties.close_worlds import close_worlds, full_close_worlds, lone_worlds
+from properties.closeness import open_books, pods_held
+from properties.devices import GPU, Ask, Device, is_called, rank_of, read_hardware
+from properties.facts import read_facts
+from properties.links import rating, ring, value
+from properties.lone import slower_links, slower_models, spread_in_vain
+from properties.opportunities import missed_opportunities
+from properties.raw import Object, at, quantity
+from properties.referee import violations
+from properties.replay import Promise, read_state
+from properties.test_referee import (
+    bind,
+    broken,
+    evict,
+    group,
+    node,
+    nominate,
+    plan_of,
+    pod,
+    queue,
+    round_of,
+    wait,
+    waiting_plan,
+)
 
 A100, V100, H100 = "NVIDIA-A100-SXM4-40GB", "Tesla-V100-SXM2-32GB", "NVIDIA-H100-80GB-HBM3"
 LEVELS: list[Object] = [

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from .devices import GPU
-from .elastic import Elasticity, moment, newest, read_elasticity, written_moment
-from .elastic_worlds import NOW, claimed_worlds, elastic_worlds, growing_worlds
-from .facts import read_facts
-from .growth import grown_in_vain
-from .raw import Object
-from .referee import violations
-from .replay import Promise, after, read_round, read_state
-from .shares import lost_dues
-from .stays import could_have_stayed
-from .stream import BIG, START, Setting, Stream
-from .test_referee import bind, broken, group, node, nominate, plan_of, pod, queue, round_of, wait
-from .test_referee_closeness import TOPOLOGY, place
+from properties.devices import GPU
+from properties.elastic import Elasticity, moment, newest, read_elasticity, written_moment
+from properties.elastic_worlds import NOW, claimed_worlds, elastic_worlds, growing_worlds
+from properties.facts import read_facts
+from properties.growth import grown_in_vain
+from properties.raw import Object
+from properties.referee import violations
+from properties.replay import Promise, after, read_round, read_state
+from properties.shares import lost_dues
+from properties.stays import could_have_stayed
+from properties.stream import BIG, START, Setting, Stream
+from properties.test_referee import bind, broken, group, node, nominate, plan_of, pod, queue, round_of, wait
+from properties.test_referee_closeness import TOPOLOGY, place
 
 EARLIER = "2026-01-01T00:59:30Z"  # 30 s before the newest moment below
 LATER = "2026-01-01T01:10:00Z"

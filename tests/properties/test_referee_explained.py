@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from .adapter import plan
-from .explained import untrue
-from .raw import Object
+from properties.adapter import plan
+from properties.explained import untrue
+from properties.raw import Object
 
 DEFAULT_ACTIONS = ["allocate", "shrink", "reclaim", "preempt", "backfill", "grow"]
 

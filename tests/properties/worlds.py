@@ -6,9 +6,9 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from .builder import FOREIGN_GROUPS, OURS, PRIORITIES, Builder, Member, Mix
-from .devices import GPU
-from .raw import Object
+from properties.builder import FOREIGN_GROUPS, OURS, PRIORITIES, Builder, Member, Mix
+from properties.devices import GPU
+from properties.raw import Object
 
 
 class World(Builder):

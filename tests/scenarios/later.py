@@ -14,8 +14,8 @@ from typing import Any
 
 from properties.facts import gang_of, key_of
 
-from .fields import Fields, Table, merged, unrolled
-from .shorthand import START, moment, objects_of
+from scenarios.fields import Fields, Table, merged, unrolled
+from scenarios.shorthand import START, moment, objects_of
 
 # What may stand in a step beside what is expected of its round.
 EVENTS = ("after", "arrives", "ends")

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from properties.facts import quantity
 
-from .fields import Fields, Table, amounts, unrolled
+from scenarios.fields import Fields, Table, amounts, unrolled
 
 OURS = "maniple.dev/v1alpha1"
 ROOT = Path(__file__).parents[2]

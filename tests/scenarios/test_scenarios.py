@@ -19,15 +19,14 @@ import yaml
 from properties.facts import gang_of, key_of, quantity
 from properties.referee import violations
 
-from maniple.api.decode import decode
+from maniple.api.decode.decode import decode
 from maniple.cluster.memory import MemoryCluster, run_rounds
-from maniple.model.build import Ours
-from maniple.model.objects import sort_objects
+from maniple.model.building.from_scratch import Ours
+from maniple.model.building.input_objects import sort_objects
 from maniple.scheduler import load_policy
-
-from .fields import Fields, Table, amounts, merged, unrolled
-from .later import after_rounds, chapters, newest, with_events
-from .shorthand import START, moment, objects_of, policy_of
+from scenarios.fields import Fields, Table, amounts, merged, unrolled
+from scenarios.later import after_rounds, chapters, newest, with_events
+from scenarios.shorthand import START, moment, objects_of, policy_of
 
 CLUSTER = ("nodes", "levels", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy", "now")
 EXPECTED = ("expect", "then", "settled", "cure", "cured")

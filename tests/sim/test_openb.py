@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from maniple.api.errors import InputError
-from maniple.cli.bench import command
-from maniple.model.fragmentation import Kind, choose_devices, fragmentation, increase, learn, share_prices
+from maniple.cli.commands.bench import command
+from maniple.model.gpu.fragmentation import Kind, choose_devices, fragmentation, increase, learn, share_prices
 from maniple.sim.baselines import BASELINES, ScoredPlacer
 from maniple.sim.openb import ARRIVED_PERCENT, Node, Placer, Pod, arrivals, capacity_milli, play, read_nodes, read_pods
-from maniple.sim.ours import SchedulerPlacer
+from maniple.sim.scheduler_placer import SchedulerPlacer
 
 DATA = Path(os.environ.get("MANIPLE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")) / "openb"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data at {DATA}; set MANIPLE_DATA")

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from maniple.cluster.kube import credentials
-from maniple.cluster.kube.agents import Ack, Agents, Report
+from maniple.kube.jobs import agent_credentials
+from maniple.kube.jobs.agent_server import Ack, Agents, Report
 
 JOB, UID = "team/bert", "job-uid"
 
 
 async def main(folder: Path, port: int) -> None:
-    known = credentials.from_secret(json.loads((folder / "secret.json").read_text()))
+    known = agent_credentials.from_secret(json.loads((folder / "secret.json").read_text()))
     assert known is not None
     with (folder / "heard.jsonl").open("a") as heard:
 
@@ -32,7 +32,7 @@ async def main(folder: Path, port: int) -> None:
         (folder / "ready").touch()
         while (folder / "closed").exists():
             await asyncio.sleep(0.01)
-        await agents.start("127.0.0.1", port, credentials.server_context(known))
+        await agents.start("127.0.0.1", port, agent_credentials.server_context(known))
         (folder / "open").touch()
         published = b""
         while True:

@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maniple.cluster.kube import credentials
-from maniple.cluster.kube.agents import Agents
+from maniple.kube.jobs import agent_credentials
+from maniple.kube.jobs.agent_server import Agents
 from maniple.worker.pack import agent_pyz
 from tools.cluster import free_port
-
-from .endpoint import JOB, UID
+from worker.endpoint import JOB, UID
 
 HERE = Path(__file__).parent
 WAIT_S = 120.0
@@ -36,7 +35,7 @@ class Stage:
         self.folder = folder
         self.port = free_port()
         self.generation = 0
-        made = credentials.create(["127.0.0.1"])
+        made = agent_credentials.create(["127.0.0.1"])
         (folder / "secret.json").write_text(json.dumps(made.to_secret()))
         (folder / "notice.json").write_text("")
         (folder / "heard.jsonl").touch()

@@ -8,8 +8,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from maniple.worker.pack import agent_pyz
-
-from .stage import HERE
+from worker.stage import HERE
 
 
 def test_the_archive_is_the_same_every_time_and_small() -> None:

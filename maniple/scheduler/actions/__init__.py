@@ -8,7 +8,7 @@ from maniple.scheduler.actions.grow import Grow
 from maniple.scheduler.actions.preempt import Preempt
 from maniple.scheduler.actions.reclaim import Reclaim
 from maniple.scheduler.actions.shrink import Shrink
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.session import Session
 
 
 class Action(Protocol):

@@ -15,20 +15,13 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from maniple.model.job import Job, Queue
-from maniple.scheduler.actions.line import Line
-from maniple.scheduler.hooks import Reason
-from maniple.scheduler.placement import place_gang, place_more
-from maniple.scheduler.plan import written
-from maniple.scheduler.reservations import (
-    at_most,
-    displace,
-    has_guests,
-    host_of,
-    keep_reservations,
-    reserve,
-)
-from maniple.scheduler.session import Session
-from maniple.scheduler.statement import Statement
+from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.framework.hooks import Reason
+from maniple.scheduler.framework.plan import written
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.statement import Statement
+from maniple.scheduler.placement.search import place_gang, place_more
+from maniple.scheduler.reservation.reserve import at_most, displace, has_guests, host_of, keep_reservations, reserve
 
 _HIGHEST = 2**31  # above every priority
 

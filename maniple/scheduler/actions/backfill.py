@@ -17,10 +17,10 @@ import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
-from maniple.scheduler.actions.line import Line
-from maniple.scheduler.reservations import host_of
-from maniple.scheduler.reserved import Reservation
-from maniple.scheduler.session import Session
+from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.reservation.book import Reservation
+from maniple.scheduler.reservation.reserve import host_of
 
 
 class Backfill:

@@ -18,10 +18,10 @@ from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
-from maniple.scheduler.growth import GrowthRoom, Taken
-from maniple.scheduler.reservations import host_of
-from maniple.scheduler.session import Session
-from maniple.scheduler.sizes import Sizing, gpus_of, sizing
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.growth.resize_value import Sizing, gpus_of, sizing
+from maniple.scheduler.growth.room import GrowthRoom, Taken
+from maniple.scheduler.reservation.reserve import host_of
 
 _DIGITS = 9  # gains that differ less are the same, computed on different ways
 

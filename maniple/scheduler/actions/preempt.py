@@ -7,10 +7,10 @@ preempting end together is said in docs/decisions/005-victims.md.
 """
 
 from maniple.model.job import Job, Queue
-from maniple.scheduler.actions.contend import contend
-from maniple.scheduler.market import Market
-from maniple.scheduler.session import Session
-from maniple.scheduler.units import evictable_jobs
+from maniple.scheduler.actions.common.contend import contend
+from maniple.scheduler.eviction.unit_table import Market
+from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.framework.session import Session
 
 
 class Preempt:

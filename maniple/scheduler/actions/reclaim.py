@@ -11,11 +11,11 @@ gang goes whole for a smaller one; why both together end is said in docs/decisio
 
 import numpy as np
 
-from maniple.scheduler.actions.contend import contend
-from maniple.scheduler.market import Market
-from maniple.scheduler.session import Session
-from maniple.scheduler.shares import EPSILON, Due, entitled, spared
-from maniple.scheduler.units import evictable_jobs
+from maniple.scheduler.actions.common.contend import contend
+from maniple.scheduler.eviction.unit_table import Market
+from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.framework.queue_dues import EPSILON, Due, entitled, spared
+from maniple.scheduler.framework.session import Session
 
 
 class Reclaim:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from maniple.model.job import Job
-from maniple.scheduler.actions.contend import contend
-from maniple.scheduler.hooks import Victim
-from maniple.scheduler.market import Market
-from maniple.scheduler.session import Session
-from maniple.scheduler.shares import spared
-from maniple.scheduler.sizes import gpus_of, speed
-from maniple.scheduler.units import SHRUNK, Unit, placed_by_role, surplus_steps
+from maniple.scheduler.actions.common.contend import contend
+from maniple.scheduler.eviction.unit_table import Market
+from maniple.scheduler.eviction.units import SHRUNK, Unit, placed_by_role, surplus_steps
+from maniple.scheduler.framework.hooks import Victim
+from maniple.scheduler.framework.queue_dues import spared
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.growth.resize_value import gpus_of, speed
 
 
 class Shrink:

@@ -2,8 +2,9 @@
 
 from typing import Protocol
 
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.conformance import Conformance
 from maniple.scheduler.plugins.drf import Drf
 from maniple.scheduler.plugins.elastic import ElasticPlugin
@@ -15,7 +16,6 @@ from maniple.scheduler.plugins.priority import Priority
 from maniple.scheduler.plugins.proportion import Proportion
 from maniple.scheduler.plugins.reservation import ReservationPlugin
 from maniple.scheduler.plugins.topology import TopologyPlugin
-from maniple.scheduler.session import Session
 
 
 class Plugin(Protocol):

@@ -6,9 +6,9 @@ Pods in kube-system and pods of the classes system-cluster-critical and system-n
 from collections.abc import Sequence
 
 from maniple.model.job import Job
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Victim
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Victim
+from maniple.scheduler.framework.session import Session
 
 
 class Conformance:

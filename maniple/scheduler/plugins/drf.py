@@ -10,10 +10,10 @@ import numpy as np
 
 from maniple.model.job import Job
 from maniple.model.resources import FloatArray
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Victim
-from maniple.scheduler.measure import speeds_argument
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.accounting import speeds_argument
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Victim
+from maniple.scheduler.framework.session import Session
 
 
 class Drf:

@@ -4,10 +4,10 @@ A resize stops the whole job for its `restartSeconds`: it must pay for that with
 node and would spread to a second gains only `crossing` of what its curve says; 0 keeps it where it is.
 """
 
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks
-from maniple.scheduler.session import Session
-from maniple.scheduler.sizes import DEFAULT, Sizing
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.growth.resize_value import DEFAULT, Sizing
 
 
 class ElasticPlugin:

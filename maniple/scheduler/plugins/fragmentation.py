@@ -12,14 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from maniple.api.gpuwish import WHOLE
-from maniple.model.devices import GpuAsk, GpuPod, Millis
-from maniple.model.fragmentation import Kind, Mix, choose_devices, fragmentation, learn
+from maniple.api.gpu.requests import WHOLE
+from maniple.model.gpu.devices import GpuAsk, GpuPod, Millis
+from maniple.model.gpu.fragmentation import Kind, Mix, choose_devices, fragmentation, learn
 from maniple.model.job import TaskGroup
 from maniple.model.resources import CPU, MEMORY, FloatArray
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Rows
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Rows
+from maniple.scheduler.framework.session import Session
 
 _PER_POINT = 1000.0  # the potential counts ten thousand for a GPU
 _FINENESS = 64  # how finely the mix is told apart: a pod more or less does not make another mix

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from maniple.model.job import Job
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Need, Reason, Victim
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim
+from maniple.scheduler.framework.session import Session
 
 
 class Gang:

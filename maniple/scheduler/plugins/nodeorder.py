@@ -18,13 +18,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maniple.api.core import NodeSelectorTerm
+from maniple.api.kubernetes import NodeSelectorTerm
 from maniple.model.job import TaskGroup
 from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Rows
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Rows
+from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.predicates import tolerates
-from maniple.scheduler.session import Session
 
 HIGHEST = 10.0
 # kube-scheduler's stand-ins for what a pod does not ask for: without them a thousand empty pods would weigh nothing.

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from maniple.api.core import Taint, Toleration
+from maniple.api.kubernetes import Taint, Toleration
 from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
-from maniple.model.peers import Peers, Spread
+from maniple.model.pod_affinity import Peers, Spread
 from maniple.model.resources import BoolArray
 from maniple.model.shape import ZONE_LABELS
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Check, Hooks
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Check, Hooks
+from maniple.scheduler.framework.session import Session
 
 # The checks by name. kube-scheduler's Policy files select among them; by default all are on.
 CHECKS = (

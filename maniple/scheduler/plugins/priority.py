@@ -7,9 +7,9 @@ one; equals never preempt each other, which is one half of why preemption ends (
 from collections.abc import Sequence
 
 from maniple.model.job import Job
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Victim
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Victim
+from maniple.scheduler.framework.session import Session
 
 
 class Priority:

@@ -16,11 +16,11 @@ import numpy as np
 
 from maniple.model.job import Queue
 from maniple.model.resources import FloatArray
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Reason
-from maniple.scheduler.measure import Measure, speeds_argument
-from maniple.scheduler.session import Session
-from maniple.scheduler.shares import EPSILON, Due, counted_of, share_of, spared
+from maniple.scheduler.framework.accounting import Measure, speeds_argument
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Reason
+from maniple.scheduler.framework.queue_dues import EPSILON, Due, counted_of, share_of, spared
+from maniple.scheduler.framework.session import Session
 
 
 class Proportion:

@@ -7,9 +7,9 @@ Without this plugin nothing is reserved, and small jobs may pass a large gang fo
 it meanwhile and when the gang starts at the latest is the same with every policy: see scheduler/reservations.py.
 """
 
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.session import Session
 
 
 class ReservationPlugin:

@@ -11,14 +11,14 @@ that is decided with or without this plugin.
 
 import numpy as np
 
-from maniple.api.gpuwish import WHOLE
-from maniple.model.devices import GpuAsk
+from maniple.api.gpu.requests import WHOLE
+from maniple.model.gpu.devices import GpuAsk
+from maniple.model.gpu.links import LinkClass
 from maniple.model.job import TaskGroup
-from maniple.model.links import LinkClass
 from maniple.model.resources import FloatArray
-from maniple.scheduler.arguments import Arguments
-from maniple.scheduler.hooks import Hooks, Rows
-from maniple.scheduler.session import Session
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks, Rows
+from maniple.scheduler.framework.session import Session
 
 HIGHEST = 10.0
 _WIDEST = 62  # GPUs of a node that a bit mask in an int64 can tell apart

@@ -1,0 +1,1 @@
+"""Other systems' PodGroups and Queues, read as ours."""

@@ -1,0 +1,1 @@
+"""Bytes to typed objects: documents, strict decoding, and errors that name file, object and field."""

@@ -1,0 +1,176 @@
+"""`maniple bench`: published games, played on their data."""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import msgspec
+
+from maniple.cli.support.read_files import read_one
+from maniple.cli.support.table import render
+from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
+from maniple.sim.baselines import BASELINES
+from maniple.sim.openb import ARRIVED_PERCENT, Node, Placer, Pod, arrivals, capacity_milli, play, read_nodes, read_pods
+from maniple.sim.scheduler_placer import SchedulerPlacer
+
+_MOST_SEEDS = 10_000
+OURS = "maniple"
+
+
+def _seeds(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
+    seeds: list[int] = []
+    for part in value.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isdecimal() and first.isascii()) or (dash and not (last.isdecimal() and last.isascii())):
+            raise click.BadParameter(f"{value!r} is no list of seeds; expected one such as 42-51 or 1,5,7", ctx, param)
+        start, stop = int(first), int(last) if dash else int(first)
+        if not start <= stop < start + _MOST_SEEDS:
+            raise click.BadParameter(f"{part!r}: expected the lower seed first, and at most {_MOST_SEEDS}", ctx, param)
+        seeds.extend(range(start, stop + 1))
+    return list(dict.fromkeys(seeds))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One placer on one list of pods."""
+
+    pods: str
+    placer: str
+    seeds: list[int]
+    unallocated_percent: dict[int, list[float]]  # by percent arrived, one for each seed
+    seconds: list[float]
+
+    def median(self, arrived: int) -> float:
+        return statistics.median(self.unallocated_percent[arrived])
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "pods": self.pods,
+            "placer": self.placer,
+            "seeds": self.seeds,
+            "medianUnallocatedPercent": {str(mark): round(self.median(mark), 4) for mark in ARRIVED_PERCENT},
+            "unallocatedPercent": {
+                str(mark): [round(value, 4) for value in values] for mark, values in self.unallocated_percent.items()
+            },
+            "secondsPerSeed": round(statistics.mean(self.seconds), 3),
+        }
+
+
+@click.group(
+    "bench",
+    epilog="""\b
+Examples:
+  maniple bench openb --nodes nodes.csv --pods pods_default.csv
+  maniple bench openb --help
+""",
+)
+def command() -> None:
+    """Play published games on their data, to see what a policy is worth."""
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  maniple bench openb --nodes nodes.csv --pods pods_default.csv --seeds 42-51
+  maniple bench openb --nodes nodes.csv --pods pods_default.csv --placer maniple --policy mine.yaml -o json
+
+Shown is the share of all GPUs not given out when pods that ask for 80, 100 and 130 %
+of them have arrived: the median over the seeds.
+Exit codes: 0 played, 2 wrong input.
+"""
+)
+@click.option("--nodes", "nodes_file", required=True, metavar="FILE", type=click.Path(), help="Nodes as CSV.")
+@click.option(
+    "--pods",
+    "pods_files",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Pods as CSV; may be given more than once.",
+)
+@click.option("--seeds", callback=_seeds, default="42-51", show_default=True, help="Which games: 42-51 or 1,5,7.")
+@click.option(
+    "--placer",
+    "placers",
+    multiple=True,
+    type=click.Choice([OURS, *BASELINES]),
+    default=[OURS, *BASELINES],
+    help=f"Who places the pods, {OURS} or what others have published; may be given more than once.  [default: all]",
+)
+@click.option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    type=click.Path(),
+    help=f"Policy of {OURS}.  [default: the built-in policy]",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def openb(
+    nodes_file: str,
+    pods_files: tuple[str, ...],
+    seeds: list[int],
+    placers: tuple[str, ...],
+    policy_file: str | None,
+    output: str,
+) -> None:
+    """Place the pods of a list one by one until no more fit (Alibaba's open GPU cluster, FGD)."""
+    policy = default_policy() if policy_file is None else load_policy(read_one(policy_file), policy_file)
+    nodes = read_nodes(nodes_file)
+    lists = {name: read_pods(name) for name in pods_files}  # all read before the first game: an error is told at once
+    results = [
+        _games(nodes, pods, Path(name).name, placer, seeds, policy)
+        for name, pods in lists.items()
+        for placer in dict.fromkeys(placers)
+    ]
+    if output == "json":
+        document = {"results": [result.to_json() for result in results]}
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
+    else:
+        click.echo(_describe(results))
+
+
+def _games(nodes: list[Node], pods: list[Pod], name: str, placer: str, seeds: list[int], policy: Policy) -> Result:
+    capacity = capacity_milli(nodes)
+    result = Result(name, placer, seeds, {mark: [] for mark in ARRIVED_PERCENT}, [])
+    for at, seed in enumerate(seeds):
+        start = time.perf_counter()
+        progress = _progress(f"{name}, {placer}, seed {seed} ({at + 1} of {len(seeds)})")
+        outcome = play(
+            _placer(placer, nodes, pods, seed, policy), pods, arrivals(pods, capacity, seed), capacity, progress
+        )
+        result.seconds.append(time.perf_counter() - start)
+        for mark, value in outcome.unallocated_percent.items():
+            result.unallocated_percent[mark].append(value)
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", nl=False, err=True)
+    return result
+
+
+def _placer(name: str, nodes: list[Node], pods: list[Pod], seed: int, policy: Policy) -> Placer:
+    return SchedulerPlacer(nodes, pods, policy) if name == OURS else BASELINES[name](nodes, pods, seed)
+
+
+def _progress(title: str) -> Callable[[int, int], None] | None:
+    if not sys.stderr.isatty():
+        return None
+    return lambda done, of: click.echo(f"\r\033[K{title}: {100 * done // of} %", nl=False, err=True)
+
+
+def _describe(results: list[Result]) -> str:
+    rows = [
+        [
+            result.pods,
+            result.placer,
+            str(len(result.seeds)),
+            *(f"{result.median(mark):.2f}" for mark in ARRIVED_PERCENT),
+            f"{statistics.mean(result.seconds):.1f}",
+        ]
+        for result in results
+    ]
+    header = ["PODS", "PLACER", "SEEDS", *(f"AT {mark} %" for mark in ARRIVED_PERCENT), "S/SEED"]
+    return "GPUs not given out, in percent: the median over the seeds\n" + render(header, rows)

@@ -1,0 +1,43 @@
+"""`maniple crds`: the CustomResourceDefinitions as YAML, made from the types."""
+
+from pathlib import Path
+
+import click
+
+from maniple.api.crds import Schema, crds
+from maniple.cli.support.yaml_text import to_yaml
+
+HEADER = "# Written by `make crds` from maniple/api/types.py; do not edit.\n"
+
+
+def files() -> dict[str, str]:
+    """File name to text, one for each CRD."""
+    return {f"{crd['spec']['group']}_{crd['spec']['names']['plural']}.yaml": _text(crd) for crd in crds()}
+
+
+def _text(crd: Schema) -> str:
+    return HEADER + to_yaml(crd)
+
+
+@click.command("crds")
+@click.option(
+    "--write",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write one file for each CRD into DIR instead.",
+)
+def command(folder: Path | None) -> None:
+    """Print the CustomResourceDefinitions of Queue, PodGroup, ElasticJob and Topology.
+
+    \b
+    Example:
+      maniple crds | kubectl apply --server-side -f -
+    """
+    if folder is None:
+        click.echo("---\n".join(files().values()), nl=False)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files().items():
+        (folder / name).write_text(text, encoding="utf-8")
+        click.echo(folder / name)

@@ -1,0 +1,209 @@
+"""`maniple serve`: schedules a cluster, until it is told to stop."""
+
+import asyncio
+import math
+import os
+import signal
+import socket
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maniple.api.errors import InputError
+from maniple.api.validate.kubernetes import is_name
+from maniple.cli.support.cluster_options import live_options, run_live
+from maniple.cli.support.read_files import read_one
+from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
+from maniple.scheduler import load_policy
+
+if TYPE_CHECKING:
+    from maniple.kube.jobs.agent_endpoint import Endpoint
+    from maniple.kube.serve.server import Settings
+
+
+class _Seconds(click.FloatRange):
+    """A range without what is no number."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return found
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  maniple serve
+  maniple serve --dry-run
+  maniple serve --once --policy examples/policies/kube-batch.yaml
+  maniple serve --listen 0.0.0.0:8080 --scheduler-name night-shift
+
+Plans the pods whose schedulerName is maniple; what all others use is counted.
+Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another replica leads.
+"""
+)
+@live_options
+@click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy.")
+@click.option(
+    "--scheduler-name", default=DEFAULT_SCHEDULER, show_default=True, help="Plan pods with this schedulerName."
+)
+@click.option("--once", is_flag=True, help="One cycle, then end.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done now, and do nothing.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How --dry-run and --once print the plan.",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Share a lease with other replicas."
+)
+@click.option(
+    "--lease",
+    metavar="NS/NAME",
+    help="That lease; without it kube-system/ and the scheduler's name, so that all who plan the same pods share it.",
+)
+@click.option(
+    "--identity", metavar="NAME", help="Name of this replica in the lease; in a pod the pod's name, else made up."
+)
+@click.option(
+    "--gang-timeout",
+    "gang_timeout_s",
+    type=_Seconds(1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A gang that could be bound only in part for so long is evicted and starts over.",
+)
+@click.option(
+    "--drift-check",
+    "drift_s",
+    type=_Seconds(5),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Compare what is known with a fresh list this often.",
+)
+@click.option("--jobs/--no-jobs", default=True, show_default=True, help="Make and remove the pods of ElasticJobs.")
+@click.option("--agents", metavar="HOST:PORT", help="Serve the agents in the pods of ElasticJobs there, by HTTPS.")
+@click.option("--agents-url", metavar="URL", help="How pods reach that, if not as https://HOST:PORT.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+def command(
+    kubeconfig: str | None,
+    context: str | None,
+    policy: str | None,
+    scheduler_name: str,
+    once: bool,
+    dry_run: bool,
+    output: str,
+    leader_elect: bool,
+    lease: str | None,
+    identity: str | None,
+    gang_timeout_s: float,
+    drift_s: float,
+    jobs: bool,
+    agents: str | None,
+    agents_url: str | None,
+    listen: str | None,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Schedule the pods of a Kubernetes cluster."""
+    from maniple.kube.serve.logging_setup import set_up_logs
+    from maniple.kube.serve.server import Settings
+
+    set_up_logs(log_format, log_level)
+    if not scheduler_name:
+        raise InputError(["--scheduler-name: expected a name, such as maniple, found none"])
+    place = _lease(lease, scheduler_name)
+    settings = Settings(
+        ours=Ours(scheduler_name),
+        policy=None if policy is None else load_policy(read_one(policy), policy),
+        lease=place if leader_elect else None,
+        identity=identity or _identity(),
+        gang_timeout_s=gang_timeout_s,
+        drift_s=drift_s,
+        listen=_address(listen, "--listen"),
+        runs_jobs=jobs,
+        agents=_endpoint(agents, agents_url, place),
+    )
+    if dry_run or once:
+        _once(kubeconfig, context, settings, dry_run, output)
+    else:
+        run_live(lambda: _serve(kubeconfig, context, settings))
+
+
+async def _serve(kubeconfig: str | None, context: str | None, settings: "Settings") -> None:
+    from maniple.kube.serve.server import serve
+    from maniple.kube.transport.login import log_in
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(await log_in(kubeconfig, context), settings, stop)
+
+
+def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry_run: bool, output: str) -> None:
+    from maniple.cli.commands.plan import show
+    from maniple.kube.serve.single_cycle import one_cycle
+
+    outcome = run_live(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
+    if outcome is None:
+        click.echo("error: another replica leads; nothing was done", err=True)
+        raise SystemExit(3)
+    show(outcome, output)
+
+
+def _lease(text: str | None, scheduler_name: str) -> tuple[str, str]:
+    if text is None:
+        if not is_name(scheduler_name):
+            raise InputError(
+                [f"--lease: expected one, because {scheduler_name!r} cannot be its name; such as kube-system/maniple"]
+            )
+        return "kube-system", scheduler_name
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise InputError([f"--lease: expected a namespace and a name, such as kube-system/maniple, found {text!r}"])
+    return namespace, name
+
+
+def _identity() -> str:
+    host = socket.gethostname()
+    # In a pod the host name is the pod's: the same container, started again, need not wait for itself.
+    return host if "KUBERNETES_SERVICE_HOST" in os.environ else f"{host}_{uuid.uuid4().hex[:8]}"
+
+
+def _endpoint(text: str | None, url: str | None, lease: tuple[str, str]) -> "Endpoint | None":
+    from maniple.kube.jobs.agent_endpoint import Endpoint
+
+    address = _address(text, "--agents")
+    if address is None:
+        if url is not None:
+            raise InputError(["--agents-url: expected --agents too, which says where to listen"])
+        return None
+    host, port = address
+    if url is None and (host in ("0.0.0.0", "::") or not port):
+        raise InputError([f"--agents: {text!r} is no address that pods can call: say it with --agents-url"])
+    if url is not None and not url.startswith("https://"):
+        raise InputError([f"--agents-url: expected https://HOST:PORT, found {url!r}"])
+    return Endpoint(host, port, url or f"https://{text}", (lease[0], f"{lease[1]}-agents"))
+
+
+def _address(text: str | None, option: str) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InputError([f"{option}: expected HOST:PORT, such as 127.0.0.1:8080, found {text!r}"])
+    return host.strip("[]") or "0.0.0.0", int(port)

@@ -1,0 +1,112 @@
+"""What commands about a cluster have in common: the files that it is given as, the policy, whose pods, and when."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from maniple.api.decode.decode import decode
+from maniple.api.errors import InputError, printable
+from maniple.api.timestamps import LAST_YEAR
+from maniple.cli.support.cluster_options import run_live
+from maniple.cli.support.read_files import read_one, read_sources
+from maniple.cluster.memory import MemoryCluster
+from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
+from maniple.model.building.input_objects import sort_objects
+from maniple.scheduler import Policy, load_policy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "-f",
+        "--file",
+        "files",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(allow_dash=True),
+        help="File of Kubernetes objects, Lists or streams, YAML or JSON; a folder of them; '-' for standard input.",
+    ),
+    click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy."),
+    click.option(
+        "--scheduler-name",
+        default=DEFAULT_SCHEDULER,
+        show_default=True,
+        help="Plan pods with this schedulerName.",
+    ),
+    click.option("--all", "every_pod", is_flag=True, help="Plan every pending pod, whatever its schedulerName."),
+    click.option(
+        "--now",
+        metavar="TIME",
+        help="The moment of the decision, such as 2026-01-31T12:00:00Z; without it the newest time in the input.",
+    ),
+)
+
+
+def cluster_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def read_cluster(
+    files: tuple[str, ...],
+    policy: str | None,
+    scheduler_name: str,
+    every_pod: bool,
+    now: str | None,
+    step_s: float | None = None,
+) -> tuple[MemoryCluster, Policy | None]:
+    """The cluster in the files, and the policy (None: the built-in one). Notes about the input go to standard error."""
+    if not files:
+        raise click.UsageError(
+            "Missing option '-f' / '--file': name at least one file, '-' for standard input, "
+            "or --live for the cluster that kubectl talks to."
+        )
+    chosen = None if policy is None else load_policy(read_one(policy), policy)
+    moment = _moment(now)
+    decoded = decode(read_sources(files))
+    if not decoded.objects:
+        raise InputError(
+            ["the input has no objects that scheduling reads; expected nodes, pods and the like", *decoded.notes]
+        )
+    objects = sort_objects(decoded, scheduler_name=scheduler_name)
+    for note in decoded.notes:
+        click.echo(f"note: {printable(note)}", err=True)
+    return MemoryCluster(objects, Ours(scheduler_name, every_pod), moment, step_s), chosen
+
+
+def read_live(
+    kubeconfig: str | None,
+    context: str | None,
+    policy: str | None,
+    scheduler_name: str,
+    every_pod: bool,
+    now: str | None,
+    step_s: float | None = None,
+) -> tuple[MemoryCluster, Policy | None, str]:
+    """The same, of a cluster that runs, as it is now; and the namespace of its context."""
+    from maniple.kube.serve.single_cycle import read_objects
+
+    chosen = None if policy is None else load_policy(read_one(policy), policy)
+    moment = _moment(now)
+    ours = Ours(scheduler_name, every_pod)
+    reading = run_live(lambda: read_objects(kubeconfig, context, ours))
+    for note in reading.notes:
+        click.echo(f"note: {note}", err=True)
+    cluster = MemoryCluster(reading.objects, ours, time.time() if moment is None else moment, step_s)
+    return cluster, chosen, reading.namespace
+
+
+def _moment(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError([f"--now: {text!r} is not a time; expected one such as 2026-01-31T12:00:00Z"]) from None
+    if not 1970 < moment.year < LAST_YEAR:
+        raise InputError([f"--now: expected a time between the years 1971 and {LAST_YEAR - 1}, found {text!r}"])
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,45 @@
+"""What commands that talk to a cluster have in common: how to reach it, and reading it once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="The cluster to talk to; without it $KUBECONFIG, ~/.kube/config, or in a pod its service account.",
+    ),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."),
+)
+
+
+def live_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_live(work: Callable[[], Any]) -> Any:
+    """Runs `work`, a coroutine function, and says in one line why the cluster could not be talked to."""
+    from maniple.api.errors import InputError
+    from maniple.kube.transport.client import ApiError, UnansweredError
+
+    try:
+        with asyncio.Runner(loop_factory=_loop()) as runner:
+            return runner.run(work())
+    except (ApiError, UnansweredError) as error:
+        raise InputError([f"the API server did not do what was asked: {error}"]) from None
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where there is one: a fifth less processor time for each request."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

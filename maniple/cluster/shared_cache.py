@@ -1,0 +1,79 @@
+"""The Cache, shared with a thread: while that makes a snapshot, what happens meanwhile waits in line for it.
+
+The first snapshot of a large cluster takes seconds, in which watches must be read and the lease renewed.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from maniple.api.decode.decode import Object
+from maniple.cluster.cache import Cache, Key
+from maniple.model.building.input_objects import Objects
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler.framework.plan import Bind
+
+
+class SharedCache:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._is_busy = False
+        self._later: list[Callable[[], object]] = []
+        self.problems: Mapping[Key, list[str]] = {}  # as of the last snapshot
+
+    async def snapshot(self, now: float) -> Snapshot:
+        self._is_busy = True
+        try:
+            made, self.problems = await asyncio.to_thread(self._look, now)
+        finally:
+            self._is_busy = False
+            later, self._later = self._later, []
+            for call in later:
+                call()
+        return made
+
+    def _look(self, now: float) -> tuple[Snapshot, Mapping[Key, list[str]]]:
+        return self._cache.snapshot(now), self._cache.problems()
+
+    def _call(self, method: Callable[..., object], *given: Any) -> None:
+        if self._is_busy:
+            self._later.append(lambda: method(*given))
+        else:
+            method(*given)
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self._later) if self._is_busy else self._cache.changed()
+
+    async def drift(self, fresh: Callable[[], Objects]) -> list[str]:
+        """`fresh` is asked when the Cache is free: what happens until then must not be undone."""
+        while self._is_busy:
+            await asyncio.sleep(0.05)
+        return self._cache.drift(fresh())
+
+    def put(self, item: Object) -> None:
+        self._call(self._cache.put, item)
+
+    def remove(self, kind: type, namespace: str, name: str) -> None:
+        self._call(self._cache.remove, kind, namespace, name)
+
+    def assume_bind(self, pod: str, bind: Bind) -> None:
+        self._call(self._cache.assume_bind, pod, bind)
+
+    def assume_eviction(self, pod: str) -> None:
+        self._call(self._cache.assume_eviction, pod)
+
+    def forget(self, pod: str) -> None:
+        self._call(self._cache.forget, pod)
+
+    def assume_size(self, job: str, sizes: Mapping[str, int], now: float) -> None:
+        self._call(self._cache.assume_size, job, sizes, now)
+
+    def forget_size(self, job: str) -> None:
+        self._call(self._cache.forget_size, job)
+
+    def mark_reserved(self, holders: Iterable[str] | None) -> None:
+        self._call(self._cache.mark_reserved, holders)
+
+    def promise(self, nominations: Mapping[str, str] | None) -> None:
+        self._call(self._cache.promise, nominations)

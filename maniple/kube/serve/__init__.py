@@ -1,0 +1,1 @@
+"""`maniple serve`: the loop of cycles, and what it writes to the API server."""

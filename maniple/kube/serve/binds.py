@@ -1,0 +1,175 @@
+"""Bindings: the pods of a gang all at once, with their GPUs in the same write. Counted as done until they have failed.
+
+What becomes of a binding that was not answered is asked of the server, never guessed: until it is known the pod counts
+as bound, because a node that is thought free by mistake would be given away twice.
+"""
+
+import asyncio
+import logging
+import time
+
+import msgspec
+
+from maniple.api import kubernetes
+from maniple.api.decode.server_objects import read_live
+from maniple.api.types import BACKFILL_ANNOTATION, GPUS_ANNOTATION
+from maniple.kube.serve.metrics import Metrics
+from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
+from maniple.kube.transport.mirror import Mirror
+from maniple.kube.transport.resource_kinds import PODS
+from maniple.scheduler.framework.plan import Bind
+
+log = logging.getLogger("maniple.binds")
+
+_PATIENCE_S = 10.0
+_ANSWER_S = 10.0
+
+
+class _Meta(msgspec.Struct, omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str] = {}
+
+
+class _Target(msgspec.Struct):
+    name: str
+    kind: str = "Node"
+    api_version: str = msgspec.field(name="apiVersion", default="v1")
+
+
+class _Binding(msgspec.Struct):
+    metadata: _Meta
+    target: _Target
+    kind: str = "Binding"
+    api_version: str = msgspec.field(name="apiVersion", default="v1")
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Binder:
+    def __init__(self, client: Client, mirror: Mirror, metrics: Metrics) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._metrics = metrics
+        self.under_way = 0
+
+    def assume(self, binds: list[Bind]) -> list[Bind]:
+        """Those of the binds whose pods are still there, which count as bound from now on."""
+        there = [bind for bind in binds if self._mirror.find(kubernetes.Pod, _key(bind)) is not None]
+        for bind in there:
+            self._mirror.cache.assume_bind(bind.pod, bind)
+        return there
+
+    async def bind_all(self, binds: list[Bind]) -> list[str]:
+        """Binds them together; returns what the server said to those that have failed, and whose pods still wait."""
+        self.under_way += len(binds)
+        try:
+            outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
+        finally:
+            self.under_way -= len(binds)
+        return [said for outcome, said in outcomes if outcome == "failed"]
+
+    async def _bind(self, bind: Bind) -> tuple[str, str]:
+        """What became of it, and what was said to it."""
+        started = time.monotonic()
+        said = ""
+        try:
+            outcome, said = await self._outcome(bind)
+        except NotLeadingError:
+            outcome = "not leading"
+        except Exception as error:
+            log.exception("bind", extra={"pod": bind.pod})
+            outcome, said = "failed", f"{bind.pod}: {error}"
+        self._metrics.binds.labels(outcome).inc()
+        if outcome == "bound":
+            self._metrics.bind_s.observe(time.monotonic() - started)
+        else:
+            self._mirror.cache.forget(bind.pod)
+        return outcome, said
+
+    async def _outcome(self, bind: Bind) -> tuple[str, str]:
+        key = _key(bind)
+        found = self._mirror.find(kubernetes.Pod, key)
+        if found is None:
+            return "gone", ""
+        uid = found[1].uid
+        body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, annotations_of(bind)), _Target(bind.node)))
+        path = PODS.path(*key, "binding")
+        backoff = Backoff(0.1, 2.0)
+        until = time.monotonic() + _PATIENCE_S
+        error: Exception
+        may_be_done = False  # an earlier try, of which nothing was heard
+        while True:
+            try:
+                await self._client.write(self._client.binds, "POST", path, body, timeout_s=_ANSWER_S)
+                return "bound", ""
+            except NotLeadingError as refusal:
+                if not may_be_done:
+                    raise
+                error = refusal
+                break
+            except ApiError as refusal:
+                error = refusal
+                may_be_done |= refusal.status >= 500  # such as a store that did not answer the server
+                if refusal.status == 404:
+                    return "gone", ""
+                if refusal.status == 409:
+                    break
+                if not refusal.is_transient and may_be_done:
+                    break  # a server that has just started refuses everybody, and says nothing of the earlier try
+                if not refusal.is_transient:
+                    log.warning("bind refused", extra={"pod": bind.pod, "node": bind.node, "error": str(refusal)})
+                    return "failed", refusal.message or str(refusal)
+            except UnansweredError as silence:
+                error = silence
+                may_be_done = True
+            if time.monotonic() > until:
+                break
+            await backoff.wait(error)
+        log.info("bind in doubt", extra={"pod": bind.pod, "node": bind.node, "error": str(error)})
+        return await self._settle(bind, uid), f"{bind.pod}: {error}"
+
+    async def _settle(self, bind: Bind, uid: str) -> str:
+        """Asks the server until it says what has become of the pod, which is known to the Cache from then on."""
+        backoff = Backoff()
+        while True:
+            try:
+                live = read_live(await self._client.get(PODS.path(*_key(bind)), timeout_s=_ANSWER_S), PODS.struct)
+            except ApiError as refusal:
+                if refusal.status == 404:
+                    return "gone"
+                await backoff.wait(refusal)
+            except UnansweredError as silence:
+                await backoff.wait(silence)
+            else:
+                self._mirror.put(PODS, live)
+                pod = live.item
+                if (
+                    live.head.uid != uid
+                    or not isinstance(pod, kubernetes.Pod)
+                    or pod.metadata.deletion_timestamp is not None
+                ):
+                    return "gone"
+                if not pod.spec.node_name:
+                    return "failed"
+                is_ours = (pod.spec.node_name, pod.metadata.annotations.get(GPUS_ANNOTATION, "")) == _given(bind)
+                return "bound" if is_ours else "bound by another"
+
+
+def _given(bind: Bind) -> tuple[str, str]:
+    return bind.node, ",".join(bind.gpus)
+
+
+def annotations_of(bind: Bind) -> dict[str, str]:
+    """What the API server copies from the binding to the pod, in the same write."""
+    made = {GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
+    if bind.backfill is not msgspec.UNSET:
+        made[BACKFILL_ANNOTATION] = bind.backfill
+    return made
+
+
+def _key(bind: Bind) -> tuple[str, str]:
+    namespace, _, name = bind.pod.partition("/")
+    return namespace, name

@@ -1,0 +1,106 @@
+"""Evictions through the Eviction API: PodDisruptionBudgets hold, pods have their grace, DisruptionTarget is set.
+
+A budget that refuses (429) is asked again later, and less often each time; meanwhile plans that count on that pod are
+made again every cycle, and may find another way.
+"""
+
+import logging
+import time
+
+import msgspec
+
+from maniple.api import kubernetes
+from maniple.kube.serve.events import Events, Regarding
+from maniple.kube.serve.metrics import Metrics
+from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
+from maniple.kube.transport.mirror import Mirror
+from maniple.kube.transport.resource_kinds import PODS
+from maniple.scheduler.framework.plan import Eviction
+
+log = logging.getLogger("maniple.evictions")
+
+_FIRST_S, _LONGEST_S = 5.0, 60.0
+_TRIES = 5
+
+
+class Evictor:
+    def __init__(self, client: Client, mirror: Mirror, metrics: Metrics, events: Events) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._metrics = metrics
+        self._events = events
+        self._refused: dict[str, tuple[float, float]] = {}  # uid -> when to try again, and the pause after that
+
+    def assume(self, evictions: list[Eviction]) -> list[Eviction]:
+        """Those that can be tried now; they count as leaving from now on."""
+        now = time.monotonic()
+        self._refused = {uid: (at, pause) for uid, (at, pause) in self._refused.items() if at + pause > now}
+        chosen = []
+        for eviction in evictions:
+            found = self._mirror.find(kubernetes.Pod, _key(eviction.pod))
+            if found is None or self._refused.get(found[1].uid, (0.0, 0.0))[0] > now:
+                continue
+            self._mirror.cache.assume_eviction(eviction.pod)
+            chosen.append(eviction)
+        return chosen
+
+    async def evict(self, eviction: Eviction) -> None:
+        try:
+            outcome = await self._outcome(eviction)
+        except NotLeadingError:
+            outcome = "not leading"
+        except Exception:
+            log.exception("eviction", extra={"pod": eviction.pod})
+            outcome = "failed"
+        self._metrics.evictions.labels(eviction.reason, outcome).inc()
+        if outcome != "evicted":
+            self._mirror.cache.forget(eviction.pod)
+
+    async def _outcome(self, eviction: Eviction) -> str:
+        key = _key(eviction.pod)
+        found = self._mirror.find(kubernetes.Pod, key)
+        if found is None:
+            return "gone"
+        uid = found[1].uid
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": key[1], "namespace": key[0]},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        regarding = Regarding.of(PODS, key, uid)
+        backoff = Backoff()
+        for _ in range(_TRIES):
+            try:
+                await self._client.write(
+                    self._client.evictions, "POST", PODS.path(*key, "eviction"), msgspec.json.encode(body)
+                )
+            except ApiError as error:
+                if error.status in (404, 409):
+                    return "gone"
+                if error.status == 429:
+                    self._refuse(uid)
+                    self._events.add(regarding, "EvictionRefused", error.message, "Evict", "Warning")
+                    return "refused by a budget"
+                log.warning("eviction failed", extra={"pod": eviction.pod, "error": str(error)})
+                if not error.is_transient:
+                    self._refuse(uid)
+                    return "failed"
+                await backoff.wait(error)
+            except UnansweredError as error:
+                await backoff.wait(error)  # the same request again does no harm
+            else:
+                note = f"{eviction.reason}: makes room for {eviction.beneficiary}"
+                self._events.add(regarding, "Evicted", note, "Evict")
+                log.info("evicted", extra={"pod": eviction.pod, "why": eviction.reason, "for": eviction.beneficiary})
+                return "evicted"
+        return "failed"
+
+    def _refuse(self, uid: str) -> None:
+        pause = min(_LONGEST_S, 2 * self._refused[uid][1]) if uid in self._refused else _FIRST_S
+        self._refused[uid] = (time.monotonic() + pause, pause)
+
+
+def _key(pod: str) -> tuple[str, str]:
+    namespace, _, name = pod.partition("/")
+    return namespace, name

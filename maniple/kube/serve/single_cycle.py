@@ -1,0 +1,64 @@
+"""A cluster read once: one cycle of `serve`, what it would be (`--dry-run`), or objects for `maniple plan --live`."""
+
+import time
+from typing import NamedTuple
+
+from maniple.api.errors import printable
+from maniple.cluster.memory import Outcome, Round
+from maniple.cluster.strip import stranger
+from maniple.kube.serve.server import Server, Settings
+from maniple.kube.transport.client import Client
+from maniple.kube.transport.login import log_in
+from maniple.model.building.from_scratch import Ours
+from maniple.model.building.input_objects import Objects, describe, implied_pods
+from maniple.scheduler import schedule
+
+
+async def one_cycle(
+    kubeconfig: str | None, context: str | None, settings: Settings, *, dry_run: bool
+) -> Outcome | None:
+    """None if another replica leads."""
+    async with Client(await log_in(kubeconfig, context)) as client:
+        server = Server(client, settings)
+        start = time.perf_counter()
+        if not dry_run:
+            made = await server.run_once()
+            return None if made is None else Outcome([Round(*made)])
+        await server.read_once()
+        snapshot = await server.cache.snapshot(time.time())
+        read = time.perf_counter()
+        plan = schedule(snapshot, settings.policy)
+        return Outcome([Round(snapshot, plan)], read - start, [time.perf_counter() - read])
+
+
+class Reading(NamedTuple):
+    objects: Objects
+    notes: list[str]
+    namespace: str  # of the kubeconfig's context: where names without one are looked for
+
+
+async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) -> Reading:
+    """The objects of a cluster that contradict nothing, and a note on each that does.
+
+    Of what is set aside a pod on a node still holds what it has.
+    """
+    login = await log_in(kubeconfig, context)
+    async with Client(login) as client:
+        server = Server(client, Settings(ours=ours, lease=None))
+        await server.read_once()
+    await server.cache.snapshot(time.time())
+    wrong = server.wrong()
+    notes = [
+        f"{place[0].kind} {'/'.join(filter(None, place[1]))}: set aside: {printable('; '.join(entry.why))}"
+        for place, entry in wrong.items()
+    ]
+    aside = {f"{place[0].kind} {'/'.join(filter(None, place[1]))}" for place in wrong}
+    objects = server.mirror.objects()
+    held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in aside]
+    for items in objects.by_kind().values():
+        items[:] = [item for item in items if describe(item) not in aside]
+    objects.elastic_jobs[:] = [job for job in objects.elastic_jobs if ours.runs(job)]
+    objects.pods += held
+    replicas = implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=ours.scheduler_name)
+    objects.implied = [pod for pod in replicas if describe(pod) not in aside]  # the name is taken
+    return Reading(objects, notes, login.namespace)

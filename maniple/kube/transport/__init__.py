@@ -1,0 +1,1 @@
+"""Requests, lists and watches: everything below the meaning of an object."""

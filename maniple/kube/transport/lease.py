@@ -1,0 +1,175 @@
+"""Who of several replicas leads: a Lease, as Kubernetes' own components have it.
+
+Whoever holds it writes; it stops writing well before the lease runs out if it cannot renew it, so that there are never
+two who write. The others look on, and take over when the holder has not been heard of for as long as it promised to
+be. Clocks of different machines are never compared: what counts is how long a lease has not changed before our eyes.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from datetime import UTC, datetime
+
+import msgspec
+
+from maniple.kube.serve.metrics import Metrics
+from maniple.kube.transport.client import ApiError, Client, UnansweredError
+
+log = logging.getLogger("maniple.lease")
+
+DURATION_S = 11
+WRITE_S = 8.5  # so long after a renewal was asked for the holder may write; the rest is for writes on their way
+RENEW_S = 1.5
+_ANSWER_S = 3.0
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int = 0
+
+
+class _Meta(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct, rename="camel"):
+    metadata: _Meta
+    spec: _Spec
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+
+
+class Lease:
+    def __init__(self, client: Client, namespace: str, name: str, identity: str, metrics: Metrics) -> None:
+        self.identity = identity
+        self.term = 0  # how often we have become the leader
+        self.since = 0.0  # when we last did, on the monotonic clock
+        self._client = client
+        self._namespace, self._name = namespace, name
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._metrics = metrics
+        self._known: _Lease | None = None
+        self._changed_at = 0.0  # when what we know of the lease last changed
+        self._write_until = 0.0
+        self._is_leader = False
+        self._turned = asyncio.Condition()
+
+    def seconds_left(self) -> float:
+        """For how long we may write; nothing if we do not lead."""
+        return self._write_until - time.monotonic() if self._is_leader else 0.0
+
+    @property
+    def is_leading(self) -> bool:
+        return self.seconds_left() > 0
+
+    async def led(self) -> None:
+        """Returns when we lead."""
+        async with self._turned:
+            await self._turned.wait_for(lambda: self.is_leading)
+
+    async def run(self) -> None:
+        while True:
+            await self.turn()
+            await asyncio.sleep(self._pause_s())
+
+    async def turn(self, *, is_patient: bool = True) -> None:
+        """Renews the lease, takes it if it is free, or sees who has it.
+
+        If the server does not answer, whoever is patient tries again later; others hear of it.
+        """
+        asked = time.monotonic()
+        try:
+            is_ours = await self._renew_or_take()
+        except (ApiError, UnansweredError) as error:
+            if not is_patient:
+                raise
+            log.warning("lease not renewed", extra={"error": str(error), "leading": self.is_leading})
+            is_ours = self._is_leader and self._write_until > time.monotonic()
+        else:
+            if is_ours:
+                self._write_until = asked + WRITE_S
+        if is_ours != self._is_leader:
+            self._is_leader = is_ours
+            self.term += is_ours
+            self.since = time.monotonic()
+            self._metrics.leader.set(is_ours)
+            log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
+        async with self._turned:
+            self._turned.notify_all()
+
+    async def release(self) -> None:
+        """Gives the lease back, so that another need not wait for it to run out. No write may be on its way."""
+        was_leader, self._is_leader, self._write_until = self._is_leader, False, 0.0
+        self._metrics.leader.set(0)
+        if was_leader and self._known is not None:
+            spec = msgspec.structs.replace(self._known.spec, holder_identity="", lease_duration_seconds=1)
+            try:
+                await self._put(msgspec.structs.replace(self._known, spec=spec))
+                log.info("lease released", extra={"identity": self.identity})
+            except (ApiError, UnansweredError) as error:
+                log.warning("lease not released", extra={"error": str(error)})
+
+    def _pause_s(self) -> float:
+        pause = RENEW_S * random.uniform(0.9, 1.1)
+        if self._is_leader or self._known is None:
+            return pause
+        return max(0.05, min(pause, self._free_at(self._known) - time.monotonic()))
+
+    def _free_at(self, lease: _Lease) -> float:
+        return self._changed_at + (lease.spec.lease_duration_seconds or DURATION_S)
+
+    async def _renew_or_take(self) -> bool:
+        if self._is_leader and self._known is not None:
+            try:
+                return await self._put(self._mine(self._known.spec, self._known.metadata.resource_version))
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    raise
+        try:
+            answer = await self._client.get(f"{self._folder}/{self._name}", timeout_s=_ANSWER_S)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return await self._write("POST", self._folder, self._mine(_Spec(), ""))
+        there = msgspec.json.decode(answer, type=_Lease)
+        self._note(there)
+        holder = there.spec.holder_identity
+        if holder not in ("", self.identity) and time.monotonic() < self._free_at(there):
+            return False
+        try:
+            return await self._put(self._mine(there.spec, there.metadata.resource_version))
+        except ApiError as error:
+            if error.status == 409:  # another was quicker
+                return False
+            raise
+
+    def _note(self, lease: _Lease) -> None:
+        known = self._known
+        if known is None or known.metadata.resource_version != lease.metadata.resource_version:
+            self._known, self._changed_at = lease, time.monotonic()
+
+    def _mine(self, before: _Spec, version: str) -> _Lease:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        changes = before.holder_identity != self.identity
+        spec = _Spec(
+            holder_identity=self.identity,
+            lease_duration_seconds=DURATION_S,
+            acquire_time=now if changes else before.acquire_time,
+            renew_time=now,
+            lease_transitions=before.lease_transitions + changes,
+        )
+        return _Lease(_Meta(self._name, self._namespace, version), spec)
+
+    async def _put(self, lease: _Lease) -> bool:
+        return await self._write("PUT", f"{self._folder}/{self._name}", lease)
+
+    async def _write(self, method: str, path: str, lease: _Lease) -> bool:
+        body = msgspec.json.encode(lease)
+        self._note(msgspec.json.decode(await self._client.contend(method, path, body, _ANSWER_S), type=_Lease))
+        return True

@@ -1,0 +1,74 @@
+"""What is read from the API server: kinds of objects, where they are, and whether a cluster may be without them."""
+
+from dataclasses import dataclass
+
+from maniple.api import kubernetes, types
+from maniple.api.compat.other_schedulers import ForeignObject
+from maniple.api.decode.decode import KINDS
+from maniple.api.meta import Struct
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of one API group. `read_as` is what it is to the scheduler: the PodGroups of all systems are PodGroups."""
+
+    api_version: str
+    kind: str
+    plural: str
+    struct: type[Struct]
+    read_as: type
+    is_required: bool  # False: its CRD may be missing, or come later
+    rank: int = 0  # of several systems' objects with the same name the one of the lowest rank counts
+
+    @property
+    def prefix(self) -> str:
+        return f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
+
+    @property
+    def list_path(self) -> str:
+        return f"{self.prefix}/{self.plural}"
+
+    @property
+    def is_foreign(self) -> bool:
+        return issubclass(self.struct, ForeignObject)
+
+    def may_lack(self, status: int) -> bool:
+        """Whether this answer to a list is no error: no such kind, or one of another system's that we may not read."""
+        # Rights are looked at before what there is: who has none for a kind cannot see that it is missing.
+        return (status == 404 and not self.is_required) or (status == 403 and self.is_foreign)
+
+    def path(self, namespace: str, name: str, part: str = "") -> str:
+        """Of one object, or of a part of it such as `status`."""
+        place = f"{self.prefix}/namespaces/{namespace}" if namespace else self.prefix
+        return f"{place}/{self.plural}/{name}" + (f"/{part}" if part else "")
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.api_version}"
+
+
+_PLURALS = {
+    "Node": "nodes",
+    "Pod": "pods",
+    "Namespace": "namespaces",
+    "PersistentVolume": "persistentvolumes",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "PriorityClass": "priorityclasses",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "Queue": "queues",
+    "PodGroup": "podgroups",
+    "ElasticJob": "elasticjobs",
+    "Topology": "topologies",
+}
+_OURS = {"Queue": types.Queue, "PodGroup": types.PodGroup}
+
+
+def _resource(rank: int, api_version: str, kind: str, struct: type[Struct]) -> Resource:
+    read_as = _OURS[kind] if issubclass(struct, ForeignObject) else struct
+    is_required = struct.__module__ == kubernetes.__name__
+    return Resource(api_version, kind, _PLURALS[kind], struct, read_as, is_required, rank)
+
+
+RESOURCES = tuple(
+    _resource(rank, api_version, kind, struct) for rank, ((api_version, kind), struct) in enumerate(KINDS.items())
+)
+PODS = next(resource for resource in RESOURCES if resource.struct is kubernetes.Pod)

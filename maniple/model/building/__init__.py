@@ -1,0 +1,1 @@
+"""Objects to Snapshot: tables that are updated object by object."""

@@ -1,0 +1,80 @@
+"""Whether pods can be what they say: `replica_problems(an ElasticJob, its pods)`, `misplaced_note(pod, its gang)`.
+
+A replica is known by its role and index alone. Where these are missing, wrong or given twice, nobody can say how large
+the job is, and whoever guessed would make it larger than its max.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from maniple.api import kubernetes, types
+from maniple.api.errors import Problem, nearest
+from maniple.api.replica_pods import is_index
+from maniple.model.building.job_builder import JobKey
+from maniple.model.building.task_groups import may_wait
+from maniple.model.pod_identity import pod_role
+
+_ROLE = f"metadata.labels[{types.ROLE_LABEL}]"
+_INDEX = f"metadata.labels[{types.INDEX_LABEL}]"
+
+
+def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> Iterator[tuple[kubernetes.Pod, Problem]]:
+    """What is wrong with each of the pods as a replica of the job. One that has ended is no replica any more.
+
+    Of several with one index the one that the job has made has it, then one that is on a node, then the oldest:
+    neither a newcomer nor a copy puts anybody in the wrong.
+    """
+    roles = {role.name: role for role in job.spec.roles}
+    first: dict[tuple[str, int], str] = {}
+    for pod in sorted(pods, key=lambda pod: _seniority(pod, job.metadata.name)):
+        if pod.status.phase in ("Succeeded", "Failed"):
+            continue
+        wrong = _problem(job, roles, pod)
+        if wrong is not None:
+            yield pod, wrong
+            continue
+        if pod.metadata.deletion_timestamp is not None:
+            continue  # the one in its place may be there already
+        place = pod_role(pod.metadata), int(pod.metadata.labels[types.INDEX_LABEL])
+        before = first.setdefault(place, pod.metadata.name)
+        if before != pod.metadata.name:
+            message = f"expected an index of its own among the role's replicas, found {str(place[1])!r}, which pod "
+            yield pod, Problem(_INDEX, f"{message}{before} has too")
+
+
+def _seniority(pod: kubernetes.Pod, job: str) -> tuple[bool, bool, float, str]:
+    meta = pod.metadata
+    is_owned = any(one.controller and (one.kind, one.name) == ("ElasticJob", job) for one in meta.owner_references)
+    created = 0.0 if meta.creation_timestamp is None else meta.creation_timestamp.timestamp()
+    return not is_owned, not pod.spec.node_name, created, meta.name
+
+
+def misplaced_note(pod: kubernetes.Pod, gang: JobKey | None) -> Problem | None:
+    """Binds fail gang by gang: what a pod of a gang that waits says of them is an order that nobody obeys."""
+    if types.BIND_FAILURES_ANNOTATION not in pod.metadata.annotations or pod.spec.node_name or not may_wait(pod):
+        return None
+    if gang is None or gang[1] == "Pod":
+        return None
+    at = f"metadata.annotations[{types.BIND_FAILURES_ANNOTATION}]"
+    return Problem(at, f"expected it on {gang[1]} {gang[0].split('/', 1)[1]}, whose pod this is, found it here")
+
+
+def _problem(job: types.ElasticJob, roles: dict[str, types.ElasticRole], pod: kubernetes.Pod) -> Problem | None:
+    name, role, index = pod.metadata.name, pod_role(pod.metadata), pod.metadata.labels.get(types.INDEX_LABEL)
+    whose = f"ElasticJob {job.metadata.name}"
+    if not role:
+        return Problem(_ROLE, f"expected a role of {whose}, such as {next(iter(roles))!r}, found none")
+    if role not in roles:
+        return Problem(_ROLE, f"expected a role of {whose}, found {role!r:.80}{nearest(role[:80], roles)}")
+    if index is None:
+        return Problem(_INDEX, "expected the pod's number among the replicas of its role, such as '0', found none")
+    if not is_index(index):
+        return Problem(_INDEX, f"expected a whole number of 0 or more, such as '0', found {index!r:.80}")
+    for other in roles:
+        number = name.removeprefix(f"{job.metadata.name}-{other}-")
+        if number == name or not (number.isascii() and number.isdecimal()):
+            continue
+        if other != role:
+            return Problem(_ROLE, f"expected {other!r}, as the pod's name says, or another name, found {role!r}")
+        if int(number) != int(index):
+            return Problem(_INDEX, f"expected {number!r}, as the pod's name says, or another name, found {index!r}")
+    return None

@@ -1,0 +1,1 @@
+"""GPUs as arrays: devices, links, who holds which, and how fragmented a node is."""

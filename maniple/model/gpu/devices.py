@@ -1,0 +1,256 @@
+"""The GPUs of all nodes as arrays: which there are, of what model and memory, how they are linked, what is free.
+
+One table for each GPU resource. A device is a column of its node's row, in the order in which the node lists them;
+what of it is free is counted in thousandths, so that a share of a GPU is a number like any other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maniple.api.gpu.requests import WHOLE
+from maniple.api.gpu.topology_annotation import GpuTopology, parse_topology
+from maniple.api.kubernetes import Node
+from maniple.api.quantity import format_quantity
+from maniple.api.types import GPU_RESOURCES, GPU_TOPOLOGY_ANNOTATION, GpuModel
+from maniple.model.gpu.links import LinkClass, node_links
+from maniple.model.resources import CPU, MEMORY, Axis, BoolArray, FloatArray, IntArray, amounts
+
+Millis = NDArray[np.int32]
+
+MOST_GPUS = 1024  # of one node; more are a typing error
+MIXED = -2  # stands for the model of a node whose GPUs are of several
+_NO_GPU = -1
+
+_PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
+_MEMORY_LABELS = ("nvidia.com/gpu.memory",)  # MiB
+
+
+class Granted(NamedTuple):
+    """A part of a device, or all of it, in one pod's hands."""
+
+    row: int
+    device: int
+    milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAsk:
+    """What each pod of a shape asks of one GPU resource: `count` devices, and so much of each."""
+
+    row: int
+    count: int
+    milli: int  # thousandths of each device; for a request by memory, those on the device with the most memory
+    memory: int = 0  # bytes of each device; 0: asked for by milli
+
+    @property
+    def is_whole(self) -> bool:
+        return self.milli == WHOLE and not self.memory
+
+
+class GpuPod(NamedTuple):
+    """What a pod with GPUs asks for, as far as it says what pods are like here."""
+
+    cpu: float
+    memory: float
+    ask: GpuAsk
+    models: tuple[GpuModel, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GpuTable:
+    """All devices of one GPU resource, [N, G]; where a node has fewer, `there` is False."""
+
+    row: int
+    resource: str
+    ids: Sequence[tuple[str, ...]]  # by node
+    there: BoolArray  # exists and is healthy
+    model: NDArray[np.int16]  # code in Gpus.models; -1 where there is no device
+    memory: FloatArray  # bytes; 0 where nobody says
+    links: Sequence[LinkClass]
+    link_class: IntArray  # [N] index in `links`
+    node_model: NDArray[np.int16]  # [N] the model of all its devices; -1 none, -2 several
+    numbers: dict[tuple[str, ...], dict[str, int]] = field(default_factory=dict)
+
+    def number_of(self, node: int, device: str) -> int | None:
+        """The column of a device by its id."""
+        ids = self.ids[node]
+        known = self.numbers.get(ids)
+        if known is None:
+            known = self.numbers[ids] = {name: at for at, name in enumerate(ids)}
+        return known.get(device)
+
+    def milli_for(self, memory: int, nodes: IntArray | None = None) -> Millis:
+        """[n, G] thousandths of each device that `memory` bytes are; more than 1000 where it cannot hold them."""
+        have = self.memory if nodes is None else self.memory[nodes]
+        need = np.ceil(np.divide(memory * WHOLE, have, out=np.full_like(have, WHOLE + 1.0), where=have > 0))
+        return np.minimum(need, WHOLE + 1).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Gpus:
+    """The tables by row of the axis, and the names of all models."""
+
+    tables: Mapping[int, GpuTable]
+    models: tuple[str, ...]
+
+    def lower(self, allocatable: FloatArray) -> None:
+        """Lowers `allocatable` [R, N] to the healthy devices that there are."""
+        for row, table in self.tables.items():
+            np.minimum(allocatable[row], table.there.sum(axis=1) * float(WHOLE), out=allocatable[row])
+
+
+class _Models:
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+    def code(self, name: str) -> int:
+        return self.codes.setdefault(name, len(self.codes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """What nodes that look alike have in common; there are few kinds among ten thousand nodes."""
+
+    ids: tuple[str, ...]
+    there: tuple[bool, ...]
+    model: tuple[int, ...]
+    memory: tuple[float, ...]
+    links: LinkClass
+
+
+def build_gpus(nodes: Sequence[Node], axis: Axis, allocatable: FloatArray) -> Gpus:
+    """The tables of `nodes`, given in the order of the snapshot's columns."""
+    models = _Models()
+    tables = {row: _table(nodes, axis.names[row], row, allocatable[row], models) for row in axis.gpu_rows}
+    return Gpus(tables, tuple(models.codes))
+
+
+def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArray, models: _Models) -> GpuTable:
+    made: dict[object, int] = {}
+    kinds: list[_Kind] = []
+    kind_of = np.zeros(len(nodes), dtype=np.intp)
+    for at, (node, amount) in enumerate(zip(nodes, allocatable.tolist(), strict=True)):
+        labels, text = node.metadata.labels, node.metadata.annotations.get(GPU_TOPOLOGY_ANNOTATION, "")
+        product = next((labels[key] for key in _PRODUCT_LABELS if key in labels), "") if amount else ""
+        memory = next((labels[key] for key in _MEMORY_LABELS if key in labels), "") if amount else ""
+        key = (text, product, memory, amount)
+        number = made.get(key)
+        if number is None:
+            number = made[key] = len(kinds)
+            count = min(MOST_GPUS, int(amount // WHOLE))
+            described = _described(text, resource) if amount else None
+            kinds.append(
+                _plain(product, _mebibytes(memory), count, models)
+                if described is None
+                else _annotated(described, product, _mebibytes(memory), models)
+            )
+        kind_of[at] = number
+    width = max((len(kind.ids) for kind in kinds), default=0)
+    there = np.zeros((len(kinds), width), dtype=bool)
+    model = np.full((len(kinds), width), _NO_GPU, dtype=np.int16)
+    bytes_ = np.zeros((len(kinds), width))
+    node_model = np.full(len(kinds), _NO_GPU, dtype=np.int16)
+    links: dict[LinkClass, int] = {}
+    classes = np.zeros(len(kinds), dtype=np.intp)
+    for at, kind in enumerate(kinds):
+        size = len(kind.ids)
+        there[at, :size] = kind.there
+        model[at, :size] = np.where(kind.there, kind.model, _NO_GPU)
+        bytes_[at, :size] = kind.memory
+        found = set(model[at][there[at]].tolist())
+        node_model[at] = found.pop() if len(found) == 1 else MIXED if found else _NO_GPU
+        classes[at] = links.setdefault(kind.links, len(links))
+    return GpuTable(
+        row=row,
+        resource=resource,
+        ids=[kinds[at].ids for at in kind_of.tolist()],
+        there=there[kind_of],
+        model=model[kind_of],
+        memory=bytes_[kind_of],
+        links=tuple(links),
+        link_class=classes[kind_of],
+        node_model=node_model[kind_of],
+    )
+
+
+def _plain(product: str, memory: float, count: int, models: _Models) -> _Kind:
+    """A node that only says how many: numbered devices, linked as that product usually is."""
+    return _Kind(
+        ids=_numbers(count),
+        there=(True,) * count,
+        model=(models.code(product),) * count if count else (),
+        memory=(memory,) * count,
+        links=node_links(None, product, count),
+    )
+
+
+def _annotated(topology: GpuTopology, product: str, memory: float, models: _Models) -> _Kind:
+    devices = topology.devices[:MOST_GPUS]
+    return _Kind(
+        ids=tuple(device.id for device in devices),
+        there=tuple(device.healthy for device in devices),
+        model=tuple(models.code(device.model or product) for device in devices),
+        memory=tuple(float(device.memory_bytes or memory) for device in devices),
+        links=node_links(topology, product, len(devices)),
+    )
+
+
+def _described(text: str, resource: str) -> GpuTopology | None:
+    """The annotation, if it is about this resource. One that cannot be read says nothing: validation has said why."""
+    topology = _parsed(text) if text else None
+    return topology if topology is not None and topology.resource == resource else None
+
+
+@lru_cache(maxsize=65536)
+def _parsed(text: str) -> GpuTopology | None:
+    try:
+        return parse_topology(text)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=MOST_GPUS + 1)
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))
+
+
+def count_gpu_pods(
+    found: dict[GpuPod, int],
+    vector: FloatArray,
+    asks: tuple[GpuAsk, ...],
+    models: tuple[GpuModel, ...],
+    count: int,
+) -> None:
+    if asks:
+        kind = GpuPod(float(vector[CPU]), float(vector[MEMORY]), asks[0], models)
+        found[kind] = found.get(kind, 0) + count
+
+
+def device_words(node: Node) -> tuple[str, ...]:
+    """All that a node says of its devices, apart from how many they are."""
+    meta = node.metadata
+    labels = (meta.labels.get(key, "") for key in (*_PRODUCT_LABELS, *_MEMORY_LABELS))
+    return (meta.annotations.get(GPU_TOPOLOGY_ANNOTATION, ""), *labels)
+
+
+def gpu_problems(node: Node) -> list[str]:
+    """What is wrong with the numbers of GPUs that a node says it has."""
+    written = node.status.allocatable or node.status.capacity
+    found = []
+    for name in GPU_RESOURCES:
+        if name in written:
+            units = amounts({name: written[name]})[name]
+            if units > MOST_GPUS * WHOLE:
+                shown = format_quantity(units, per_unit=WHOLE)
+                found.append(f"status.allocatable[{name}]: expected at most {MOST_GPUS}, got {shown}")
+    return found
+
+
+def _mebibytes(text: str) -> float:
+    # Digits only: "40Gi" in this label is somebody's mistake, and not 40Gi mebibytes.
+    return float(text) * 1024**2 if text.isdecimal() and len(text) <= 12 else 0.0

@@ -1,0 +1,351 @@
+"""Why a gang waits: the reason, the nodes counted by what is wrong with each, the place that comes nearest, what was
+tried, and the smallest change that would start it.
+
+Runs after the actions, over what is then free, and changes nothing. Gangs that ask for the same in the same queue wait
+for the same reasons: everything is found out once for each kind of demand, so that ten thousand waiting gangs of a few
+kinds are explained in the time of a few.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from maniple.model.job import Job, TaskGroup
+from maniple.model.resources import FloatArray
+from maniple.scheduler.explain.holders import Holdings
+from maniple.scheduler.explain.nearest_miss import Miss, find_miss
+from maniple.scheduler.explain.nearest_report import nearest_of
+from maniple.scheduler.explain.nodes import View, look
+from maniple.scheduler.explain.topology_reasons import is_torn, never_close, no_such_model, not_close
+from maniple.scheduler.explain.tried import Tries
+from maniple.scheduler.explain.words import change, pods
+from maniple.scheduler.framework.hooks import Need, Reason
+from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
+from maniple.scheduler.framework.session import Session
+
+# Whoever waits for one of these is tried by no action, and so stands in no line.
+_NOT_IN_LINE = frozenset(
+    ("BackingOff", "GroupNotFound", "NotEnoughPods", "Promised", "SchedulingGated", "Suspended", "SurplusWaiting")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """All that is said of gangs of one kind."""
+
+    reason: Reason
+    needs: dict[str, str]
+    counts: tuple[NodeCount, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    nearest: Nearest | None = None
+
+
+class Explainer:
+    """`thorough`: the name of a job whose explanation may cost whatever it takes."""
+
+    def __init__(self, session: Session, thorough: str = "") -> None:
+        self._session = session
+        self._thorough = thorough
+        self._verdicts: dict[object, _Verdict] = {}
+        self._views: dict[object, View] = {}
+        self._misses: dict[object, Miss] = {}
+        self._holdings = Holdings(session)
+        self._tries = Tries(session, self._holdings)
+        self._promised: dict[tuple[str, str], FloatArray] = {}
+        for done in session.placed:
+            if done.later:
+                before = self._promised.get(done.job.key, 0.0)
+                self._promised[done.job.key] = before + done.group.shape.requests * done.spot.total
+
+    def explain_all(self) -> Iterator[Waiting]:
+        """Everybody who waits."""
+        found = [(job, self.explain(job)) for job in self._session.snapshot.waiting]
+        told = [(job, verdict) for job, verdict in found if verdict is not None]
+        places = self._places([job for job, verdict in told if verdict.reason.code not in _NOT_IN_LINE])
+        for job, verdict in told:
+            yield Waiting(
+                group=job.name,
+                kind=job.key[1],
+                queue=self._session.queue_of(job).name,
+                reason=verdict.reason.code,
+                message=verdict.reason.message,
+                needs=verdict.needs,
+                nodes=verdict.counts,
+                would_start_if=verdict.reason.would_start_if,
+                position=places.get(job.key),
+                tried=verdict.tried,
+                nearest=verdict.nearest,
+            )
+
+    def _places(self, jobs: list[Job]) -> dict[tuple[str, str], int]:
+        """The place of each in its queue's line."""
+        line: dict[int, int] = {}
+        places: dict[tuple[str, str], int] = {}
+        for job in sorted(jobs, key=self._session.job_key):
+            line[job.queue] = places[job.key] = line.get(job.queue, 0) + 1
+        return places
+
+    def explain(self, job: Job) -> _Verdict | None:
+        """None if nothing of the job waits."""
+        session = self._session
+        state = session.state(job)
+        left = sum(state.left(group) for group in job.groups)
+        if not left and not job.gated and not state.promised_count:
+            return None
+        need = session.job_need(job) if job.exists else Need({}, 0)
+        # Whether a gang is complete does not depend on an action having asked.
+        blocked = session.blocked.get(job.key)
+        if blocked is None and job.exists and not self._was_asked(job):
+            blocked = session.job_valid(job)
+        if not job.exists or state.promised_count or job.name == self._thorough:
+            return self._judge(job, need, left, blocked)
+        kind = (
+            *self._kind(job, need, left),
+            None if blocked is None else (blocked.code, blocked.message, blocked.would_start_if),
+        )
+        verdict = self._verdicts.get(kind)
+        if verdict is None:
+            verdict = self._verdicts[kind] = self._judge(job, need, left, blocked)
+        return verdict
+
+    def _was_asked(self, job: Job) -> bool:
+        """Whether some action has asked if the job is valid."""
+        asking = ("backfill",) if job.is_best_effort else ("allocate", "shrink", "reclaim", "preempt")
+        return bool(job.groups) and not job.is_suspended and any(name in self._session.actions for name in asking)
+
+    def _kind(self, job: Job, need: Need, left: int) -> tuple[object, ...]:
+        """All that decides why a gang waits and what could help it, apart from what stands in its way already."""
+        session = self._session
+        groups = tuple((group.shape.number, group.peers, group.role, len(group.pods)) for group in job.groups)
+        # A gang that must stay where some of its pods are is like no other.
+        own = job.key if session.state(job).nodes else None
+        wish = (job.required, job.mixed_models, job.may_preempt, own)
+        gang = (need.total, tuple(need.by_role.items()), left, job.gated, job.strangers, job.is_suspended)
+        return (job.queue, job.priority, gang, groups, wish, job.key in session.reservations, self._exempt(job))
+
+    def _exempt(self, job: Job) -> int | None:
+        """The queue whose reservation does not bind the job."""
+        reserved = self._session.reserved
+        return job.queue if reserved.by_job and reserved.exempts(job) else None
+
+    def _judge(self, job: Job, need: Need, left: int, blocked: Reason | None) -> _Verdict:
+        with self._session.reserved.seen_by(job):
+            return self._look_into(job, need, left, blocked)
+
+    def _look_into(self, job: Job, need: Need, left: int, blocked: Reason | None) -> _Verdict:
+        session = self._session
+        state = session.state(job)
+        if not job.exists:
+            name, kind = job.name.split("/", 1)[1], job.key[1]
+            what = "job" if kind == "ElasticJob" else "group"
+            message = f"its pods name the {what} {name!r}, and there is no such {kind} in their namespace"
+            return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created"), {})
+        if job.is_suspended:
+            reason = Reason("Suspended", "spec.suspend is true", "spec.suspend is set to false")
+            return _Verdict(self._and(job, need, reason), {})
+        needs = self._needs(job, need)
+        if state.promised_count:
+            message = f"room for {pods(state.promised_count)} is promised and still held by pods that are leaving"
+            return _Verdict(Reason("Promised", message, "the pods that are leaving have left"), needs)
+        if not need.total:
+            return self._surplus(job, left, blocked)
+        if blocked is None and not job.groups:
+            blocked = _gated(job)
+        if blocked is not None and blocked.code in _NOT_IN_LINE:
+            return _Verdict(self._and(job, need, blocked), needs)
+        wanted = self._wanted(job, need)
+        miss = self._miss(job, wanted)
+        counts: tuple[NodeCount, ...] = ()
+        if blocked is not None:
+            reason = self._and(job, need, blocked)
+        else:
+            reason, counts = self._no_room(job, need, miss)
+            limits = self._limits(job, wanted)
+            if limits:
+                reason = Reason(reason.code, reason.message, f"{reason.would_start_if} and {limits}")
+        nearest = nearest_of(session, self._holdings, job, miss)
+        tried = self._tries.tell(job, reason, nearest, is_thorough=job.name == self._thorough)
+        return _Verdict(reason, needs, counts, tried, nearest)
+
+    # -- what stands in the way beside what was found first
+
+    def _and(self, job: Job, need: Need, reason: Reason) -> Reason:
+        """The reason with all that would also have to change before the gang starts."""
+        session = self._session
+        wanted = self._wanted(job, need)
+        if not wanted:
+            return reason
+        conditions = [reason.would_start_if]
+        if reason.code in _NOT_IN_LINE:
+            conditions.append(self._limits(job, wanted))
+        conditions.append(change(session, self._miss(job, wanted), list(wanted)))
+        would = " and ".join(condition for condition in conditions if condition)
+        return Reason(reason.code, reason.message, would)
+
+    def _limits(self, job: Job, wanted: Mapping[TaskGroup, int]) -> str:
+        """What limits and shares of its queue would have to change; empty if nothing."""
+        queue = self._session.queue_of(job)
+        asked = np.zeros(len(self._session.snapshot.axis))
+        for group, count in wanted.items():
+            asked += group.shape.requests * count
+        reason = self._session.admissible(queue, asked) or self._session.overused(queue, asked)
+        return "" if reason is None else reason.would_start_if
+
+    def _wanted(self, job: Job, need: Need) -> dict[TaskGroup, int]:
+        """The pods of each group that the gang needs to start; those that do not exist yet are taken to be like others.
+
+        Where a role has several kinds of pods, or the gang more than it needs, those that are easiest to place count.
+        """
+        groups = self._session.groups(job)
+        if not groups:
+            return {}
+        if len(groups) == 1:
+            return {groups[0]: need.total}
+        state = self._session.state(job)
+        total = np.maximum(self._session.snapshot.total, 1.0)
+        easiest = sorted(groups, key=lambda group: float((group.shape.requests / total).max()))
+        wanted = dict.fromkeys(groups, 0)
+        by_role = dict(need.by_role)
+
+        def take(group: TaskGroup, count: int) -> int:
+            taken = max(0, min(count, state.left(group) - wanted[group]))
+            wanted[group] += taken
+            return taken
+
+        for group in easiest:
+            by_role[group.role] = by_role.get(group.role, 0) - take(group, by_role.get(group.role, 0))
+        for role, count in by_role.items():
+            mine = next((group for group in easiest if group.role == role), easiest[0])
+            wanted[mine] += count
+        spare = need.total - sum(wanted.values())
+        for group in easiest:
+            spare -= take(group, spare)
+        wanted[easiest[0]] += max(0, spare)
+        return {group: count for group, count in wanted.items() if count}
+
+    def _miss(self, job: Job, wanted: Mapping[TaskGroup, int]) -> Miss:
+        session = self._session
+        own = job.key if session.state(job).nodes else None
+        groups = tuple((group.shape.number, group.peers, count) for group, count in wanted.items())
+        key = (groups, job.required, job.mixed_models, own, self._exempt(job))
+        miss = self._misses.get(key)
+        if miss is None:
+            miss = self._misses[key] = find_miss(session, job, wanted)
+        return miss
+
+    # -- reasons
+
+    def _surplus(self, job: Job, left: int, blocked: Reason | None) -> _Verdict:
+        """The gang runs; pods above its minimum wait."""
+        session = self._session
+        if not left:
+            return _Verdict(_gated(job), {})
+        counts: tuple[NodeCount, ...] = ()
+        nearest = None
+        group = next(group for group in session.groups(job) if session.state(job).left(group))
+        miss = self._miss(job, {group: 1})
+        if blocked is not None:
+            would = " and ".join(text for text in (blocked.would_start_if, change(session, miss, [group])) if text)
+            why = blocked.message
+        else:
+            view = self._view(job, group)
+            counts = view.counts
+            why, would = "no node has room for one", change(session, miss, [group])
+            nearest = nearest_of(session, self._holdings, job, miss)
+            need = Need({}, 1)
+            apart = None
+            if view.fits or is_torn(session, job):
+                apart = not_close(session, job, need, {group: f"1 pod of {view.asks}"}, miss)
+            if apart is not None:
+                why, would = apart.message, apart.would_start_if
+            elif view.fits:
+                why, would = "no action of the policy places such pods", _action_for(group)
+        wait = "waits" if left == 1 else "wait"
+        reason = Reason("SurplusWaiting", f"the gang runs; {pods(left)} above its minimum {wait}: {why}", would)
+        return _Verdict(reason, {}, counts, self._tries.tell_surplus(job, why, nearest), nearest)
+
+    def _no_room(self, job: Job, need: Need, miss: Miss) -> tuple[Reason, tuple[NodeCount, ...]]:
+        """The group that is hardest to place speaks for the gang."""
+        session = self._session
+        groups = session.groups(job)
+        wanted = {group: min(need.by_role.get(group.role, need.total), len(group.pods)) for group in groups}
+        views = {group: self._view(job, group) for group in groups}
+        group = min(groups, key=lambda group: views[group].fits - wanted[group])
+        view, count = views[group], wanted[group]
+        if len(groups) == 1:
+            count = need.total
+        what = f"{pods(count)} of {view.asks}"
+        wanted[group] = count
+        phrases = {group: f"{pods(wanted[group])} of {views[group].asks}" for group in groups}
+        never = never_close(session, job, wanted, phrases, miss)
+        if never is not None and all(views[group].fits_empty >= wanted[group] for group in groups):
+            return never, view.counts
+        unknown = no_such_model(session, group, count)
+        if unknown is not None:
+            return Reason("NoNodeFits", f"needs {what}, and {unknown[0]}", unknown[1]), view.counts
+        would = change(session, miss, groups)
+        rules = " and ".join(dict.fromkeys(text for text in map(_rules, groups) if text))
+        if would and rules:
+            would += f", as far as their {rules} lets them"
+        if view.fits_empty < count:
+            code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
+            message = f"needs {what}; even an empty cluster has room for {view.fits_empty}"
+            return Reason(code, message, would or "a node that meets the pod's demands were added"), view.counts
+        if view.fits < count:
+            message = f"needs {what} at once; there is room for {view.fits} now"
+            return Reason("InsufficientResources", message, would or "more room came free"), view.counts
+        apart = not_close(session, job, need, phrases, miss)
+        if apart is not None:
+            return apart, view.counts
+        if _rules(group):
+            message = f"needs {what}; each finds a node, but not all together: {rules} stands between them"
+            return Reason(
+                "InsufficientResources", message, f"there were more nodes where their {rules} lets them go"
+            ), view.counts
+        if len(groups) > 1:
+            message = f"needs {what} together with its other pods; each part fits alone, but not all at once"
+            return Reason("InsufficientResources", message, would or "more room came free"), view.counts
+        if self._was_asked(job):
+            message = f"needs {what}; there is room by the end of this cycle, and there was none when its turn came"
+            return Reason("NotTried", message, "the next cycle came"), view.counts
+        message = f"needs {what} and there is room, but no action of the policy places such pods"
+        return Reason("NotTried", message, _action_for(group)), view.counts
+
+    def _view(self, job: Job, group: TaskGroup) -> View:
+        key = (group.shape.number, group.peers, self._exempt(job))
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = look(self._session, group)
+        return view
+
+    def _needs(self, job: Job, need: Need) -> dict[str, str]:
+        """The pods still needed to start, and what they ask for together."""
+        if not need.total:
+            return {}
+        total = self._promised.get(job.key)
+        if total is None:
+            total = self._session.needed_resources(job)
+        return {"pods": str(need.total), **self._session.snapshot.axis.describe(total)}
+
+
+def _gated(job: Job) -> Reason:
+    held = f"{pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
+    return Reason("SchedulingGated", held, "the gates are removed")
+
+
+def _rules(group: TaskGroup) -> str:
+    """What the pods of the group demand of each other."""
+    peers = group.peers
+    if peers is None:
+        return ""
+    rules = (
+        ("pod affinity", any(peers.match(term) for term in peers.affinity)),
+        ("pod anti-affinity", any(peers.match(term) for term in peers.anti_affinity)),
+        ("topology spread", any(spread.is_required for spread in peers.spread)),
+    )
+    return " and ".join(name for name, is_there in rules if is_there)
+
+
+def _action_for(group: TaskGroup) -> str:
+    return f"the policy's actions included {'backfill' if group.shape.is_best_effort else 'allocate'}"

@@ -1,0 +1,126 @@
+"""How many pods of a shape fit on each node, and how good each node is for it: arrays over the nodes, kept by shape.
+
+A cycle decides thousands of gangs of a few dozen shapes, and each decision touches a few nodes. So an array is computed
+once and then brought up to date only at the nodes that changed since it was last looked at.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from maniple.model.job import TaskGroup
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.gpus import GpuRoom
+from maniple.scheduler.framework.hooks import Check, Hooks, Rows
+
+# An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands of them must not fill the memory.
+_MOST_KEPT = 256
+_MANY = 1e9  # stands for "no limit" where a pod asks for nothing that is counted
+
+
+def capacity(requests: FloatArray, free: FloatArray) -> FloatArray:
+    """How many pods with `requests` fit into each column of `free`."""
+    fits = np.full(free.shape[1], _MANY)
+    for row in np.flatnonzero(requests):
+        np.minimum(fits, np.floor(free[row] / requests[row]), out=fits)
+    np.maximum(fits, 0.0, out=fits)
+    return fits
+
+
+class _Kept:
+    """An array by shape that follows the nodes' changes."""
+
+    def __init__(self, compute: Callable[[TaskGroup, IntArray], FloatArray], count: int) -> None:
+        self._compute = compute
+        self._every: IntArray = np.arange(count, dtype=np.intp)
+        self._arrays: dict[int, tuple[FloatArray, int]] = {}  # shape -> (values, how many changes they have seen)
+
+    def of(self, group: TaskGroup, changed: list[int]) -> FloatArray:
+        number = group.shape.number
+        values, seen = self._arrays.pop(number, (None, 0))
+        touched = set() if values is None else set(changed[seen:])
+        if values is None or len(touched) * 4 > len(self._every):
+            values = self._compute(group, self._every)
+        elif touched:
+            nodes = np.fromiter(touched, dtype=np.intp, count=len(touched))
+            values[nodes] = self._compute(group, nodes)
+        if len(self._arrays) >= _MOST_KEPT:
+            del self._arrays[next(iter(self._arrays))]
+        self._arrays[number] = (values, len(changed))  # at the end: the first is the one not used for longest
+        return values
+
+
+class Rooms:
+    def __init__(
+        self,
+        free: Callable[[IntArray], tuple[FloatArray, FloatArray]],
+        future: Callable[[IntArray], FloatArray],
+        gpus: GpuRoom,
+        count: int,
+        hooks: Sequence[Hooks],
+    ) -> None:
+        self._free = free  # nodes -> (usable now, free)
+        self._future = future  # nodes -> free when those who are leaving have left
+        self._gpus = gpus
+        self._count = count
+        self._predicates = [hook.predicate for hook in hooks if hook.predicate]
+        self._orders = [hook.node_order for hook in hooks if hook.node_order]
+        self._allowed: dict[tuple[int, ...], BoolArray] = {}
+        self._fits = _Kept(self._compute_fits, count)
+        self._fits_later = _Kept(self._compute_fits_later, count)
+        self._scores = _Kept(self._compute_scores, count)
+        self.changed: list[int] = []  # nodes in the order in which they were touched
+
+    def checks(self, group: TaskGroup) -> list[Check]:
+        """What the predicates say of every node, and whether it has GPUs of the kind that is asked for."""
+        found = [check for predicate in self._predicates for check in predicate(group)]
+        return [*found, *self._gpus.checks(group.shape)] if group.shape.gpus else found
+
+    def allowed(self, group: TaskGroup) -> BoolArray:
+        """Nodes whose own attributes permit the group's pods."""
+        gpus = group.shape.gpus
+        kind = (gpus[0].row, gpus[0].memory) if gpus else ()
+        key = (group.shape.constraint.number, group.shape.is_best_effort, *kind)
+        mask = self._allowed.get(key)
+        if mask is None:
+            mask = np.ones(self._count, dtype=bool)
+            for check in self.checks(group):
+                mask &= check.passes
+            self._allowed[key] = mask
+        return mask
+
+    def fits(self, group: TaskGroup, *, later: bool = False) -> FloatArray:
+        """How many of the group's pods each node can take, now or when those who are leaving have left; 0 where they
+        are not allowed.
+        """
+        return (self._fits_later if later else self._fits).of(group, self.changed)
+
+    def scores(self, group: TaskGroup) -> FloatArray:
+        """How good each node is for the next pod of the group."""
+        return self._scores.of(group, self.changed)
+
+    def score_rows(self, group: TaskGroup, rows: Rows) -> FloatArray:
+        total = np.zeros(len(rows.nodes))
+        for order in self._orders:
+            part = order(group, rows)
+            if part is not None:
+                total += part
+        return total
+
+    def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        usable, _ = self._free(nodes)
+        return self._room(group, nodes, usable, later=False)
+
+    def _compute_fits_later(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        return self._room(group, nodes, self._future(nodes), later=True)
+
+    def _room(self, group: TaskGroup, nodes: IntArray, usable: FloatArray, *, later: bool) -> FloatArray:
+        room = capacity(group.shape.requests, usable)
+        if self._gpus.is_counted(group.shape):
+            some = nodes if len(nodes) < self._count else None
+            np.minimum(room, self._gpus.fits(group.shape, some, usable, later=later), out=room)
+        return np.where(self.allowed(group)[nodes], room, 0.0)
+
+    def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        _, free = self._free(nodes)
+        return self.score_rows(group, Rows(nodes, free))

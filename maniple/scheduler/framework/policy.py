@@ -1,0 +1,141 @@
+"""The policy file, in kube-batch's format: which actions in which order, which plugins in which tiers.
+
+kube-batch's own configuration loads unchanged. Anything unknown (action, plugin, argument, switch) is an error that
+names the nearest valid word; nothing is ever ignored. kube-scheduler's older `kind: Policy` files load too
+(kube_policy.py).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from maniple.api.decode.documents import load_one
+from maniple.api.errors import InputError, nearest
+from maniple.scheduler.actions import ACTIONS, Action
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.plugins import PLUGINS, Plugin
+
+# kube-batch's switches, and the callbacks each of them turns off.
+SWITCHES: dict[str, tuple[str, ...]] = {
+    "enableJobOrder": ("job_order",),
+    "enableJobReady": ("job_ready", "job_need"),
+    "enableJobPipelined": ("job_pipelined",),
+    "enableTaskOrder": ("task_order",),
+    "enablePreemptable": ("preemptable", "protects"),
+    "enableReclaimable": ("reclaimable", "protects"),
+    "enableQueueOrder": ("queue_order",),
+    "enablePredicate": ("predicate", "pod_predicate"),
+    "enableNodeOrder": ("node_order", "batch_node_order", "is_placed_singly", "device_worth"),
+}
+
+
+@dataclass(frozen=True)
+class PluginChoice:
+    """A plugin with its arguments read, and the callbacks that are switched off."""
+
+    name: str
+    plugin: Plugin
+    off: frozenset[str] = frozenset()
+
+    def open(self, session: Session) -> Hooks:
+        hooks = self.plugin.open(session)
+        return replace(hooks, **dict.fromkeys(self.off)) if self.off else hooks
+
+
+@dataclass(frozen=True)
+class Policy:
+    actions: tuple[tuple[str, Action], ...]
+    tiers: tuple[tuple[PluginChoice, ...], ...]
+
+    @property
+    def openers(self) -> list[list[Callable[[Session], Hooks]]]:
+        return [[choice.open for choice in tier] for tier in self.tiers]
+
+
+@cache
+def default_policy() -> Policy:
+    """What is used where no policy is given: maniple/scheduler/default_policy.yaml."""
+    return load_policy(files("maniple.scheduler").joinpath("default_policy.yaml").read_bytes(), "default policy")
+
+
+def load_policy(data: bytes, source: str) -> Policy:
+    """The policy in `data`; InputError that says where and what to write instead if there is anything wrong with it."""
+    given = load_one(data, source)
+    if not isinstance(given, dict):
+        raise InputError([f"{source}: expected a map with 'actions' and 'tiers'"])
+    if given.get("kind") == "Policy":
+        from maniple.scheduler.framework.kube_policy import translate
+
+        given = translate(given, source)
+    return _read(given, source)
+
+
+def _read(given: Mapping[str, object], source: str) -> Policy:
+    _only(given, {"actions", "tiers"}, source)
+    actions = _actions(given.get("actions", ""), source)
+    tiers = given.get("tiers", [])
+    if not isinstance(tiers, list):
+        raise InputError([f"{source}: tiers: expected a list, each with 'plugins'"])
+    made = tuple(_tier(tier, f"{source}: tiers[{number}]") for number, tier in enumerate(tiers))
+    names = [choice.name for tier in made for choice in tier]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{source}: plugin {name!r} stands twice; it can be in one tier only" for name in twice)
+    return Policy(actions, made)
+
+
+def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
+    if not isinstance(text, str) or not text.strip():
+        raise InputError([f'{source}: actions: expected names separated by commas, such as "allocate, backfill"'])
+    made = []
+    for name in (word.strip() for word in text.split(",")):
+        if name not in ACTIONS:
+            raise InputError([f"{source}: actions: unknown action {name!r}{nearest(name, ACTIONS)}"])
+        made.append((name, ACTIONS[name]()))
+    if any(name == "grow" for name, _ in made[:-1]):
+        # It hands out room without taking it: whatever came later would hand it out again.
+        raise InputError([f"{source}: actions: grow must be the last action"])
+    return tuple(made)
+
+
+def _tier(given: object, where: str) -> tuple[PluginChoice, ...]:
+    if not isinstance(given, dict) or not isinstance(given.get("plugins"), list):
+        raise InputError([f"{where}: expected a map with a list 'plugins'"])
+    _only(given, {"plugins"}, where)
+    return tuple(_plugin(plugin, f"{where}.plugins[{number}]") for number, plugin in enumerate(given["plugins"]))
+
+
+def _plugin(given: object, where: str) -> PluginChoice:
+    name = given.get("name") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(name, str):
+        raise InputError([f"{where}: expected a map with the plugin's 'name'"])
+    if name not in PLUGINS:
+        raise InputError([f"{where}: unknown plugin {name!r}{nearest(name, PLUGINS)}"])
+    _only(given, {"name", "arguments", *SWITCHES}, f"{where} ({name})")
+    off: set[str] = set()
+    for switch, kinds in SWITCHES.items():
+        value = given.get(switch, True)
+        if not isinstance(value, bool):
+            raise InputError([f"{where} ({name}): {switch}: expected true or false, got {value!r}"])
+        if not value:
+            off.update(kinds)
+    arguments = given.get("arguments", {})
+    if not isinstance(arguments, dict) or any(isinstance(value, dict | list) for value in arguments.values()):
+        raise InputError([f"{where} ({name}): arguments: expected a map of names to simple values"])
+    read = Arguments(name, {key: _text(value) for key, value in arguments.items()}, where)
+    plugin = PLUGINS[name](read)
+    read.finish()
+    return PluginChoice(name, plugin, frozenset(off))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _only(given: Mapping[str, object], known: set[str], where: str) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise InputError(f"{where}: unknown setting {name!r}{nearest(name, known)}" for name in unknown)

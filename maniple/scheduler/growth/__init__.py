@@ -1,0 +1,1 @@
+"""Room for growth of elastic jobs, and what a resize is worth."""

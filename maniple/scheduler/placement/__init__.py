@@ -1,0 +1,1 @@
+"""Where a gang fits: nodes, topology domains and GPU models."""

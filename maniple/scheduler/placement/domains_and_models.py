@@ -1,0 +1,267 @@
+"""Where a gang may be looked for: the domains of a topology and the GPU models, in the order in which they are tried.
+
+A gang without demands of that kind has one scope, the whole cluster. Otherwise room is counted by domain and by model
+before anything is tried, in one pass over the nodes for each level: the narrowest level first, of its domains that
+hold the gang the one with the fewest nodes, then the one with the least room to spare, so that large ones stay whole.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from maniple.api.types import GpuModel
+from maniple.model.domains import Level
+from maniple.model.job import Job, TaskGroup
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.hooks import Need
+from maniple.scheduler.framework.session import Session
+
+_MOST_STEPS = 64  # sizes of room told apart one by one; with more, nodes are sorted by room instead
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    nodes: BoolArray | None = None  # None: all
+    # The one model for pods with that list of models; what is not in it is free to go to any that its list allows.
+    models: Mapping[tuple[GpuModel, ...], int] = field(default_factory=dict)
+    # Levels inside the scope, the widest first, if pods are to be as close in it as they can; None: scores decide.
+    levels: tuple[Level, ...] | None = None
+
+    def model_of(self, group: TaskGroup) -> int | None:
+        return self.models.get(group.shape.constraint.gpu_models) if group.shape.gpus else None
+
+
+ANYWHERE = Scope()
+
+
+def scopes(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool) -> Iterator[Scope]:
+    """All scopes that might hold what the gang needs, the best first."""
+    if not (job.required or job.preferred) and not session.gpus.is_mixed:
+        yield ANYWHERE
+        yield from _by_affinity(session, need, groups, later=later)
+        return
+    for models in _models(session, job, need, groups, later=later):
+        scope = Scope(models=models)
+        if job.required or job.preferred:
+            yield from _domains(session, job, need, groups, scope, later=later)
+        else:
+            yield scope
+            yield from _by_affinity(session, need, groups, scope, later=later)
+
+
+def room_in(session: Session, group: TaskGroup, scope: Scope, *, later: bool, is_next: bool = False) -> FloatArray:
+    """How many pods of the group fit on each node of the scope (Session.room_for)."""
+    fits = session.room_for(group, later=later, model=scope.model_of(group), is_next=is_next)
+    return fits if scope.nodes is None else np.where(scope.nodes, fits, 0.0)
+
+
+# --- models
+
+
+def _models(
+    session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool
+) -> Iterator[dict[tuple[GpuModel, ...], int]]:
+    """Which model each list of models stands for: pods with the same list go to one model, unless the gang says not."""
+    if job.mixed_models or not session.gpus.is_mixed:
+        yield {}
+        return
+    if need.total == len(groups) == 1 and not groups[0].shape.constraint.gpu_models and not session.state(job).nodes:
+        yield {}  # the GPUs of one pod are of one model anyway
+        return
+    lists = list(dict.fromkeys(group.shape.constraint.gpu_models for group in groups if group.shape.gpus))
+    choices: list[list[int]] = []
+    for models in lists:
+        mine = [group for group in groups if group.shape.gpus and group.shape.constraint.gpu_models == models]
+        # What is needed of a part of the gang is not known, only whether there is any room for it.
+        part = need if len(mine) == len(groups) else Need({}, 1)
+        choices.append(choices_of_models(session, job, part, mine, later=later))
+    for chosen in itertools.product(*choices):
+        yield dict(zip(lists, chosen, strict=True))
+
+
+def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool) -> list[int]:
+    """Models with room for the groups' part of what is needed, the one liked best first."""
+    gpus = session.gpus
+    models = groups[0].shape.constraint.gpu_models
+    there = session.state(job).models.get(models)
+    members = [code for code, count in there.items() if count > 0] if there else []
+    if len(members) > 1:
+        return []
+    codes = tuple(members) if members else gpus.allowed(models)
+    ordered = codes is not None
+    found: list[tuple[float, int]] = []
+    for code in range(len(gpus.models)) if codes is None else codes:
+        fits = [session.room_for(group, later=later, model=code) for group in groups]
+        if _hold_each(need, groups, [room.sum(keepdims=True) for room in fits])[0]:
+            # Without a list the model whose nodes score best: the policy's wish, as far as it has one.
+            found.append((0.0 if ordered else -_best_score(session, groups[0], fits[0]), code))
+    return [code for _, code in found] if ordered else [code for _, code in sorted(found)]
+
+
+def _best_score(session: Session, group: TaskGroup, fits: FloatArray) -> float:
+    return float(session.rooms.scores(group)[fits > 0].max(initial=-np.inf))
+
+
+# --- domains
+
+
+def _domains(
+    session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], scope: Scope, *, later: bool
+) -> Iterator[Scope]:
+    chain = session.snapshot.domains.chain(job.required or job.preferred)
+    widest = next((at for at, level in enumerate(chain) if level.name == job.required), 0)
+    fits = [room_in(session, group, scope, later=later) for group in groups]
+    members = members_of(session, job)
+    most = max((float(part.max(initial=0.0)) for part in fits), default=0.0) * len(groups)
+    for at in range(len(chain) - 1, widest - 1, -1):
+        level = chain[at]
+        if level.largest * most < need.total:
+            continue  # seen without counting: ten thousand hosts, none of which holds the gang
+        for domain in _candidates(need, groups, fits, level.shifted, len(level.names), home_of(level, members)):
+            yield Scope(level.codes == domain, scope.models, chain[at + 1 :])
+    if not job.required:
+        yield Scope(None, scope.models, chain)
+
+
+def members_of(session: Session, job: Job) -> IntArray:
+    """The nodes that pods of the gang are on already; -1: one that nobody described."""
+    return np.array([node for node, count in session.state(job).nodes.items() if count > 0], dtype=np.intp)
+
+
+def home_of(level: Level, members: IntArray) -> int | None:
+    """The domain that the gang's pods are in already; -1 if in several, or in none."""
+    if not len(members):
+        return None
+    codes = np.where(members >= 0, level.codes[members], -1)
+    return int(codes[0]) if (codes == codes[0]).all() else -1
+
+
+def _candidates(
+    need: Need, groups: Sequence[TaskGroup], fits: Sequence[FloatArray], shifted: IntArray, count: int, home: int | None
+) -> Iterator[int]:
+    """Domains with room for what is needed, the best first."""
+    rooms = [_by_domain(shifted, part, count) for part in fits]
+    enough = _hold_each(need, groups, rooms)
+    if home is not None:
+        enough &= np.arange(count) == home
+    domains = np.flatnonzero(enough)
+    if len(domains) > 1:
+        # Of several groups the one that is tightest speaks for all.
+        parts = [room[domains] / _wanted(need, group) for room, group in zip(rooms, groups, strict=True)]
+        spare = np.min(parts, axis=0)
+        # Nor are the nodes counted that several groups need together.
+        opened = _fewest(fits[0], shifted, count, need.total)[domains] if len(groups) == 1 else np.zeros(len(domains))
+        domains = domains[np.lexsort((domains, spare, opened))]
+    yield from domains.tolist()
+
+
+def _wanted(need: Need, group: TaskGroup) -> int:
+    return max(1, min(len(group.pods), need.by_role.get(group.role, need.total)))
+
+
+def _by_domain(shifted: IntArray, fits: FloatArray, count: int) -> FloatArray:
+    return np.bincount(shifted, weights=fits, minlength=count + 1)[1:].astype(np.float64)
+
+
+def by_domain(level: Level, fits: FloatArray) -> FloatArray:
+    """`fits` summed over the nodes of each domain."""
+    return _by_domain(level.shifted, fits, len(level.names))
+
+
+def _hold_each(need: Need, groups: Sequence[TaskGroup], rooms: Sequence[FloatArray]) -> BoolArray:
+    """For each domain whether it may hold what is needed, as far as each group can tell without the others."""
+    if len(groups) == 1 and len(groups[0].pods) >= need.total and not need.by_role:
+        return rooms[0] >= need.total
+    capped = np.array([np.minimum(room, len(group.pods)) for room, group in zip(rooms, groups, strict=True)])
+    enough: BoolArray = capped.sum(axis=0) >= need.total
+    for role, wanted in need.by_role.items():
+        enough &= capped[[group.role == role for group in groups]].sum(axis=0) >= wanted
+    return enough
+
+
+def _fewest(fits: FloatArray, shifted: IntArray, count: int, wanted: int) -> FloatArray:
+    """For each domain the least number of its nodes that hold `wanted` pods."""
+    sizes = np.minimum(fits, wanted).astype(np.intp)
+    steps = np.arange(int(sizes.max(initial=0)) + 1)
+    if len(steps) > _MOST_STEPS:
+        steps, sizes = np.unique(sizes, return_inverse=True)
+    table = np.bincount(shifted * len(steps) + sizes, minlength=(count + 1) * len(steps))
+    left = np.full(count, float(wanted))
+    opened = np.zeros(count)
+    for at in range(len(steps) - 1, -1, -1):
+        if steps[at] > 0:
+            taken = np.minimum(table[len(steps) + at :: len(steps)], np.ceil(left / steps[at]))
+            opened += taken
+            left = np.maximum(left - taken * steps[at], 0.0)
+            if not left.any():
+                break
+    return opened
+
+
+def _by_affinity(
+    session: Session, need: Need, groups: Sequence[TaskGroup], scope: Scope = ANYWHERE, *, later: bool
+) -> Iterator[Scope]:
+    """For pods that want to be near others of their gang: one domain of that label after the other."""
+    keys = {
+        term.topology_key
+        for group in groups
+        if group.peers is not None
+        for term in group.peers.affinity
+        if any(other.peers is not None and other.peers.match(term) for other in groups)
+    }
+    for key in sorted(keys):
+        codes, values = session.snapshot.nodes.column(key)
+        fits = [room_in(session, group, scope, later=later) for group in groups]
+        for domain in _candidates(need, groups, fits, (codes + 1).astype(np.intp), len(values), None):
+            yield Scope(codes == domain, scope.models)
+
+
+# --- close together
+
+
+def pack(nodes: IntArray, fits: FloatArray, score: FloatArray, levels: Sequence[Level], wanted: int) -> dict[int, int]:
+    """Places for `wanted` pods on few nodes of few domains: node -> pods. `fits` and `score` are by position."""
+    if not len(nodes) or wanted <= 0:
+        return {}
+    if not levels:
+        return _pack_nodes(nodes, fits, score, wanted)
+    shifted = levels[0].codes[nodes] + 1
+    count = len(levels[0].names)
+    rooms = np.bincount(shifted, weights=fits, minlength=count + 1)
+    opened = np.concatenate([[np.inf], _fewest(fits, shifted, count, wanted)])
+    placed: dict[int, int] = {}
+    while wanted > 0 and rooms.max() > 0:
+        enough = np.flatnonzero(rooms >= wanted)
+        if len(enough):
+            best = int(enough[np.lexsort((enough, rooms[enough], opened[enough]))[0]])
+        else:
+            best = int(np.argmax(rooms))
+        inside = shifted == best
+        part = pack(nodes[inside], fits[inside], score[inside], levels[1:], int(min(wanted, rooms[best])))
+        placed.update(part)
+        wanted -= sum(part.values())
+        rooms[best] = 0.0
+    return placed
+
+
+def _pack_nodes(nodes: IntArray, fits: FloatArray, score: FloatArray, wanted: int) -> dict[int, int]:
+    """The roomiest nodes, but for the last pods the node that they fill best; among equals the best score."""
+    order = np.lexsort((nodes, -score, -fits))
+    placed: dict[int, int] = {}
+    at = 0
+    while wanted > 0 and at < len(order):
+        if fits[order[at]] >= wanted:
+            rest = order[at:]
+            last = rest[fits[rest] >= wanted]
+            tight = last[fits[last] == fits[last].min()]
+            placed[int(nodes[tight[0]])] = wanted
+            break
+        taken = int(fits[order[at]])
+        if taken <= 0:
+            break
+        placed[int(nodes[order[at]])] = taken
+        wanted -= taken
+        at += 1
+    return placed

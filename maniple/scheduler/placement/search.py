@@ -1,0 +1,255 @@
+"""The search for places: nodes for some pods of one group, and for a whole gang. Actions ask, this finds.
+
+Pods of a group are alike, so kube-batch's "best node for this pod, then for the next" needs no loop over pods and
+nodes: each node's scores for its first, second, … pod are computed at once, and the greedy choice is a merge of those
+lists. The outcome is the one the loop would give, ties going to the node whose name comes first.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from maniple.model.job import Job, TaskGroup
+from maniple.model.pod_affinity import Peers
+from maniple.model.resources import FloatArray, IntArray
+from maniple.scheduler.framework.hooks import Need, Rows
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.statement import Spot, Statement
+from maniple.scheduler.placement.domains_and_models import Scope, pack, room_in, scopes
+
+
+def find_spot(
+    session: Session, group: TaskGroup, wanted: int, scope: Scope, *, later: bool, following: int = 0
+) -> Spot | None:
+    """Places for as many of `wanted` pods as fit; None if none does. `following` more of the group come after them."""
+    fits = room_in(session, group, scope, later=later, is_next=True)
+    if following and group.peers is not None and group.peers.affinity:
+        fits = _where_all_fit(session, group.peers, fits, wanted + following)
+    candidates = np.flatnonzero(fits)
+    if not len(candidates):
+        return None
+    fits = fits[candidates]
+    if len(candidates) == 1:
+        return Spot(candidates, np.minimum(fits, wanted))  # nothing to choose, nothing to compare
+    batch = _batch_score(session, group, candidates)
+    score = session.rooms.scores(group)[candidates]
+    if batch is not None:
+        score = score + batch
+    if scope.levels is not None and wanted > 1:
+        found = pack(candidates, fits, score, scope.levels, wanted)
+        return Spot(np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.float64))
+    best = _top(score, min(wanted, len(candidates)))
+    if wanted == 1 or fits[best].max() <= 1:
+        return Spot(candidates[best], np.ones(len(best)))
+    nodes = candidates[best]
+    extra = None if batch is None else batch[best]
+    chosen = _merge(session, group, nodes, np.minimum(fits[best], wanted), score[best], extra, wanted)
+    return Spot(nodes[list(chosen)], np.array(list(chosen.values()), dtype=np.float64))
+
+
+def place_some(
+    session: Session,
+    statement: Statement,
+    job: Job,
+    group: TaskGroup,
+    wanted: int,
+    scope: Scope,
+    *,
+    later: bool,
+) -> int:
+    """Places up to `wanted` pods of the group in the scope; returns how many."""
+    wanted = min(wanted, session.state(job).left(group))
+    done = 0
+    for choice in _in_order_of_models(session, group, scope):
+        # Pods that mind each other go one by one, each seeing those before it.
+        singly = group.is_coupled or session.is_placed_singly(group)
+        while done < wanted:
+            step = 1 if singly else wanted - done
+            spot = find_spot(session, group, step, choice, later=later, following=wanted - done - step)
+            if spot is None:
+                break
+            statement.place(job, group, spot, later=later, model=choice.model_of(group))
+            done += spot.total
+            if not singly:
+                break
+    return done
+
+
+def _in_order_of_models(session: Session, group: TaskGroup, scope: Scope) -> Sequence[Scope]:
+    """The scope; for pods that may be on several models of their list at once, a scope for each in turn."""
+    models = group.shape.constraint.gpu_models
+    if not models or not group.shape.gpus or models in scope.models or not session.gpus.is_mixed:
+        return [scope]
+    return [replace(scope, models={**scope.models, models: code}) for code in session.gpus.allowed(models) or ()]
+
+
+def place_gang(session: Session, statement: Statement, job: Job, *, later: bool) -> bool:
+    """Places what the job still needs to start, or (False) leaves the statement for the caller to roll back."""
+    need = session.job_need(job)
+    groups = session.groups(job)
+    with session.reserved.seen_by(job):
+        for scope in scopes(session, job, need, groups, later=later):
+            if _place_in(session, statement, job, need, groups, scope, later=later):
+                return True
+            statement.rollback()
+    return False
+
+
+def place_more(session: Session, statement: Statement, job: Job, group: TaskGroup) -> bool:
+    """Places one pod more of a gang that has started, where its own demands let it go."""
+    for scope in scopes(session, job, Need({}, 1), [group], later=False):
+        if place_some(session, statement, job, group, 1, scope, later=False):
+            return True
+    return False
+
+
+def _place_in(
+    session: Session,
+    statement: Statement,
+    job: Job,
+    need: Need,
+    groups: list[TaskGroup],
+    scope: Scope,
+    *,
+    later: bool,
+) -> bool:
+    """Groups are tried in task order; where that fails, those that are hardest to place go first: a small pod must
+    not take the last place of a large one.
+    """
+    if len(groups) == 1 and room_in(session, groups[0], scope, later=later).sum() < need.total:
+        return False  # said without choosing any node
+    if _fill(session, statement, job, groups, need, scope, later=later):
+        return True
+    if len(groups) < 2:
+        return False
+    statement.rollback()
+    # How many times each fits: by that, or by the part of the cluster that one pod takes.
+    fits = {group: float(room_in(session, group, scope, later=later).sum()) / len(group.pods) for group in groups}
+    for hardest in (
+        sorted(groups, key=lambda group: (_is_drawn(group), fits[group])),
+        sorted(groups, key=lambda group: (_is_drawn(group), -_hardness(session, group))),
+    ):
+        if hardest != groups:
+            if _fill(session, statement, job, hardest, need, scope, later=later):
+                return True
+            statement.rollback()
+    return False
+
+
+def _is_drawn(group: TaskGroup) -> bool:
+    """Whether its pods want to be near others, who may be in the same gang and so must go first."""
+    return group.peers is not None and bool(group.peers.affinity)
+
+
+def _fill(
+    session: Session,
+    statement: Statement,
+    job: Job,
+    groups: list[TaskGroup],
+    need: Need,
+    scope: Scope,
+    *,
+    later: bool,
+) -> bool:
+    by_role = dict(need.by_role)
+    missing = need.total
+    for group in groups:
+        count = by_role.get(group.role, 0)
+        if count:
+            placed = place_some(session, statement, job, group, count, scope, later=later)
+            by_role[group.role] -= placed
+            missing -= placed
+    if any(by_role.values()):
+        return False
+    for group in groups:
+        if missing > 0:
+            missing -= place_some(session, statement, job, group, missing, scope, later=later)
+    return missing <= 0
+
+
+def _hardness(session: Session, group: TaskGroup) -> float:
+    """The largest part of the cluster that one pod of the group takes, in any resource."""
+    total = session.snapshot.total
+    counted = session.snapshot.axis.shared & (total > 0)
+    share = group.shape.requests[counted] / total[counted]
+    return float(share.max()) if len(share) else 0.0
+
+
+def _where_all_fit(session: Session, peers: Peers, fits: FloatArray, count: int) -> FloatArray:
+    """`fits` in the domains that hold `count` pods, if the pods want to be in one domain and some domain does."""
+    for term in peers.affinity:
+        if peers.match(term):
+            roomy = session.peers.spread_out(fits, term.topology_key) >= count
+            if (roomy & (fits > 0)).any():
+                fits = np.where(roomy, fits, 0.0)
+    return fits
+
+
+def _batch_score(session: Session, group: TaskGroup, candidates: IntArray) -> FloatArray | None:
+    total: FloatArray | None = None
+    for hooks in session.hooks:
+        part = hooks.batch_node_order(group, candidates) if hooks.batch_node_order else None
+        if part is not None:
+            total = part if total is None else total + part
+    return total
+
+
+def _top(score: FloatArray, count: int) -> IntArray:
+    """Positions of the `count` highest scores, highest first, the lower position first among equals."""
+    if count == 1:
+        return np.array([np.argmax(score)], dtype=np.intp)
+    if count < len(score):
+        threshold = np.partition(score, len(score) - count)[len(score) - count]
+        above = np.flatnonzero(score > threshold)
+        level = np.flatnonzero(score == threshold)[: count - len(above)]
+        chosen = np.concatenate([above, level])
+        chosen.sort()
+    else:
+        chosen = np.arange(len(score), dtype=np.intp)
+    return np.asarray(chosen[np.argsort(-score[chosen], kind="stable")], dtype=np.intp)
+
+
+def _merge(
+    session: Session,
+    group: TaskGroup,
+    nodes: IntArray,
+    fits: FloatArray,
+    score: FloatArray,
+    batch: FloatArray | None,
+    wanted: int,
+) -> dict[int, int]:
+    """The greedy choice of `wanted` places: position among `nodes` -> pods, in the order of first choice.
+
+    Every pod goes where its score is highest at that moment. At most `wanted` nodes can be opened, always the best
+    one not opened yet, so the candidates are the `wanted` best; `depth[i]` lists what the node says to its second,
+    third, … pod.
+    """
+    extra = (fits - 1).astype(np.intp)
+    starts = np.concatenate([[0], np.cumsum(extra)])
+    at = np.repeat(np.arange(len(nodes)), extra)
+    nth = np.arange(len(at)) - starts[at] + 1
+    free = session.free[:, nodes[at]] - np.outer(group.shape.requests, nth)
+    deeper = session.rooms.score_rows(group, Rows(nodes[at], free))
+    if batch is not None:
+        deeper = deeper + batch[at]
+    depth = deeper.tolist()
+    begin = starts.tolist()
+    # Ties: the node with the lower index. `nodes` is ordered by score, so the index itself is in the heap.
+    heap = [
+        (-value, node, place, 0) for place, (value, node) in enumerate(zip(score.tolist(), nodes.tolist(), strict=True))
+    ]
+    heapq.heapify(heap)
+    chosen: dict[int, int] = {}
+    for _ in range(wanted):
+        if not heap:
+            break
+        _, node, place, count = heap[0]
+        chosen[place] = count + 1
+        following = begin[place] + count
+        if following < begin[place + 1]:
+            heapq.heapreplace(heap, (-depth[following], node, place, count + 1))
+        else:
+            heapq.heappop(heap)
+    return chosen

@@ -1,0 +1,109 @@
+"""The scheduler itself as a player of the placement game: sessions of the real policy, one pod after the other.
+
+What a policy can know of the mix of pods is what has arrived. A new session is opened each time that has doubled, as
+a new cycle would be; between those the session stands, since opening one for every pod would measure nothing else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from maniple.api import kubernetes
+from maniple.api.meta import ObjectMeta
+from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MODELS_ANNOTATION
+from maniple.model.building.from_scratch import Ours, build_snapshot
+from maniple.model.building.input_objects import Objects
+from maniple.model.gpu.devices import GpuPod
+from maniple.model.job import Job, TaskGroup
+from maniple.model.resources import CPU, MEMORY
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler import Policy
+from maniple.scheduler.actions.allocate import start_gang
+from maniple.scheduler.framework.policy import default_policy
+from maniple.scheduler.framework.session import Session
+from maniple.sim.openb import WHOLE, Node, Pod
+
+_PRODUCT = "nvidia.com/gpu.product"
+_GPU = "nvidia.com/gpu"
+
+
+class SchedulerPlacer:
+    """Places pods as the scheduler would with this policy, each a gang of one."""
+
+    def __init__(self, nodes: Sequence[Node], pods: Sequence[Pod], policy: Policy | None = None) -> None:
+        self._policy = policy or default_policy()
+        kinds: dict[tuple[object, ...], int] = {}
+        self._kind = [
+            kinds.setdefault((p.cpu_milli, p.memory_mib, p.gpus, p.gpu_milli, p.models), len(kinds)) for p in pods
+        ]
+        # One pod of each kind, for what the snapshot makes of it; none of them is ever placed.
+        models = [pods[self._kind.index(number)] for number in range(len(kinds))]
+        objects = Objects(
+            nodes=[_node(node) for node in nodes], pods=[_pod(number, pod) for number, pod in enumerate(models)]
+        )
+        snapshot = build_snapshot(objects, Ours(every_pod=True))
+        by_name = {job.name: job.groups[0] for job in snapshot.waiting}
+        self._groups = [by_name[f"openb/pod-{number}"] for number in range(len(kinds))]
+        self._seen: dict[GpuPod, int] = {}
+        self._arrived = 0
+        self._learn_at = 1
+        self._session = self._open(replace(snapshot, jobs=(), waiting=(), gpu_pods={}))
+
+    def place(self, pod: int) -> bool:
+        group = self._groups[self._kind[pod]]
+        self._see(group)
+        name = f"openb/{self._arrived}"
+        job = Job(key=(name, "Pod"), queue=0, priority=0, created=float(self._arrived), min_member=1, role_min={})
+        job.groups = [TaskGroup(group.number, "", 0, group.shape, None, "", (name,))]
+        return start_gang(self._session, self._session.queue_of(job), job)
+
+    def _see(self, group: TaskGroup) -> None:
+        shape = group.shape
+        self._arrived += 1
+        if shape.gpus:
+            requests = shape.requests
+            kind = GpuPod(float(requests[CPU]), float(requests[MEMORY]), shape.gpus[0], shape.constraint.gpu_models)
+            self._seen[kind] = self._seen.get(kind, 0) + 1
+        if self._arrived >= self._learn_at:
+            self._learn_at = 2 * self._arrived
+            session = self._session
+            self._session = self._open(
+                replace(
+                    session.snapshot,
+                    free=session.free,
+                    gpus_free=session.gpus.free,
+                    queue_allocated=session.queue_allocated,
+                    gpu_pods=dict(self._seen),
+                )
+            )
+
+    def _open(self, snapshot: Snapshot) -> Session:
+        return Session(snapshot, self._policy.openers)
+
+
+def _node(node: Node) -> kubernetes.Node:
+    allocatable: dict[str, str | int | float] = {
+        "cpu": f"{node.cpu_milli}m",
+        "memory": f"{node.memory_mib}Mi",
+        _GPU: node.gpus,
+    }
+    return kubernetes.Node(
+        metadata=ObjectMeta(name=node.name, labels={_PRODUCT: node.model} if node.model else {}),
+        status=kubernetes.NodeStatus(allocatable=allocatable),
+    )
+
+
+def _pod(number: int, pod: Pod) -> kubernetes.Pod:
+    requests: dict[str, str | int | float] = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.memory_mib}Mi"}
+    annotations: dict[str, str] = {}
+    if pod.gpus:
+        requests[_GPU] = pod.gpus
+        if pod.gpu_milli < WHOLE:
+            annotations[GPU_FRACTION_ANNOTATION] = f"{pod.gpu_milli / WHOLE:.3f}"
+        if pod.models:
+            annotations[GPU_MODELS_ANNOTATION] = ",".join(sorted(pod.models))
+    return kubernetes.Pod(
+        metadata=ObjectMeta(name=f"pod-{number}", namespace="openb", annotations=annotations),
+        spec=kubernetes.PodSpec(
+            containers=(kubernetes.Container(resources=kubernetes.ResourceRequirements(requests=requests)),)
+        ),
+    )

@@ -1,0 +1,48 @@
+"""What is printed as YAML is read back as it was, by us and by readers with other ideas of numbers."""
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maniple.api.decode.documents import split
+from maniple.cli.support.yaml_text import to_yaml
+
+# What kubectl takes for something else than a text, and Python's own reader for a text.
+TEXTS = [
+    "1e-3",
+    "1e-4",
+    "08",
+    "0o17",
+    "0b101",
+    "1_000",
+    ".5e3",
+    "+.5",
+    "1E5",
+    "y",
+    "N",
+    "0400",
+    "12:30:45",
+    "2026-01-31",
+]
+PLAIN = ["python", "--lr", "-c", "a: b", "yes", "null", "~", "", "train.py", "/data", "-", ".", "multi\nline"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_looks_like_a_number_to_anybody_is_in_quotes(text: str) -> None:
+    assert to_yaml({"value": text}) == f"value: '{text}'\n"
+
+
+def test_what_does_not_is_as_people_write_it() -> None:
+    assert (
+        to_yaml({"command": ["python", "train.py", "--lr", "-x"]}) == "command:\n- python\n- train.py\n- --lr\n- -x\n"
+    )
+
+
+@given(st.lists(st.sampled_from(TEXTS + PLAIN) | st.text(st.characters(codec="utf-8"), max_size=8), max_size=6))
+def test_texts_come_back(texts: list[str]) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"list": texts}}
+    (document,) = split(to_yaml(body).encode(), "a.yaml")
+    assert msgspec.json.decode(document.raw) == body
+    assert yaml.safe_load(to_yaml(body)) == body

@@ -1,1 +1,0 @@
-"""Policy files: kube-batch's format, its switches and arguments, and kube-scheduler's older `kind: Policy`."""
