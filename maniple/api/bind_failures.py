@@ -7,7 +7,7 @@ has worked.
 from dataclasses import dataclass
 from datetime import datetime
 
-from maniple.api.timestamps import read_moment
+from maniple.api.timestamps import parse_timestamp
 from maniple.api.types import BIND_FAILURES_ANNOTATION as COUNT
 from maniple.api.types import LAST_BIND_FAILURE_ANNOTATION as LAST
 
@@ -32,7 +32,7 @@ def read_bind_failures(annotations: dict[str, str]) -> BindFailures | None:
     if COUNT not in annotations or bind_failure_problems(annotations):
         return None
     count = int(annotations[COUNT])
-    return BindFailures(count, read_moment(annotations[LAST])) if count else None
+    return BindFailures(count, parse_timestamp(annotations[LAST])) if count else None
 
 
 def bind_failure_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
@@ -49,7 +49,7 @@ def bind_failure_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
         found.append((COUNT, f"expected {LAST} beside it, found none"))
     if last is not None:
         try:
-            read_moment(last)
+            parse_timestamp(last)
         except ValueError as error:
             found.append((LAST, str(error)))
     return found

@@ -1,19 +1,37 @@
-"""Moments in annotations, written as Kubernetes writes them: 2026-01-31T12:00:00Z."""
+"""Timestamps as Kubernetes writes them (2026-01-31T12:00:00Z), and the seconds that decisions count in."""
 
 from datetime import UTC, datetime
 
 import msgspec
 
-A_MOMENT = "a time such as 2026-01-31T12:00:00Z"
-LAST_YEAR = 9999  # in it, a second more, or another time zone, is a time that cannot be written
+EXAMPLE = "a time such as 2026-01-31T12:00:00Z"
+LAST_YEAR = 9999  # adding a second or a time zone to a time in this year may give one that cannot be written
 
 
-def read_moment(text: str) -> datetime:
-    """With its time zone; ValueError if it is none, or too far away to be written."""
+def parse_timestamp(text: str) -> datetime:
+    """With its time zone. Raises ValueError if the text is no timestamp, or its year is LAST_YEAR or later."""
     try:
-        moment = msgspec.convert(text, datetime)
+        timestamp = msgspec.convert(text, datetime)
     except msgspec.ValidationError:
-        raise ValueError(f"expected {A_MOMENT}, found {text!r:.80}") from None
-    if moment.year >= LAST_YEAR:
-        raise ValueError(f"expected {A_MOMENT}, found {text!r:.80}")
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        raise ValueError(f"expected {EXAMPLE}, found {text!r:.80}") from None
+    if timestamp.year >= LAST_YEAR:
+        raise ValueError(f"expected {EXAMPLE}, found {text!r:.80}")
+    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+
+
+def format_timestamp(time: datetime | float) -> str:
+    """To the second, rounded down. A number is seconds since 1970."""
+    timestamp = time.astimezone(UTC) if isinstance(time, datetime) else datetime.fromtimestamp(time, UTC)
+    return timestamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def from_seconds(seconds: float) -> datetime:
+    """To the millisecond, so that a timestamp reads back as it was written."""
+    return datetime.fromtimestamp(round(seconds, 3), UTC)
+
+
+def to_seconds(timestamp: datetime | None) -> float:
+    """Seconds since 1970; 0 for none. Without a time zone it is UTC."""
+    if timestamp is None:
+        return 0.0
+    return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).timestamp()

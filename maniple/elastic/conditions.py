@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from maniple.api import types
-from maniple.elastic.moments import moment
+from maniple.api.timestamps import from_seconds
 
 OURS = ("Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed", "Hindered")
 _OF_PHASE = {
@@ -80,4 +80,4 @@ def _with(conditions: Conditions, kind: str, is_true: bool, reason: str, message
 
 
 def _time(now: float) -> str:
-    return msgspec.json.encode(moment(int(now))).decode().strip('"')
+    return msgspec.json.encode(from_seconds(int(now))).decode().strip('"')

@@ -1,9 +1,9 @@
 """What a job does when it goes from one state to the next: the second half of a row in table.py."""
 
 from maniple.api import types
+from maniple.api.timestamps import from_seconds
 from maniple.elastic import guards
 from maniple.elastic.failures import Failure, backoff_s, has_failed
-from maniple.elastic.moments import moment
 from maniple.elastic.step import Turn
 
 
@@ -19,7 +19,7 @@ def run(turn: Turn) -> None:
     """The first generation, or the first after a restart."""
     turn.form(guards.ready_replicas(turn))
     if turn.status.start_time is None:
-        turn.change(start_time=moment(turn.now))
+        turn.change(start_time=from_seconds(turn.now))
     turn.keep_size()
     _tell_size(turn, "Running", "runs")
 
@@ -64,7 +64,7 @@ def give_back(turn: Turn) -> None:
         ]
         sizes[role.name] = max(role.least, min(sizes[role.name], max(kept, default=0)))
     turn.set_target(sizes)
-    turn.change(grow_after=moment(turn.now + turn.job.start_s))
+    turn.change(grow_after=from_seconds(turn.now + turn.job.start_s))
 
 
 def fall_below(turn: Turn) -> None:
@@ -168,7 +168,7 @@ def _count(turn: Turn, found: Failure) -> None:
     count = turn.status.failures.count + 1
     turn.change(
         failures=types.JobFailures(
-            count=count, generation=turn.generation.number, retry_time=moment(turn.now + backoff_s(count))
+            count=count, generation=turn.generation.number, retry_time=from_seconds(turn.now + backoff_s(count))
         )
     )
     _note_failed(turn)
@@ -190,7 +190,7 @@ def _restart(turn: Turn) -> None:
 
 
 def _end(turn: Turn) -> None:
-    turn.change(completion_time=moment(turn.now))
+    turn.change(completion_time=from_seconds(turn.now))
 
 
 def _tell_size(turn: Turn, reason: str, verb: str) -> None:

@@ -1,10 +1,10 @@
 """When a job goes from one state to the next: the questions in table.py."""
 
+from maniple.api.timestamps import to_seconds
 from maniple.elastic import failures
 from maniple.elastic.events import Replica
 from maniple.elastic.failures import SETTLE_S, Failure
 from maniple.elastic.job import Place
-from maniple.elastic.moments import seconds
 from maniple.elastic.step import Turn
 
 GATHER_S = 10.0  # so long those who are ready wait for others that have no node yet
@@ -16,7 +16,7 @@ def always(_turn: Turn) -> bool:
 
 def is_late(turn: Turn) -> bool:
     start, limit = turn.status.start_time, turn.job.deadline_s
-    return start is not None and limit is not None and turn.is_past(seconds(start) + limit)
+    return start is not None and limit is not None and turn.is_past(to_seconds(start) + limit)
 
 
 def is_refused(turn: Turn) -> bool:

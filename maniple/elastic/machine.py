@@ -6,6 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from maniple.api import types
+from maniple.api.timestamps import from_seconds
 from maniple.elastic.events import (
     Acknowledged,
     CreateRefused,
@@ -19,7 +20,6 @@ from maniple.elastic.events import (
 )
 from maniple.elastic.instructions import Arm, DeleteJob, Instruction, Publish, WriteStatus
 from maniple.elastic.job import read_job
-from maniple.elastic.moments import moment
 from maniple.elastic.speeds import measured
 from maniple.elastic.state import ACTIVE, OVER, WAITING, State, WorkerFailure, restore, take_others
 from maniple.elastic.step import Turn
@@ -84,7 +84,7 @@ def _hear(state: State, event: Event, now: float) -> State:
 def _take_report(state: State, said: Reported) -> State:
     if said.generation != state.status.generation.number or state.status.phase in OVER:
         return state
-    progress = types.JobProgress(said.step, said.total, said.throughput, moment(said.at))
+    progress = types.JobProgress(said.step, said.total, said.throughput, from_seconds(said.at))
     state = replace(state, status=msgspec.structs.replace(state.status, progress=progress))
     if said.throughput is None:
         return state

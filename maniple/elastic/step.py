@@ -9,13 +9,13 @@ from typing import Literal
 import msgspec
 
 from maniple.api import types
+from maniple.api.timestamps import from_seconds, to_seconds
 from maniple.elastic.conditions import conditions_in, with_hindrance
 from maniple.elastic.events import Replica
 from maniple.elastic.failures import LONGEST_S, has_failed
 from maniple.elastic.generations import next_generation
 from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEvent
 from maniple.elastic.job import Place
-from maniple.elastic.moments import moment, seconds
 from maniple.elastic.sizes import as_target, wanted_sizes
 from maniple.elastic.state import ACTIVE, OVER, Phase, State
 
@@ -55,7 +55,7 @@ class Turn:
         """
         if when is None:
             return True
-        at = seconds(when) if isinstance(when, datetime) else when
+        at = to_seconds(when) if isinstance(when, datetime) else when
         if at <= self.now or at > self.now + longest_s + _SKEW_S:
             return True
         self.wake = at if self.wake is None else min(self.wake, at)
@@ -232,7 +232,7 @@ class Turn:
         members = [one for one in replicas if one.is_alive]
         # Replicas listen to newer ones only, also if somebody has removed the status with its number.
         last = max([self.generation.number, *(one.told for one in self.replicas.values())])
-        self.change(generation=next_generation(last, self.job, members, moment(self.now)))
+        self.change(generation=next_generation(last, self.job, members, from_seconds(self.now)))
         self.crashed = None
         self.has_new_generation = True
 
@@ -250,7 +250,7 @@ class Turn:
     def set_target(self, sizes: dict[str, int]) -> None:
         if as_target(sizes) == self.status.target:
             return
-        self.change(target=as_target(sizes), last_resize_time=moment(self.now), resizes=self.status.resizes + 1)
+        self.change(target=as_target(sizes), last_resize_time=from_seconds(self.now), resizes=self.status.resizes + 1)
 
     def start_over(self) -> None:
         """The next start is with the minimum: what it had above that may be somebody else's by then."""

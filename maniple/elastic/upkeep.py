@@ -1,8 +1,8 @@
 """What is to be done in a state for as long as the job is in it: replicas made, replicas removed."""
 
+from maniple.api.timestamps import to_seconds
 from maniple.elastic.events import Replica
 from maniple.elastic.failures import has_failed
-from maniple.elastic.moments import seconds
 from maniple.elastic.state import ACTIVE
 from maniple.elastic.step import Turn
 
@@ -63,7 +63,7 @@ def _remove(turn: Turn, replica: Replica) -> None:
         return
     told = turn.generation.time
     if turn.job.has_agents and told is not None and replica.stopped < turn.generation.number:
-        is_over = turn.is_past(seconds(told) + turn.job.grace_s, turn.job.grace_s)
+        is_over = turn.is_past(to_seconds(told) + turn.job.grace_s, turn.job.grace_s)
         if not is_over:
             return
     turn.delete(replica, turn.job.grace_s)
@@ -79,10 +79,10 @@ def _clean_up(turn: Turn) -> bool:
         if policy == "None" or (policy == "Running" and replica.has_ended):
             continue
         time_s = _time_to_end(turn, replica)
-        if ended is None or turn.is_past(seconds(ended) + time_s, time_s):
+        if ended is None or turn.is_past(to_seconds(ended) + time_s, time_s):
             turn.delete(replica, turn.job.grace_s if replica.stage == "ready" else None)
     ttl_s = turn.job.ttl_s
-    return ttl_s is not None and ended is not None and turn.is_past(seconds(ended) + ttl_s)
+    return ttl_s is not None and ended is not None and turn.is_past(to_seconds(ended) + ttl_s)
 
 
 def _time_to_end(turn: Turn, replica: Replica) -> float:

@@ -2,8 +2,8 @@
 
 from elastic.world import running
 from maniple.api import types
+from maniple.api.timestamps import from_seconds
 from maniple.elastic.events import Reported
-from maniple.elastic.moments import moment
 
 
 def test_what_workers_report_becomes_the_speed_of_that_size() -> None:
@@ -36,7 +36,7 @@ def test_how_far_a_job_is_is_written_now_and_then_and_with_all_else() -> None:
 
     world.report(2.5, step=10)
     world.pass_time(1.0)
-    assert world.status.progress == types.JobProgress(10, 100, 2.5, moment(world.now - 1.0))
+    assert world.status.progress == types.JobProgress(10, 100, 2.5, from_seconds(world.now - 1.0))
     for number in range(11, 40):  # one a second: in half a minute there is one write of it
         world.report(None, step=number)
         world.pass_time(1.0)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from maniple.api import kubernetes
 from maniple.api.bind_failures import bind_failure_problems
 from maniple.api.errors import Problem, nearest
+from maniple.api.gpu import assignment
 from maniple.api.gpu.requests import wish_problems
 from maniple.api.gpu.topology_annotation import problems as topology_problems
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
@@ -36,7 +37,6 @@ _LABEL_FORM = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _LABEL = re.compile(_LABEL_FORM)
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL_FORM}(?:\.{_LABEL_FORM})*")
-_GPU_LIST = re.compile(r"[^,\s]+(?:,[^,\s]+)*")
 _PERCENT = re.compile(r"(?:100|[0-9]{1,2})%")
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -62,9 +62,8 @@ def check_pod(pod: kubernetes.Pod, found: Found) -> None:
     metadata = pod.metadata
     check_metadata(metadata, found)
     gpus = metadata.annotations.get(GPUS_ANNOTATION)
-    if gpus is not None and not _GPU_LIST.fullmatch(gpus):
-        expected = "GPU ids with commas between them, such as 0,1"
-        add(found, f"metadata.annotations[{GPUS_ANNOTATION}]", expected, shown(gpus))
+    if gpus is not None and not assignment.is_assignment(gpus):
+        add(found, f"metadata.annotations[{GPUS_ANNOTATION}]", assignment.EXPECTED, shown(gpus))
     if metadata.annotations:
         check_wishes(metadata.annotations, "metadata", found)
         check_gang_notes(metadata, found)
