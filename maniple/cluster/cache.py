@@ -17,11 +17,10 @@ from maniple.api.decode.decode import Object
 from maniple.api.validate.ours import problems
 from maniple.cluster.assumed import Assumed, AssumedSize, Marked, applied, marked, with_size
 from maniple.cluster.strip import countable, trimmed
-from maniple.model.building.cluster_tables import matters
-from maniple.model.building.from_scratch import Ours
 from maniple.model.building.incremental import Key, Ledger, key_of_object
 from maniple.model.building.input_objects import Objects, describe
 from maniple.model.job import Job
+from maniple.model.ownership import Ours, matters
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Bind
 

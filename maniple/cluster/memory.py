@@ -17,8 +17,9 @@ from maniple.api import kubernetes, types
 from maniple.api.decode.decode import decode
 from maniple.cluster.arrivals import Calendar
 from maniple.cluster.assumed import marked, with_bind
-from maniple.model.building.from_scratch import Ours, build_snapshot
+from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods, sort_objects
+from maniple.model.ownership import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, load_policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize

@@ -10,10 +10,11 @@ from dataclasses import replace
 from maniple.api import kubernetes
 from maniple.api.meta import ObjectMeta
 from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MODELS_ANNOTATION
-from maniple.model.building.from_scratch import Ours, build_snapshot
+from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects
 from maniple.model.gpu.devices import GpuPod
 from maniple.model.job import Job, TaskGroup
+from maniple.model.ownership import Ours
 from maniple.model.resources import CPU, MEMORY
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Policy

@@ -22,8 +22,9 @@ from maniple.api.errors import InputError
 from maniple.cluster.cache import Cache, Key
 from maniple.cluster.strip import stranger
 from maniple.model.budgets import find_budgets
-from maniple.model.building.from_scratch import Ours, build_snapshot
+from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects, check_pods
+from maniple.model.ownership import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
 from maniple.scheduler.framework.plan import Bind

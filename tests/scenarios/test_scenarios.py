@@ -21,8 +21,8 @@ from properties.referee import violations
 
 from maniple.api.decode.decode import decode
 from maniple.cluster.memory import MemoryCluster, run_rounds
-from maniple.model.building.from_scratch import Ours
 from maniple.model.building.input_objects import sort_objects
+from maniple.model.ownership import Ours
 from maniple.scheduler import load_policy
 from scenarios.fields import Fields, Table, amounts, merged, unrolled
 from scenarios.later import after_rounds, chapters, newest, with_events

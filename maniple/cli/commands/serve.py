@@ -14,7 +14,7 @@ from maniple.api.errors import InputError
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_options import live_options, run_live
 from maniple.cli.support.read_files import read_one
-from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
+from maniple.model.ownership import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import load_policy
 
 if TYPE_CHECKING:

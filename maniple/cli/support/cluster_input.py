@@ -13,8 +13,8 @@ from maniple.api.timestamps import LAST_YEAR
 from maniple.cli.support.cluster_options import run_live
 from maniple.cli.support.read_files import read_one, read_sources
 from maniple.cluster.memory import MemoryCluster
-from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
 from maniple.model.building.input_objects import sort_objects
+from maniple.model.ownership import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import Policy, load_policy
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -46,7 +46,7 @@ from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Key, Mirror
 from maniple.kube.transport.resource_kinds import PODS, RESOURCES, Resource
-from maniple.model.building.from_scratch import Ours
+from maniple.model.ownership import Ours
 
 log = logging.getLogger("maniple.jobs")
 

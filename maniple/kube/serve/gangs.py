@@ -11,8 +11,8 @@ from maniple.api.decode.decode import Object
 from maniple.api.meta import Struct
 from maniple.kube.transport.mirror import Key, Mirror, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
-from maniple.model.building.from_scratch import Ours
 from maniple.model.job import Job
+from maniple.model.ownership import Ours
 from maniple.model.pod_identity import group_name
 from maniple.model.snapshot import Snapshot
 

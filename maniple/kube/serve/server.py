@@ -31,7 +31,7 @@ from maniple.kube.transport.list_watch import Feed, list_all
 from maniple.kube.transport.login import Login
 from maniple.kube.transport.mirror import Key, Mirror, Wrong
 from maniple.kube.transport.resource_kinds import RESOURCES, Resource
-from maniple.model.building.from_scratch import Ours
+from maniple.model.ownership import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
 

@@ -9,8 +9,8 @@ from maniple.cluster.strip import stranger
 from maniple.kube.serve.server import Server, Settings
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import log_in
-from maniple.model.building.from_scratch import Ours
 from maniple.model.building.input_objects import Objects, describe, implied_pods
+from maniple.model.ownership import Ours
 from maniple.scheduler import schedule
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.errors import InputError
+from maniple.api.phases import FINISHED
 from maniple.model.budgets import find_budgets
-from maniple.model.building.cluster_tables import DEFAULT_SCHEDULER, OVER, Frame, Ours, matters
+from maniple.model.building.cluster_tables import Frame
 from maniple.model.building.input_objects import Objects, next_replicas, pods_by_job
 from maniple.model.building.job_builder import JobKey, JobMaker, called_by, is_loose, job_key, key_of
 from maniple.model.building.occupancy import Occupancy, count_succeeded
@@ -21,12 +22,11 @@ from maniple.model.building.task_groups import Groups, may_wait
 from maniple.model.elastic import current_sizes
 from maniple.model.gpu.devices import GpuPod, count_gpu_pods, gpu_problems
 from maniple.model.job import Job
+from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import PeerReader, term_keys
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
-
-__all__ = ["DEFAULT_SCHEDULER", "Ours", "build_snapshot"]
 
 
 def build_snapshot(objects: Objects, ours: Ours | None = None, now: float | None = None) -> Snapshot:
@@ -106,7 +106,7 @@ class _Builder:
             groups.may_grow(self.jobs[key], role, replica)
         there = Occupancy(self.maker, owners=groups.owners)
         for pod, request in zip(self.placed, self.placed_requests, strict=True):
-            if pod.status.phase in OVER:
+            if pod.status.phase in FINISHED:
                 self._count_finished(pod)
             else:
                 there.place(pod, request, self._job_of(pod))

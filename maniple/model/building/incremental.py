@@ -15,8 +15,9 @@ from typing import Any
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.meta import LabelSelector
+from maniple.api.phases import FINISHED
 from maniple.model.budgets import Budget, find_budgets
-from maniple.model.building.cluster_tables import OVER, Frame, Ours, fixed_names
+from maniple.model.building.cluster_tables import Frame, fixed_names
 from maniple.model.building.job_assembly import fill
 from maniple.model.building.job_builder import JobKey, JobMaker, job_key
 from maniple.model.building.job_specs import Declared
@@ -28,6 +29,7 @@ from maniple.model.domains import Domains
 from maniple.model.gpu.devices import gpu_problems
 from maniple.model.job import Job
 from maniple.model.nodes import same_resources
+from maniple.model.ownership import Ours
 from maniple.model.pod_affinity import PeerReader
 from maniple.model.queues import sound_queues
 from maniple.model.resources import RequestTable
@@ -306,7 +308,7 @@ class Ledger:
                 self._note(pod, contradiction)
             if not _counts(pod):
                 continue
-            job, is_over = self._declared.key_of(pod), pod.status.phase in OVER
+            job, is_over = self._declared.key_of(pod), pod.status.phase in FINISHED
             is_held = pod.spec.node_name and not is_over
             if (job is None and not is_held) or (is_over and job is not None and job[1] == "Pod"):
                 continue
@@ -389,7 +391,7 @@ def _counts(pod: kubernetes.Pod) -> bool:
     if not pod.spec.node_name:
         return may_wait(pod)
     phase = pod.status.phase
-    return phase not in OVER or (phase == "Succeeded" and bool(gangs_named(pod)))
+    return phase not in FINISHED or (phase == "Succeeded" and bool(gangs_named(pod)))
 
 
 def _covers(budgets: Sequence[Budget], namespace: str) -> list[LabelSelector | None]:

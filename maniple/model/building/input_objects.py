@@ -10,10 +10,10 @@ from maniple.api.decode.decode import Decoded, Object
 from maniple.api.errors import InputError
 from maniple.api.gpu.requests import write_models
 from maniple.api.meta import ObjectMeta
-from maniple.model.building.cluster_tables import Ours
 from maniple.model.building.job_builder import is_loose, job_key, key_of
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.elastic import current_sizes, replica_index
+from maniple.model.ownership import Ours
 from maniple.model.pod_identity import pod_role
 
 

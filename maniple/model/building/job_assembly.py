@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from maniple.api import kubernetes, types
-from maniple.model.building.cluster_tables import OVER
+from maniple.api.phases import FINISHED
 from maniple.model.building.job_builder import JobMaker
 from maniple.model.building.node_usage import Seat
 from maniple.model.building.occupancy import count_succeeded, join, placed_pod
@@ -26,7 +26,7 @@ def fill(
     for role, replica in growing:
         groups.may_grow(job, role, replica)
     for seat in members:
-        if seat.pod.status.phase in OVER:
+        if seat.pod.status.phase in FINISHED:
             count_succeeded(job, seat.pod)
         elif seat.pod.spec.node_name and not seat.is_leaving:
             _place(seat, job, maker, tally)

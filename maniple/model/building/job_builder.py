@@ -13,9 +13,10 @@ from maniple.api.decode.decode import Object
 from maniple.api.errors import nearest
 from maniple.api.gpu.requests import read_models
 from maniple.api.meta import ObjectMeta
-from maniple.model.building.cluster_tables import Frame, Ours
+from maniple.model.building.cluster_tables import Frame
 from maniple.model.elastic import read_elastic
 from maniple.model.job import Job
+from maniple.model.ownership import Ours
 from maniple.model.pod_identity import group_name, pod_role
 
 JobKey = tuple[str, str]  # ns/name, kind

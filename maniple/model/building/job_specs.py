@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from maniple.api import kubernetes, types
-from maniple.model.building.cluster_tables import Ours
 from maniple.model.building.input_objects import next_replicas
 from maniple.model.building.job_builder import JobKey, JobMaker, is_loose, job_key, key_of
 from maniple.model.building.pod_index import Census
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.elastic import current_sizes
 from maniple.model.job import Job
+from maniple.model.ownership import Ours
 
 
 class Declared:

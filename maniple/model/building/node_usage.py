@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from maniple.api import kubernetes
-from maniple.model.building.cluster_tables import OVER, Frame
+from maniple.api.phases import FINISHED
+from maniple.model.building.cluster_tables import Frame
 from maniple.model.building.job_builder import JobKey
 from maniple.model.gpu.holdings import Devices, Hand
 from maniple.model.pod_affinity import Peers
@@ -68,7 +69,7 @@ class Seats:
             self.members.setdefault(job, {})[name] = seat
             self.dirty_jobs.add(job)
         node = frame.nodes.index.get(pod.spec.node_name, -1) if pod.spec.node_name else -1
-        if node < 0 or pod.status.phase in OVER:
+        if node < 0 or pod.status.phase in FINISHED:
             return
         seat.node = node
         seat.hand, seat.held = self._devices.hand(pod, node, request)

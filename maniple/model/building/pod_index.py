@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from maniple.api import kubernetes, types
-from maniple.model.building.cluster_tables import Ours, matters
 from maniple.model.building.job_builder import JobKey, called_by
+from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import term_keys
 from maniple.model.pod_identity import group_name
 from maniple.model.resources import RequestTable

@@ -3,7 +3,7 @@
 from typing import Any
 
 from maniple.api import kubernetes, types
-from maniple.model.building.cluster_tables import OVER
+from maniple.api.phases import FINISHED
 from maniple.model.building.job_builder import JobMaker
 from maniple.model.elastic import Elastic, replica_index
 from maniple.model.job import Job, TaskGroup
@@ -15,7 +15,7 @@ from maniple.model.shape import Shape
 
 def may_wait(pod: kubernetes.Pod) -> bool:
     """Whether a pod without a node waits for one."""
-    return pod.status.phase not in OVER and pod.metadata.deletion_timestamp is None
+    return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
 
 
 class Groups:

@@ -29,8 +29,8 @@ from maniple.api.compat import other_schedulers, upstream_podgroup
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
 from maniple.cluster.memory import MemoryCluster, plan_objects, run_rounds
-from maniple.model.building.from_scratch import Ours
 from maniple.model.building.input_objects import sort_objects
+from maniple.model.ownership import Ours
 from maniple.scheduler import Policy, load_policy
 
 Mutate = Callable[[Random], bytes]

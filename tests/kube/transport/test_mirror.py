@@ -12,7 +12,7 @@ from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.gangs import Gangs
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import PODS, RESOURCES, Resource
-from maniple.model.building.from_scratch import Ours
+from maniple.model.ownership import Ours
 from maniple.model.snapshot import Snapshot
 
 NODES = next(one for one in RESOURCES if one.struct is kubernetes.Node)
