@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maniple.api.decode.decode import Object
-from maniple.cluster.cache import Cache, Key
+from maniple.api.keys import ObjectKey
+from maniple.cluster.cache import Cache
 from maniple.model.building.input_objects import Objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Bind
@@ -19,7 +20,7 @@ class SharedCache:
         self._cache = cache
         self._is_busy = False
         self._later: list[Callable[[], object]] = []
-        self.problems: Mapping[Key, list[str]] = {}  # as of the last snapshot
+        self.problems: Mapping[ObjectKey, list[str]] = {}  # as of the last snapshot
 
     async def snapshot(self, now: float) -> Snapshot:
         self._is_busy = True
@@ -32,7 +33,7 @@ class SharedCache:
                 call()
         return made
 
-    def _look(self, now: float) -> tuple[Snapshot, Mapping[Key, list[str]]]:
+    def _look(self, now: float) -> tuple[Snapshot, Mapping[ObjectKey, list[str]]]:
         return self._cache.snapshot(now), self._cache.problems()
 
     def _call(self, method: Callable[..., object], *given: Any) -> None:

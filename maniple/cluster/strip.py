@@ -1,4 +1,4 @@
-"""Objects without what no decision looks at: a heartbeat, or a status that somebody wrote, is no change at all."""
+"""Objects without what no decision depends on, so that a heartbeat or a status update is no change at all."""
 
 from typing import TypeVar
 
@@ -7,27 +7,30 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.meta import ObjectMeta, ResourceList
+from maniple.api.phases import FINISHED
 from maniple.api.quantity import parse_quantity
 from maniple.model.nodes import PRESSURES
 from maniple.model.pod_identity import GANG_NAMES, READ_ANNOTATIONS
+from maniple.model.reads import Reads
 
 _CONDITIONS = frozenset({"Ready", *PRESSURES})
-_OVER = ("Succeeded", "Failed")
+_NO_READS = Reads()
 Some = TypeVar("Some", kubernetes.Pod, kubernetes.Node, types.PodGroup, types.ElasticJob)
 
 replace = msgspec.structs.replace
 
 
-def trimmed(item: Object) -> Object:
+def stripped(item: Object, reads: Reads = _NO_READS) -> Object:
+    """`reads`: annotations that plugins declare are kept. Labels are always kept."""
     if isinstance(item, kubernetes.Pod):
-        return _annotated(item)
+        return _annotated(item, reads)
     if isinstance(item, kubernetes.Node):
         return _node(item)
     if isinstance(item, types.PodGroup):
-        return replace(_annotated(item), status=types.PodGroupStatus())
+        return replace(_annotated(item, reads), status=types.PodGroupStatus())
     if isinstance(item, types.ElasticJob):
         status = item.status
-        phase = status.phase if status.phase in _OVER else ""
+        phase = status.phase if status.phase in FINISHED else ""
         kept = types.ElasticJobStatus(
             phase=phase,
             target=status.target,
@@ -35,18 +38,20 @@ def trimmed(item: Object) -> Object:
             speeds=status.speeds,
             grow_after=status.grow_after,
         )
-        return replace(_annotated(item), status=kept)
+        return replace(_annotated(item, reads), status=kept)
     if isinstance(item, types.Queue):
         return types.Queue(metadata=_named(item.metadata), spec=item.spec)
     return item
 
 
-def _annotated(item: Some) -> Some:
-    """The item with those annotations that are read."""
+def _annotated(item: Some, reads: Reads) -> Some:
+    """The item with only those annotations that are read."""
     written = item.metadata.annotations
     if not written or written.keys() <= READ_ANNOTATIONS:
         return item
-    kept = {key: value for key, value in written.items() if key in READ_ANNOTATIONS}
+    kept = {key: value for key, value in written.items() if key in READ_ANNOTATIONS or key in reads.annotations}
+    if len(kept) == len(written):
+        return item
     return replace(item, metadata=replace(item.metadata, annotations=kept))
 
 
@@ -63,11 +68,11 @@ def _node(node: kubernetes.Node) -> kubernetes.Node:
         conditions=conditions,
         images=status.images,
     )
-    return replace(_annotated(node), status=kept)
+    return replace(_annotated(node, _NO_READS), status=kept)
 
 
 def countable(pod: kubernetes.Pod) -> kubernetes.Pod:
-    """The pod without amounts that cannot be read: what it holds otherwise must be counted, whatever else is wrong."""
+    """The pod without unreadable amounts: what else it holds must count, whatever is wrong with it."""
     spec = pod.spec
     counted = replace(
         spec,
@@ -80,7 +85,7 @@ def countable(pod: kubernetes.Pod) -> kubernetes.Pod:
 
 
 def stranger(pod: kubernetes.Pod) -> kubernetes.Pod:
-    """A pod on a node that is set aside, as nobody's: it holds what it has, and no gang counts it."""
+    """A pod on a node that is set aside: it still holds its resources, but belongs to no gang and no scheduler."""
     meta, spec = pod.metadata, countable(pod).spec
     labels = {key: value for key, value in meta.labels.items() if key not in GANG_NAMES}
     annotations = {key: value for key, value in meta.annotations.items() if key not in GANG_NAMES}

@@ -1,20 +1,24 @@
-"""What a pod says about itself: its gang, its role, its owner and its place in the count."""
+"""What a pod says about itself: the gangs it names, its role, its owner and its index."""
 
 import re
+from collections.abc import Container
 from math import inf
 
 from maniple.api import types
+from maniple.api.keys import name_of
 from maniple.api.kubernetes import Pod
 from maniple.api.meta import Labels, ObjectMeta
 
-_LONGEST_S = 2**31 - 1  # Kubernetes takes no longer deadline; who writes one means that there is none
+JobKey = tuple[str, str]  # "namespace/name" and kind of a gang
+
+_LONGEST_S = 2**31 - 1  # Kubernetes accepts no longer deadline; a longer one means that there is none
 _VOLCANO_ROLE = "volcano.sh/task-spec"
 _COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 _KUBE_BATCH_GROUP = "scheduling.k8s.io/group-name"
 _VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
-# The labels and annotations in which a pod may name its gang.
+# The labels and annotations that may name a pod's gang.
 GANG_NAMES = frozenset({types.JOB_LABEL, types.POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
-# The annotations that are read here or elsewhere; others make no difference to a decision.
+# Annotations that decisions depend on, apart from those that plugins declare.
 READ_ANNOTATIONS = frozenset(
     {
         *types.OWN_ANNOTATIONS,
@@ -26,8 +30,48 @@ READ_ANNOTATIONS = frozenset(
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 
+def job_key(meta: ObjectMeta, kind: str) -> JobKey:
+    return name_of(meta), kind
+
+
+def named_gangs(pod: Pod) -> tuple[JobKey, ...]:
+    """The gangs that the pod names: its ElasticJob, then its PodGroup. Most pods name one or none.
+
+    Which of them it belongs to depends on which exist, see `gang_of`.
+    """
+    meta = pod.metadata
+    group, job = group_name(pod), meta.labels.get(types.JOB_LABEL)
+    if not job:
+        return ((f"{meta.namespace}/{group}", "PodGroup"),) if group else ()
+    elastic = (f"{meta.namespace}/{job}", "ElasticJob")
+    return (elastic, (f"{meta.namespace}/{group}", "PodGroup")) if group else (elastic,)
+
+
+def gang_of(
+    pod: Pod,
+    named: tuple[JobKey, ...],
+    *,
+    is_ours: bool,
+    gangs: Container[JobKey],
+    called: Container[JobKey] = (),
+    gangless: Container[JobKey] = (),
+) -> JobKey | None:
+    """The gang that a pod belongs to: itself if it names none, None if it does not concern us.
+
+    `named`: as `named_gangs` returns them. `gangs`: those that have an object. `called`: those that pods of ours name:
+    a gang without an object exists because of them. `gangless`: PodGroups whose pods do not wait for each other.
+    """
+    if named:
+        if named[0] in gangs and named[0][1] == "ElasticJob":
+            return named[0]
+        key = named[-1]
+        if key not in gangless:
+            return key if is_ours or key in gangs or key in called else None
+    return job_key(pod.metadata, "Pod") if is_ours else None
+
+
 def group_name(pod: Pod) -> str:
-    """The gang that the pod names, in any of the ways there are; empty if it names none."""
+    """The PodGroup that the pod names, in any of the supported ways; empty if it names none."""
     labels, annotations, group = pod.metadata.labels, pod.metadata.annotations, pod.spec.scheduling_group
     return (
         labels.get(types.POD_GROUP_LABEL)
@@ -45,7 +89,7 @@ def pod_role(meta: ObjectMeta) -> str:
 
 
 def lasts_s(pod: Pod) -> float:
-    """How long the pod runs at most; inf if it does not say."""
+    """The longest time that the pod runs; inf if it has no deadline."""
     deadline = pod.spec.active_deadline_seconds
     return inf if deadline is None or deadline > _LONGEST_S else float(deadline)
 
@@ -58,7 +102,7 @@ def pod_owner(meta: ObjectMeta) -> str:
 
 
 def pod_order(name: str, labels: Labels) -> tuple[str, int, str]:
-    """Pods in the order people count them: by index label, else by the number at the end of the name."""
+    """Sort key of a job's pods: by the index label, else by the number at the end of the name."""
     index = labels.get(types.INDEX_LABEL)
     if index is not None and index.isdecimal() and len(index) <= 18:
         return "", int(index), name

@@ -22,6 +22,7 @@ from maniple.api.kubernetes import (
 )
 from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import GpuAsk, Gpus
+from maniple.model.reads import Reads, pick
 from maniple.model.resources import Axis, FloatArray, Request, RequestTable
 
 ZONE_LABELS = (
@@ -37,7 +38,7 @@ class Constraint:
     """Demands on a node apart from amounts. Compared by identity: equal demands are one object."""
 
     number: int
-    node_name: str
+    node_name: str  # the only node that the pod may run on; empty: any
     node_selector: tuple[tuple[str, str], ...]
     required: tuple[NodeSelectorTerm, ...] | None
     preferred: tuple[PreferredSchedulingTerm, ...]
@@ -46,7 +47,9 @@ class Constraint:
     volume_zones: tuple[tuple[str, str], ...]
     missing_volumes: tuple[str, ...]
     images: tuple[str, ...]
-    gpu_models: tuple[GpuModel, ...]  # the one liked best first; empty: any
+    gpu_models: tuple[GpuModel, ...]  # the preferred one first; empty: any
+    labels: Mapping[str, str]  # of the pod, only keys that plugins declare to read
+    annotations: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class Shapes:
         gpus: Gpus,
         claims: Mapping[tuple[str, str], PersistentVolumeClaim],
         volumes: Mapping[str, PersistentVolume],
+        reads: Reads,
     ) -> None:
         self._axis = axis
         self._requests = requests
@@ -97,6 +101,7 @@ class Shapes:
         self._asks: dict[int, tuple[GpuAsk, ...]] = {}
         self._claims = claims
         self._volumes = volumes
+        self._reads = reads
         self._vectors: dict[int, FloatArray] = {}
         self._constraints: dict[Any, Constraint] = {}
         self._shapes: dict[Any, Shape] = {}
@@ -130,11 +135,10 @@ class Shapes:
         least = int(table.milli_for(asked.memory).min(initial=WHOLE)) if table is not None else WHOLE
         return GpuAsk(row, count, least, asked.memory)
 
-    def of(self, pod: Pod, models: tuple[GpuModel, ...] = ()) -> Shape:
-        spec = pod.spec
-        request = self._requests.number(pod)
+    def of(self, pod: Pod, request: int, models: tuple[GpuModel, ...] = ()) -> Shape:
+        """`request`: the pod's in the RequestTable."""
         constraint = self._constraint(pod, models)
-        exclusives = exclusives_of(spec)
+        exclusives = exclusives_of(pod.spec)
         key = (request, constraint.number, exclusives)
         shape = self._shapes.get(key)
         if shape is None:
@@ -153,27 +157,32 @@ class Shapes:
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         claims = tuple(v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim)
-        # As they are now: whoever asks again when a claim has been bound gets another constraint.
+        # As they are now: when a claim has been bound, the pod gets another constraint.
         resolved = self._resolve(pod.metadata.namespace, claims) if claims else None
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
+        labels = pick(self._reads.pod_labels, pod.metadata.labels)
+        annotations = pick(self._reads.pod_annotations, pod.metadata.annotations)
         key = (
             selector,
             msgspec.json.encode(affinity) if affinity else None,
             spec.tolerations,
             resolved,
             tuple(container.image for container in spec.containers),
-            spec.node_name,
             models,
+            tuple(labels.items()),  # in the order of the sorted keys
+            tuple(annotations.items()),
         )
-        found = self._constraints.get(key)
-        if found is None:
+        constraint = self._constraints.get(key)
+        if constraint is None:
             terms, zones, missing = resolved or ((), (), ())
-            required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-            found = self._constraints[key] = Constraint(
+            selection = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+            required = selection.node_selector_terms if selection else None
+            node_name = _only_node(required)
+            constraint = self._constraints[key] = Constraint(
                 number=len(self._constraints),
-                node_name=spec.node_name,
+                node_name=node_name,
                 node_selector=selector,
-                required=required.node_selector_terms if required else None,
+                required=None if node_name else required,
                 preferred=affinity.preferred_during_scheduling_ignored_during_execution if affinity else (),
                 tolerations=spec.tolerations,
                 volumes=terms,
@@ -181,8 +190,10 @@ class Shapes:
                 missing_volumes=missing,
                 images=tuple(container.image for container in spec.containers),
                 gpu_models=models,
+                labels=labels,
+                annotations=annotations,
             )
-        return found
+        return constraint
 
     def _resolve(
         self, namespace: str, claims: tuple[str, ...]
@@ -211,6 +222,14 @@ class Shapes:
             labels = volume.metadata.labels
             zones.extend((key, labels[key]) for key in ZONE_LABELS if key in labels)
         return tuple(terms), tuple(zones), tuple(missing)
+
+
+def _only_node(required: tuple[NodeSelectorTerm, ...] | None) -> str:
+    """The node that the terms name by `metadata.name`, if they require nothing else; empty if they do."""
+    if required is None or len(required) != 1 or required[0].match_expressions or len(required[0].match_fields) != 1:
+        return ""
+    field = required[0].match_fields[0]
+    return field.values[0] if field.operator == "In" and len(field.values) == 1 else ""
 
 
 def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:

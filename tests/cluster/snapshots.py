@@ -105,6 +105,7 @@ def _group(group: TaskGroup) -> Picture:
     shape, constraint = group.shape, group.shape.constraint
     made: Picture = {field.name: _plain(getattr(group, field.name)) for field in fields(group) if field.name != "shape"}
     made["peers"] = None if group.peers is None else _sorted(group.peers)
+    made["labels"], made["annotations"] = dict(group.labels), dict(group.annotations)
     made["shape"] = {
         "requests": _plain(shape.requests),
         "exclusives": _plain(shape.exclusives),
@@ -113,7 +114,7 @@ def _group(group: TaskGroup) -> Picture:
         **{
             field.name: _plain(getattr(constraint, field.name))
             for field in fields(constraint)
-            if field.name != "number"
+            if field.name not in ("number", "labels", "annotations")
         },
     }
     return made

@@ -15,14 +15,15 @@ from properties.elastic_worlds import claimed_worlds, elastic_worlds
 from properties.raw import Object as Raw
 from properties.worlds import contended_worlds, ruled_worlds, worlds
 
+from cluster.oracle import build_from_scratch
 from cluster.snapshots import differences, picture
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object, decode
 from maniple.api.errors import InputError
-from maniple.cluster.cache import Cache, Key
+from maniple.api.keys import ObjectKey
+from maniple.cluster.cache import Cache
 from maniple.cluster.strip import stranger
 from maniple.model.budgets import find_budgets
-from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects, check_pods
 from maniple.model.ownership import Ours
 from maniple.model.snapshot import Snapshot
@@ -50,7 +51,7 @@ def read(objects: Sequence[Raw]) -> list[Object]:
     return decode([("world", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))]).objects
 
 
-def key_of(item: Object) -> Key:
+def key_of(item: Object) -> ObjectKey:
     return type(item), item.metadata.namespace, item.metadata.name
 
 
@@ -67,7 +68,7 @@ class Model:
     """What the Cache is to know, kept in the simplest way."""
 
     cache: Cache = field(default_factory=lambda: Cache(OURS))
-    there: dict[Key, Any] = field(default_factory=dict)
+    there: dict[ObjectKey, Any] = field(default_factory=dict)
     binds: dict[str, Bind] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
 
@@ -84,11 +85,11 @@ class Model:
             if item.metadata.deletion_timestamp or is_over:
                 self.leaving.discard(name)
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: ObjectKey) -> None:
         self.cache.remove(*key)
         self.lose(key)
 
-    def lose(self, key: Key) -> None:
+    def lose(self, key: ObjectKey) -> None:
         self.there.pop(key, None)
         if key[0] is kubernetes.Pod:
             self.binds.pop(f"{key[1]}/{key[2]}", None)
@@ -114,7 +115,7 @@ class Model:
         self.binds.pop(pod, None)
         self.leaving.discard(pod)
 
-    def objects(self, set_aside: Collection[Key] = ()) -> Objects:
+    def objects(self, set_aside: Collection[ObjectKey] = ()) -> Objects:
         """All there are, in order, with what is assumed. Of what is set aside only pods on nodes are there."""
         made = Objects()
         for key in sorted(self.there, key=lambda key: (key[1], key[2])):
@@ -152,7 +153,7 @@ class Model:
 
 def from_scratch(objects: Objects) -> Snapshot:
     check_pods(objects)
-    return build_snapshot(objects, OURS, NOW)
+    return build_from_scratch(objects, OURS, NOW)
 
 
 ANY_WORLD = st.one_of(worlds(), ruled_worlds(), contended_worlds(), close_worlds(), elastic_worlds(), claimed_worlds())

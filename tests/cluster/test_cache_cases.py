@@ -459,7 +459,7 @@ def test_what_is_numbered_does_not_grow_for_ever() -> None:
         for index in range(100):
             cache.put(typed(pod("p", cpu=f"{turn * 100 + index + 1}m", nodeSelector={"turn": f"{turn}-{index}"})))
             cache.snapshot(NOW)
-        frame = cache._ledger._frame
-        assert frame is not None
-        most = max(most, len(frame.requests.requests), len(frame.shapes))
+        tables = cache._builder._tables
+        assert tables is not None
+        most = max(most, len(tables.requests.requests), len(tables.shapes))
     assert most < 1200

@@ -22,8 +22,8 @@ from maniple.kube.serve.patches import Patches
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.mirror import Key, Mirror, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
-from maniple.model.building.job_builder import JobKey
 from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.eviction.units import SHRUNK
 from maniple.scheduler.framework.plan import Bind, Eviction, Plan, Resize

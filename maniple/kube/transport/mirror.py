@@ -14,7 +14,7 @@ from maniple.api.decode.server_objects import Live
 from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.cluster.shared_cache import SharedCache
-from maniple.cluster.strip import trimmed
+from maniple.cluster.strip import stripped
 from maniple.kube.transport.resource_kinds import RESOURCES, Resource
 from maniple.model.building.input_objects import Objects
 
@@ -173,7 +173,7 @@ def _entry(live: Live) -> tuple[Key, Seen]:
     if isinstance(
         item, kubernetes.Pod | kubernetes.Node
     ):  # there are many, and they may carry a megabyte of annotations
-        item = trimmed(item)
+        item = stripped(item)
     seen = Seen(as_number(head.resource_version), head.uid, item, *live[2:])
     return (head.namespace, head.name), seen
 

@@ -1,6 +1,6 @@
-"""What pods stand in: the tables of nodes, queues, priorities and topologies, and which pods are ours.
+"""The tables that pods are read against: nodes, queues, priorities, topologies, shapes.
 
-A Frame is made once, and lives as long as the cluster itself does not change. Pods come and go inside of it.
+They are built once and stay valid until the cluster itself changes. Pods come and go without changing them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,18 @@ from maniple.model.ownership import Ours
 from maniple.model.pod_affinity import PeerReader
 from maniple.model.priority import Priorities
 from maniple.model.queues import build_queues
+from maniple.model.reads import Reads
 from maniple.model.resources import Axis, FloatArray, RequestTable
 from maniple.model.shape import Shapes
 
 
-class Frame:
-    """`reader` and `budgets` follow the pods, and may be put in later."""
+class ClusterTables:
+    """`reader` and `budgets` depend on the pods, and are set later."""
 
     def __init__(
         self,
         ours: Ours,
+        reads: Reads,
         requests: RequestTable,
         *,
         nodes: Sequence[kubernetes.Node],
@@ -34,8 +36,9 @@ class Frame:
         claims: Mapping[tuple[str, str], kubernetes.PersistentVolumeClaim],
         volumes: Mapping[str, kubernetes.PersistentVolume],
     ) -> None:
-        """`queues`: by name, the default one among them, and nothing wrong with the tree. `requests`: all there are."""
+        """`queues`: sorted by name, with the default one, a sound tree. `requests`: of all pods."""
         self.ours = ours
+        self.reads = reads
         self.requests = requests
         asked = {name for request in requests.requests for name in request.amounts}
         self.axis = Axis(asked | fixed_names(nodes, queues))
@@ -43,19 +46,19 @@ class Frame:
         self.nodes = NodeTable(nodes, self.axis)
         self.gpus = self.nodes.gpus
         self.domains = Domains(topologies, self.nodes)
-        levels: dict[str, str] = {}  # name -> node label; of several of a name the first counts, as in Domains
+        levels: dict[str, str] = {}  # name -> node label; the first of a name counts, as in Domains
         for topology in sorted(topologies, key=lambda topology: topology.metadata.name):
             levels = {level.name: level.node_label for level in topology.spec.levels} | levels
         self.levels = set(levels)
         self.level_of_label = {label: name for name, label in levels.items()}
         self.priorities = Priorities(priority_classes)
         self.queues, self.queue_index = build_queues(queues, self.axis)
-        self.shapes = Shapes(self.axis, requests, self.gpus, claims, volumes)
+        self.shapes = Shapes(self.axis, requests, self.gpus, claims, volumes, reads)
         self.reader = PeerReader({})
         self.budgets: Sequence[Budget] = ()
 
     def total(self, used: FloatArray, foreign: FloatArray) -> FloatArray:
-        """What queues share: of a node that takes no pods only what is in use counts, and nothing of others' pods."""
+        """What queues share: a node that takes no pods adds only what is used; other schedulers' pods are left out."""
         usable = self.nodes.ready & ~self.nodes.unschedulable
         held = np.where(usable, np.where(np.isfinite(self.nodes.allocatable), self.nodes.allocatable, 0.0), used)
         total: FloatArray = np.maximum((held - foreign).sum(axis=1), 0.0)
@@ -63,7 +66,7 @@ class Frame:
 
 
 def fixed_names(nodes: Sequence[kubernetes.Node], queues: Sequence[types.Queue]) -> set[str]:
-    """Resources that there are whatever pods ask for."""
+    """Resources that exist whatever pods ask for."""
     names: set[str] = set()
     for node in nodes:
         names.update(node.status.allocatable or node.status.capacity)

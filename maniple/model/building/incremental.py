@@ -1,11 +1,10 @@
-"""A Snapshot kept up to date: objects come, change and go, and only what follows from that is made anew.
+"""A Snapshot that is kept up to date: objects come, change and go, and only what depends on them is built again.
 
-The unit of work is the job and the node: a pod that changes makes its gang and its node dirty, and those are made again
-from their pods, by the same code that makes a snapshot from scratch (build.py). What a Snapshot was given is never
-changed afterwards. If the cluster itself changes (nodes, queues, classes, topologies, which resources there are), or if
-most of what was numbered is dead, everything is made anew.
+The units of work are the job and the node. A pod that changes makes its gang and its node dirty, and these are built
+again from their pods. A Snapshot that was returned never changes. If the cluster itself changes (nodes, queues,
+classes, topologies, which resources exist), or if most numbered requests and shapes are dead, all is built again.
 
-Objects that contradict others are left out, and `wrong` says why; nobody else is held up by them.
+Objects that contradict others are left out and do not hold up the rest; `wrong` says why.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +13,18 @@ from typing import Any
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
+from maniple.api.keys import Key, ObjectKey, join_key, split_name
 from maniple.api.meta import LabelSelector
 from maniple.api.phases import FINISHED
 from maniple.model.budgets import Budget, find_budgets
-from maniple.model.building.cluster_tables import Frame, fixed_names
-from maniple.model.building.job_assembly import fill
-from maniple.model.building.job_builder import JobKey, JobMaker, job_key
-from maniple.model.building.job_specs import Declared
-from maniple.model.building.node_usage import Seats
-from maniple.model.building.pod_index import Census, gangs_named
-from maniple.model.building.queue_usage import Line, Tallies, Tally
+from maniple.model.building.cluster_tables import ClusterTables, fixed_names
+from maniple.model.building.job_assembly import assemble_job
+from maniple.model.building.job_builder import JobBuilder
+from maniple.model.building.job_specs import JobSpecs
+from maniple.model.building.node_usage import NodeUsage
+from maniple.model.building.pod_index import PodIndex
+from maniple.model.building.queue_usage import JobUsage, QueueUsage
+from maniple.model.building.sorted_jobs import SortedJobs
 from maniple.model.building.task_groups import may_wait
 from maniple.model.domains import Domains
 from maniple.model.gpu.devices import gpu_problems
@@ -31,16 +32,18 @@ from maniple.model.job import Job
 from maniple.model.nodes import same_resources
 from maniple.model.ownership import Ours
 from maniple.model.pod_affinity import PeerReader
+from maniple.model.pod_identity import JobKey, job_key
 from maniple.model.queues import sound_queues
+from maniple.model.reads import Reads
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
 from maniple.model.storage import ClaimKey, Storage
 
-Key = tuple[type, str, str]  # kind, namespace, name
-
-_FRAMED = (kubernetes.Node, kubernetes.PriorityClass, types.Queue, types.Topology)
 _KINDS = (
-    *_FRAMED,
+    kubernetes.Node,
+    kubernetes.PriorityClass,
+    types.Queue,
+    types.Topology,
     kubernetes.PersistentVolume,
     kubernetes.PersistentVolumeClaim,
     kubernetes.Namespace,
@@ -48,27 +51,29 @@ _KINDS = (
     types.PodGroup,
     types.ElasticJob,
 )
-_FEW = 1000  # numbers that may be dead, whatever is alive
-_MOSTLY = 4
+# Tables are built again when they hold more numbers than this, and a multiple of those in use.
+_FEW_NUMBERS = 1000
+_MOST_NUMBERS_PER_USED = 4
 
 
-def key_of_object(item: Object) -> Key:
+def key_of_object(item: Object) -> ObjectKey:
     return type(item), item.metadata.namespace, item.metadata.name
 
 
-class Ledger:
-    def __init__(self, ours: Ours) -> None:
+class SnapshotBuilder:
+    def __init__(self, ours: Ours, reads: Reads | None = None) -> None:
         self._ours = ours
-        self.census = Census(ours)
-        self._things: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in _KINDS}
-        self.wrong: dict[Key, list[str]] = {}
-        self._declared = Declared(ours, self.census)
+        self._reads = reads or Reads()
+        self.index = PodIndex(ours)
+        self._objects: dict[type, dict[Key, Any]] = {kind: {} for kind in _KINDS}
+        self.wrong: dict[ObjectKey, list[str]] = {}
+        self._specs = JobSpecs(ours, self.index)
         self._wrong_jobs: set[JobKey] = set()
         self._touched_nodes: set[str] = set()
         self._touched_budgets: set[str] = set()  # namespaces
         self._storage = Storage()
-        self._frame: Frame | None = None
-        self._is_stale = True  # the frame is
+        self._tables: ClusterTables | None = None
+        self._are_tables_stale = True
         self._last: Snapshot | None = None
         self._is_updated = False  # since the last snapshot
 
@@ -78,42 +83,46 @@ class Ledger:
         return self._is_updated or self._has_touched
 
     @property
+    def latest(self) -> float:
+        """The latest time, in seconds, that an object mentions, as of the last snapshot. Needs no clock."""
+        return max(self._checker.latest, self._builder.latest)
+
+    @property
     def _has_touched(self) -> bool:
-        census = self.census
-        touched = (census.touched, self._declared.touched, self._touched_nodes, self._touched_budgets)
-        return self._is_stale or any(touched)
+        touched = (self.index.touched, self._specs.touched, self._touched_nodes, self._touched_budgets)
+        return self._are_tables_stale or any(touched)
 
     # -- objects
 
     def put(self, item: Object) -> None:
-        """Added, or in the place of the one that was there under its name."""
+        """Adds an object, or replaces the one of its name."""
         self._set(key_of_object(item), item)
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: ObjectKey) -> None:
         self._set(key, None)
 
-    def _set(self, key: Key, item: Any) -> None:
+    def _set(self, key: ObjectKey, item: Any) -> None:
         kind, namespace, name = key
         if kind is kubernetes.Pod:
-            self.census.put(f"{namespace}/{name}", item)
+            self.index.put(f"{namespace}/{name}", item)
             return
-        things = self._things[kind]
-        old = things.get((namespace, name))
+        objects = self._objects[kind]
+        old = objects.get((namespace, name))
         if old == item:
             return
         if item is None:
-            del things[namespace, name]
+            del objects[namespace, name]
             self.wrong.pop(key, None)
         else:
-            things[namespace, name] = item
+            objects[namespace, name] = item
         self._touch(key, old, item)
 
-    def _touch(self, key: Key, old: Any, item: Any) -> None:
+    def _touch(self, key: ObjectKey, old: Any, item: Any) -> None:
         kind, namespace, name = key
         if isinstance(item, types.PodGroup | types.ElasticJob):
-            self._declared.put(item)
+            self._specs.put(item)
         elif kind in (types.PodGroup, types.ElasticJob):
-            self._declared.remove((f"{namespace}/{name}", kind.__name__))
+            self._specs.remove((join_key((namespace, name)), kind.__name__))
         elif kind is kubernetes.PodDisruptionBudget:
             self._touched_budgets.add(namespace)
         elif kind is kubernetes.PersistentVolumeClaim:
@@ -122,277 +131,290 @@ class Ledger:
         elif kind is kubernetes.PersistentVolume:
             self._touch_users(self._storage.put_volume(name, item))
         elif kind is kubernetes.Namespace:
-            self._touch_counted(self.census.minding)
+            self._touch_counted(self.index.minding)
         elif kind is kubernetes.Node and old is not None and item is not None and same_resources(old, item):
             self._touched_nodes.add(name)
         else:
-            self._is_stale = True
+            self._are_tables_stale = True
 
     def _touch_users(self, claims: Iterable[ClaimKey]) -> None:
         for claim in claims:
-            self._touch_counted(self.census.users.get(claim, ()))
+            self._touch_counted(self.index.users.get(claim, ()))
 
     def _touch_counted(self, names: Iterable[str]) -> None:
-        """Pods, and replicas that might be: those are looked at with their jobs."""
+        """Touches pods by name. A replica to come is touched with its job."""
         for name in names:
-            if name in self.census.pods:
-                self.census.touched.add(name)
+            if name in self.index.pods:
+                self.index.touched.add(name)
             else:
-                self._declared.touched.add((name.split(" ")[0], "ElasticJob"))
+                self._specs.touched.add((name.split(" ")[0], "ElasticJob"))
 
     # -- the snapshot
 
-    def snapshot(self, now: float) -> Snapshot:
+    def snapshot(self, now: float | None = None) -> Snapshot:
+        """The cluster at `now`; None: at the latest time that an object mentions."""
         self.update()
         if self._last is None or self._is_updated:
-            self._last = self._assemble(now)
+            self._last = self._assemble()
             self._is_updated = False
-        return replace(self._last, now=now)
+        return replace(self._last, now=self.latest if now is None else now)
 
     def update(self) -> None:
-        """Makes anew what follows from the objects that have changed."""
+        """Builds again what depends on changed objects."""
         if not self._has_touched:
             return
         self._is_updated = True
         is_done = False
         try:
-            if self._is_stale or not self._fits_frame():
-                self._start_over()
+            if self._are_tables_stale or not self._fit_tables():
+                self._build_tables()
+                touched = list(self.index.pods)
+            else:
+                touched = sorted(self.index.touched)  # pods of one gang are neighbours in memory
             self._refresh_budgets()
-            self._seat()
-            self._seats.settle()
-            self._make_jobs()
+            self._count_pods(touched)
+            self._node_usage.settle()
+            self._build_jobs()
             is_done = True
         finally:
-            self._is_stale = not is_done  # whatever was left half done is made anew next time
+            self._are_tables_stale = not is_done  # what was left half done is built again next time
 
-    def _fits_frame(self) -> bool:
-        """Counts what has changed; False if the tables cannot hold it, or hold mostly what is dead."""
-        assert self._frame is not None
-        census, frame = self.census, self._frame
-        self._declared.touch_named(census.touched_gangs)
-        census.touched_gangs.clear()
-        self._seats.dirty_jobs |= self._look()
-        for name in sorted(census.touched):
-            self._number(name)
-        if census.has_new_requests:
-            census.has_new_requests = False
-            if self._fixed | census.resource_names() != set(frame.axis.names):
+    def _fit_tables(self) -> bool:
+        """Counts what has changed. False: the tables cannot hold it, or most of what they hold is dead."""
+        assert self._tables is not None
+        index, tables = self.index, self._tables
+        self._specs.touch_named(index.touched_gangs)
+        index.touched_gangs.clear()
+        self._node_usage.dirty_jobs |= self._check_jobs()
+        for name in sorted(index.touched):
+            self._count_request(name, index.pods.get(name))
+        if index.has_new_requests:
+            index.has_new_requests = False
+            if self._fixed_names | index.resource_names() != set(tables.axis.names):
                 return False
-        if bool(census.minding) != frame.reader.anyone:
+        if bool(index.minding) != tables.reader.anyone:
             return False
-        requests, shapes = len(census.requests.requests), len(frame.shapes)
-        if requests > _FEW + _MOSTLY * len(census.live) or shapes > _FEW + _MOSTLY * self._tallies.groups:
+        if len(index.requests.requests) > _FEW_NUMBERS + _MOST_NUMBERS_PER_USED * len(index.live):
             return False
-        self._read_peers()
-        self._change_nodes()
+        if len(tables.shapes) > _FEW_NUMBERS + _MOST_NUMBERS_PER_USED * self._queue_usage.groups:
+            return False
+        self._refresh_reader()
+        self._refresh_nodes()
         return True
 
-    def _read_peers(self) -> None:
-        assert self._frame is not None
-        census, reader = self.census, self._frame.reader
-        if not census.minding:
+    def _refresh_reader(self) -> None:
+        assert self._tables is not None
+        index, reader = self.index, self._tables.reader
+        if not index.minding:
             return
-        if reader.keys != census.keys.keys():
-            census.touched |= census.labelled(reader.keys ^ census.keys.keys())
-            self._seats.dirty_jobs.update(self._declared.growing)
-        self._frame.reader = self._reader()
+        if reader.keys != index.keys.keys():
+            index.touched |= index.labelled(reader.keys ^ index.keys.keys())
+            self._node_usage.dirty_jobs.update(self._specs.growing)
+        self._tables.reader = self._new_reader()
 
-    def _reader(self) -> PeerReader:
-        census = self.census
-        namespaces = {name: item.metadata.labels for (_, name), item in self._things[kubernetes.Namespace].items()}
-        return PeerReader(namespaces, anyone=bool(census.minding), keys=frozenset(census.keys))
+    def _new_reader(self) -> PeerReader:
+        index = self.index
+        namespaces = {name: item.metadata.labels for (_, name), item in self._objects[kubernetes.Namespace].items()}
+        return PeerReader(namespaces, anyone=bool(index.minding), keys=frozenset(index.keys))
 
-    def _change_nodes(self) -> None:
-        assert self._frame is not None
+    def _refresh_nodes(self) -> None:
+        assert self._tables is not None
         if not self._touched_nodes:
             return
-        frame, before = self._frame, self._frame.nodes
-        nodes = self._things[kubernetes.Node]
+        tables, before = self._tables, self._tables.nodes
+        nodes = self._objects[kubernetes.Node]
         changes = {before.index[name]: nodes["", name] for name in self._touched_nodes if name in before.index}
-        frame.nodes = before.changed(changes)
-        if any(before.labels(at) != node.metadata.labels for at, node in changes.items()):
-            frame.domains = Domains(frame.topologies, frame.nodes)
+        tables.nodes = before.changed(changes)
+        if any(before.labels(number) != node.metadata.labels for number, node in changes.items()):
+            tables.domains = Domains(tables.topologies, tables.nodes)
         self._touched_nodes.clear()
 
-    def _start_over(self) -> None:
-        census, things = self.census, self._things
+    def _build_tables(self) -> None:
+        index, objects = self.index, self._objects
         self.wrong.clear()
-        queues, wrong = sound_queues(_ordered(things[types.Queue]))
-        for name, texts in wrong.items():
-            self.wrong[types.Queue, "", name] = texts
+        queues, wrong_queues = sound_queues(_sorted(objects[types.Queue]))
+        for name, problems in wrong_queues.items():
+            self.wrong[types.Queue, "", name] = problems
         nodes = []
-        for item in _ordered(things[kubernetes.Node]):
-            problems = gpu_problems(item)
+        for node in _sorted(objects[kubernetes.Node]):
+            problems = gpu_problems(node)
             if problems:
-                self.wrong[key_of_object(item)] = problems
+                self.wrong[key_of_object(node)] = problems
             else:
-                nodes.append(item)
+                nodes.append(node)
         rest: dict[str, Any] = {
             "queues": queues,
-            "priority_classes": _ordered(things[kubernetes.PriorityClass]),
-            "topologies": _ordered(things[types.Topology]),
+            "priority_classes": _sorted(objects[kubernetes.PriorityClass]),
+            "topologies": _sorted(objects[types.Topology]),
             "claims": self._storage.claims,
             "volumes": self._storage.volumes,
         }
-        census.forget_numbers()
-        # Whether a job is right does not depend on nodes or pods, but which resources there are depends on jobs.
-        self._checker = JobMaker(Frame(self._ours, RequestTable(), nodes=[], **rest), self._note)
-        self._declared.touch_all()
-        self._look()
-        for name in census.pods:
-            self._number(name)
-        census.has_new_requests = False
-        self._fixed = {"cpu", "memory", "pods"} | fixed_names(nodes, queues)
-        self._frame = Frame(self._ours, census.requests, nodes=nodes, **rest)
-        self._frame.reader = self._reader()
-        self._maker = JobMaker(self._frame, _silent)  # what is wrong has been noted before
-        self._seats = Seats(self._frame)
-        self._tallies = Tallies(self._frame)
-        self._line, self._waiting = Line(), Line()
-        census.touched.update(census.pods)
-        census.touched_gangs.clear()
+        index.forget_requests()
+        # Which resources exist depends on jobs. Whether a job is valid depends on neither nodes nor pods.
+        checking = ClusterTables(self._ours, self._reads, RequestTable(), nodes=[], **rest)
+        self._checker = JobBuilder(checking, self._report)
+        self._specs.touch_all()
+        self._check_jobs()
+        for name, pod in index.pods.items():
+            self._count_request(name, pod)
+        index.has_new_requests = False
+        self._fixed_names = {"cpu", "memory", "pods"} | fixed_names(nodes, queues)
+        self._tables = ClusterTables(self._ours, self._reads, index.requests, nodes=nodes, **rest)
+        self._tables.reader = self._new_reader()
+        self._builder = JobBuilder(self._tables, _ignore)  # the checker has reported every problem
+        self._node_usage = NodeUsage(self._tables)
+        self._queue_usage = QueueUsage(self._tables)
+        self._jobs, self._waiting = SortedJobs(), SortedJobs()
+        index.touched_gangs.clear()
         self._touched_nodes.clear()
-        self._touched_budgets = {namespace for namespace, _ in things[kubernetes.PodDisruptionBudget]}
-        self._seats.dirty_jobs |= self._declared.right
-        self._is_stale = False
+        self._touched_budgets = {namespace for namespace, _ in objects[kubernetes.PodDisruptionBudget]}
+        self._node_usage.dirty_jobs |= self._specs.gangs
+        self._are_tables_stale = False
 
-    def _look(self) -> set[JobKey]:
-        for name, kind in self._declared.touched:
-            namespace, own = name.split("/", 1)
-            self.wrong.pop((types.PodGroup if kind == "PodGroup" else types.ElasticJob, namespace, own), None)
-        return self._declared.look(self._checker, self._wrong_jobs)
+    def _check_jobs(self) -> set[JobKey]:
+        for name, kind in self._specs.touched:
+            self.wrong.pop((types.PodGroup if kind == "PodGroup" else types.ElasticJob, *split_name(name)), None)
+        return self._specs.check(self._checker, self._wrong_jobs)
 
-    def _note(self, item: Object, text: str) -> None:
-        self.wrong.setdefault(key_of_object(item), []).append(text)
+    def _report(self, item: Object, problem: str) -> None:
+        self.wrong.setdefault(key_of_object(item), []).append(problem)
         if isinstance(item, types.PodGroup | types.ElasticJob):
             self._wrong_jobs.add(job_key(item.metadata, type(item).__name__))
 
-    def _number(self, name: str) -> None:
-        """Counts what a pod asks for. What is set aside asks for nothing, and holds what it has."""
-        pod = self.census.pods.get(name)
-        if pod is not None and not pod.spec.node_name and self._declared.contradiction(pod):
+    def _count_request(self, name: str, pod: kubernetes.Pod | None) -> None:
+        """Counts what a pod asks for. A waiting pod that is left out asks for nothing."""
+        if pod is not None and not pod.spec.node_name and self._specs.contradiction(name, pod):
             pod = None
-        self.census.number(name, pod)
+        self.index.count_request(name, pod)
 
     def _refresh_budgets(self) -> None:
-        assert self._frame is not None
-        budgets = self._things[kubernetes.PodDisruptionBudget]
+        assert self._tables is not None
+        budgets = self._objects[kubernetes.PodDisruptionBudget]
         is_counted = any(budget.status.disruptions_allowed is None for budget in budgets.values())
-        if not self._touched_budgets and not (is_counted and self.census.touched):
+        if not self._touched_budgets and not (is_counted and self.index.touched):
             return
-        before, after = self._frame.budgets, find_budgets(_ordered(budgets), self.census.pods.values())
-        self._frame.budgets = after
-        # Whose pods may be evicted is asked later; who is covered at all is part of the groups that wait.
+        before, after = self._tables.budgets, find_budgets(_sorted(budgets), self.index.pods.values())
+        self._tables.budgets = after
+        # Waiting groups depend on whether a budget covers them, and not on what it allows.
         for namespace in self._touched_budgets:
-            if _covers(before, namespace) != _covers(after, namespace):
-                jobs = (job for job in self._waiting.jobs() if job.name.startswith(f"{namespace}/"))
-                self._seats.dirty_jobs.update(job.key for job in jobs)
+            if _selectors(before, namespace) != _selectors(after, namespace):
+                jobs = (job for job in self._waiting.jobs() if split_name(job.name)[0] == namespace)
+                self._node_usage.dirty_jobs.update(job.key for job in jobs)
         self._touched_budgets = set()
 
     # -- pods and jobs
 
-    def _seat(self) -> None:
-        assert self._frame is not None
-        census, seats, priorities = self.census, self._seats, self._frame.priorities
-        for name in sorted(census.touched):  # neighbours in memory are neighbours by name
-            seats.leave(name)
+    def _count_pods(self, touched: Sequence[str]) -> None:
+        """Counts touched pods where they are now."""
+        assert self._tables is not None
+        index, usage, specs, priorities = self.index, self._node_usage, self._specs, self._tables.priorities
+        for name in touched:
+            usage.remove(name)
             if self.wrong:
-                namespace, own = name.split("/", 1)
-                self.wrong.pop((kubernetes.Pod, namespace, own), None)
-            pod = census.pods.get(name)
+                self.wrong.pop((kubernetes.Pod, *split_name(name)), None)
+            pod = index.pods.get(name)
             if pod is None:
                 continue
-            contradiction = self._declared.contradiction(pod)
+            contradiction = specs.contradiction(name, pod)
             if contradiction:
-                self._note(pod, contradiction)
-            if not _counts(pod):
+                self._report(pod, contradiction)
+            if not self._counts(name, pod):
                 continue
-            job, is_over = self._declared.key_of(pod), pod.status.phase in FINISHED
-            is_held = pod.spec.node_name and not is_over
-            if (job is None and not is_held) or (is_over and job is not None and job[1] == "Pod"):
+            job = None if contradiction else specs.gang_of(name, pod)
+            is_finished, is_placed = pod.status.phase in FINISHED, bool(pod.spec.node_name)
+            if (is_finished or not is_placed) if job is None else (is_finished and job[1] == "Pod"):
                 continue
-            if priorities.of_pod(pod) is None and not is_over:
-                self._note(pod, f"spec.priorityClassName: {priorities.unknown(pod.spec.priority_class_name)}")
-                if not is_held:
+            priority = priorities.of_pod(pod)
+            if priority is None and job is not None and not is_finished and self._needs_priority(pod):
+                self._report(pod, f"spec.priorityClassName: {priorities.unknown(pod.spec.priority_class_name)}")
+                if not is_placed:
                     continue
-            seats.take(name, pod, job, census.numbers[name])
-        census.touched.clear()
+            if job is None or (is_placed and pod.metadata.deletion_timestamp is not None):
+                self._builder.started(pod)  # its times count for `latest`; those of others are read with their job
+            usage.add(name, pod, job, index.numbers[name], priority or 0)
+        index.touched.clear()
 
-    def _make_jobs(self) -> None:
-        dirty = self._seats.dirty_jobs
+    def _counts(self, name: str, pod: kubernetes.Pod) -> bool:
+        """Whether the pod is on a node, waits for one, or has succeeded in a gang."""
+        if not pod.spec.node_name:
+            return may_wait(pod)
+        phase = pod.status.phase
+        return phase not in FINISHED or (phase == "Succeeded" and name in self.index.gangs)
+
+    def _needs_priority(self, pod: kubernetes.Pod) -> bool:
+        """Whether any decision depends on the priority of a pod in a gang."""
+        if pod.spec.node_name:
+            return pod.metadata.deletion_timestamp is None
+        return self._ours.claims(pod) and not pod.spec.scheduling_gates
+
+    def _build_jobs(self) -> None:
         changes: dict[JobKey, Job | None] = {}
-        for key in sorted(dirty):
-            made = self._make(key)
-            self._tallies.put(key, made[1] if made else None)
-            changes[key] = made[0] if made else None
-        dirty.clear()
+        for key in sorted(self._node_usage.dirty_jobs):
+            job, usage = self._build_job(key)
+            self._queue_usage.put(key, usage)
+            changes[key] = job
+        self._node_usage.dirty_jobs.clear()
         if changes:
-            self._line.change(changes)
-            waits = {
-                key: job if job is not None and (job.groups or job.gated) else None for key, job in changes.items()
-            }
-            self._waiting.change(waits)
+            self._jobs.change(changes)
+            is_waiting = {key: job is not None and bool(job.groups or job.gated) for key, job in changes.items()}
+            self._waiting.change({key: job if is_waiting[key] else None for key, job in changes.items()})
 
-    def _make(self, key: JobKey) -> tuple[Job, Tally] | None:
-        """None if the job is not there any more."""
-        members = [seat for _, seat in sorted(self._seats.members.get(key, {}).items())]
-        job = self._declared.begin(key, self._maker)
+    def _build_job(self, key: JobKey) -> tuple[Job | None, JobUsage | None]:
+        """(None, None): the job does not exist any more."""
+        assert self._tables is not None
+        by_name = self._node_usage.members.get(key, {})
+        members = [by_name[name] for name in sorted(by_name)] if len(by_name) > 1 else list(by_name.values())
+        job = self._specs.build(key, self._builder)
         if job is None and members:
-            job = self._maker.of_pod(members[0].pod) if key[1] == "Pod" else self._maker.unwritten(key)
+            is_pod = key[1] == "Pod"
+            job = self._builder.of_pod(members[0].pod, members[0].priority) if is_pod else self._builder.missing(key)
         if job is None:
-            return None
-        return job, fill(job, members, self._declared.growing.get(key, ()), self._maker)
+            return None, None
+        return job, assemble_job(job, members, self._specs.growing.get(key, ()), self._builder, self._tables)
 
-    def _assemble(self, now: float) -> Snapshot:
-        assert self._frame is not None
-        frame, seats, tallies = self._frame, self._seats, self._tallies
-        queue_allocated, queue_pending = tallies.sums(seats.vectors())
+    def _assemble(self) -> Snapshot:
+        assert self._tables is not None
+        tables, usage, queue_usage = self._tables, self._node_usage, self._queue_usage
+        queue_allocated, queue_pending = queue_usage.sums(usage.vectors())
         return Snapshot(
-            now=now,
-            axis=frame.axis,
-            nodes=frame.nodes,
-            free=frame.nodes.allocatable - seats.used,
-            releasing=seats.releasing.copy(),
-            total=frame.total(seats.used, seats.foreign),
-            queues=frame.queues,
+            now=0.0,
+            axis=tables.axis,
+            nodes=tables.nodes,
+            free=tables.nodes.allocatable - usage.used,
+            releasing=usage.releasing.copy(),
+            total=tables.total(usage.used, usage.foreign),
+            queues=tables.queues,
             queue_allocated=queue_allocated,
             queue_pending=queue_pending,
-            jobs=self._line.jobs(),
+            jobs=self._jobs.jobs(),
             waiting=self._waiting.jobs(),
-            gpus=frame.gpus,
-            gpus_free={row: free.copy() for row, free in seats.gpus_free.items()},
-            gpus_releasing={row: releasing.copy() for row, releasing in seats.gpus_releasing.items()},
-            domains=frame.domains,
-            gpu_pods=tallies.gpu_pods(),
-            peers=dict(seats.peers),
-            exclusives=dict(seats.exclusives),
-            owners={owner: dict(seats.owners.get(owner, {})) for owner in tallies.owners},
-            budgets=frame.budgets,
+            gpus=tables.gpus,
+            gpus_free={row: free.copy() for row, free in usage.gpus_free.items()},
+            gpus_releasing={row: releasing.copy() for row, releasing in usage.gpus_releasing.items()},
+            domains=tables.domains,
+            gpu_pods=queue_usage.gpu_pods(),
+            peers=dict(usage.peers),
+            exclusives=dict(usage.exclusives),
+            owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
+            budgets=tables.budgets,
         )
 
-    def job(self, pod: str) -> Job | None:
+    def job_of(self, pod: str) -> Job | None:
         """The job of a pod, as of the last update."""
-        held = self.census.pods.get(pod)
-        key = None if held is None else self._declared.key_of(held)
-        return None if key is None or self._frame is None else self._line.get(key)
+        item = self.index.pods.get(pod)
+        if item is None or self._tables is None or self._specs.contradiction(pod, item):
+            return None
+        key = self._specs.gang_of(pod, item)
+        return None if key is None else self._jobs.get(key)
 
 
-def _silent(_item: Object, _text: str) -> None:
+def _ignore(_item: Object, _problem: str) -> None:
     pass
 
 
-def _ordered(things: Mapping[tuple[str, str], Any]) -> list[Any]:
-    return [things[key] for key in sorted(things)]
+def _sorted(objects: Mapping[Key, Any]) -> list[Any]:
+    return [objects[key] for key in sorted(objects)]
 
 
-def _counts(pod: kubernetes.Pod) -> bool:
-    """Whether the pod is on a node, waits for one, or has done its part in a gang."""
-    if not pod.spec.node_name:
-        return may_wait(pod)
-    phase = pod.status.phase
-    return phase not in FINISHED or (phase == "Succeeded" and bool(gangs_named(pod)))
-
-
-def _covers(budgets: Sequence[Budget], namespace: str) -> list[LabelSelector | None]:
+def _selectors(budgets: Sequence[Budget], namespace: str) -> list[LabelSelector | None]:
     return [budget.selector for budget in budgets if budget.namespace == namespace]

@@ -1,20 +1,23 @@
-"""Typed objects sorted by kind: the input of a Snapshot. Refuses duplicates, and adds the pods that jobs imply."""
+"""Typed objects by kind: the input of a Snapshot. Refuses duplicates, and adds the pods that jobs will create."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Decoded, Object
 from maniple.api.errors import InputError
 from maniple.api.gpu.requests import write_models
-from maniple.api.meta import ObjectMeta
-from maniple.model.building.job_builder import is_loose, job_key, key_of
+from maniple.api.keys import Key, ObjectKey, key_of, name_of
+from maniple.api.meta import LabelRequirement, ObjectMeta
+from maniple.api.phases import FINISHED
+from maniple.model.building.job_builder import is_gang
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.elastic import current_sizes, replica_index
-from maniple.model.ownership import Ours
-from maniple.model.pod_identity import pod_role
+from maniple.model.pod_identity import gang_of, job_key, named_gangs, pod_role
 
 
 @dataclass
@@ -30,13 +33,11 @@ class Objects:
     pod_groups: list[types.PodGroup] = field(default_factory=list)
     elastic_jobs: list[types.ElasticJob] = field(default_factory=list)
     topologies: list[types.Topology] = field(default_factory=list)
-    implied: list[kubernetes.Pod] = field(
-        default_factory=list
-    )  # pods that jobs will create; pending, whatever they say
+    implied: list[kubernetes.Pod] = field(default_factory=list)  # pods that jobs will create
     decoded: Decoded = field(default_factory=Decoded)
 
     def by_kind(self) -> dict[type, list[Any]]:
-        """The lists, by the type of what is in them."""
+        """The lists by the type of their objects."""
         return {
             kubernetes.Node: self.nodes,
             kubernetes.Pod: self.pods,
@@ -53,8 +54,8 @@ class Objects:
 
     def place_of(self, item: Object) -> str:
         """File, document and name of an object, for error messages."""
-        for found, where in zip(self.decoded.objects, self.decoded.where, strict=True):
-            if found is item:
+        for decoded, where in zip(self.decoded.objects, self.decoded.where, strict=True):
+            if decoded is item:
                 return f"{where}: {describe(item)}"
         return describe(item)
 
@@ -65,17 +66,17 @@ def describe(item: Object) -> str:
 
 
 def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
-    """The objects by kind, with the pods that ElasticJobs without pods imply. InputError where one is given twice."""
+    """The objects by kind, with the pods that ElasticJobs will create. InputError if an object is given twice."""
     objects = Objects(decoded=decoded)
-    rooms = objects.by_kind()
-    seen: set[tuple[type, str, str]] = set()
+    by_kind = objects.by_kind()
+    seen: set[ObjectKey] = set()
     twice: list[str] = []
-    for at, item in enumerate(decoded.objects):
+    for item, where in zip(decoded.objects, decoded.where, strict=True):
         key = (type(item), item.metadata.namespace, item.metadata.name)
         if key in seen:
-            twice.append(f"{decoded.where[at]}: {describe(item)}: given twice; an object may stand in the input once")
+            twice.append(f"{where}: {describe(item)}: given twice; an object may stand in the input once")
         seen.add(key)
-        rooms[type(item)].append(item)
+        by_kind[type(item)].append(item)
     check_pods(objects)
     objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [
@@ -90,18 +91,20 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
 
 
 def check_pods(objects: Objects) -> None:
-    """InputError if pods contradict the gangs that they say they belong to."""
-    there = pods_by_job(objects.pods) if objects.elastic_jobs else {}
+    """Raises InputError if pods contradict the gangs that they name."""
+    by_job = pods_by_job(objects.pods) if objects.elastic_jobs else {}
     wrong = [
         f"{objects.place_of(pod)}: {problem}"
         for job in objects.elastic_jobs
-        for pod, problem in replica_problems(job, there.get((job.metadata.namespace, job.metadata.name), ()))
+        for pod, problem in replica_problems(job, by_job.get(key_of(job.metadata), ()))
     ]
-    declared = {job_key(job.metadata, "ElasticJob") for job in objects.elastic_jobs}
-    loose = {job_key(group.metadata, "PodGroup") for group in objects.pod_groups if is_loose(group)}
+    gangs = {job_key(job.metadata, "ElasticJob") for job in objects.elastic_jobs}
+    gangless = {job_key(group.metadata, "PodGroup") for group in objects.pod_groups if not is_gang(group)}
     for pod in objects.pods:
-        note = misplaced_note(pod, key_of(pod, Ours(every_pod=True), declared, (), loose))
-        wrong += [f"{objects.place_of(pod)}: {note}"] if note is not None else []
+        if types.BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
+            gang = gang_of(pod, named_gangs(pod), is_ours=True, gangs=gangs, gangless=gangless)
+            note = misplaced_note(pod, gang)
+            wrong += [f"{objects.place_of(pod)}: {note}"] if note is not None else []
     if wrong:
         raise InputError(wrong)
 
@@ -109,49 +112,49 @@ def check_pods(objects: Objects) -> None:
 def implied_pods(
     jobs: Sequence[types.ElasticJob], pods: Iterable[kubernetes.Pod], *, scheduler_name: str
 ) -> Iterator[kubernetes.Pod]:
-    """The replicas that jobs are to have now, as far as they are not there yet."""
+    """The replicas that jobs should have now and that do not exist yet."""
     if not jobs:
         return
-    there = pods_by_job(pods)
+    by_job = pods_by_job(pods)
     for job in jobs:
-        if job.status.phase in ("Succeeded", "Failed"):
+        if job.status.phase in FINISHED:
             continue
-        mine = there.get((job.metadata.namespace, job.metadata.name), [])
-        sizes = current_sizes(job, mine)
+        own = by_job.get(key_of(job.metadata), [])
+        sizes = current_sizes(job, own)
         decided = {target.role for target in job.status.target}
         for role in job.spec.roles:
-            has = {replica_index(pod) for pod in mine if pod_role(pod.metadata) == role.name}
-            missing: Iterator[int] = (index for index in range(sizes[role.name]) if index not in has)
-            if mine and role.name not in decided:
-                # Without a decision, who has pods has all that it is to have, if that is no less than its minimum.
-                missing = islice(missing, max(0, role.least - len(has)))
+            existing = {replica_index(pod) for pod in own if pod_role(pod.metadata) == role.name}
+            missing: Iterator[int] = (index for index in range(sizes[role.name]) if index not in existing)
+            if own and role.name not in decided:
+                # Without a decision, a job that has pods is complete, unless it has fewer than its minimum.
+                missing = islice(missing, max(0, role.least - len(existing)))
             for index in missing:
                 yield make_replica(job, role, index, scheduler_name)
 
 
 def beyond_their_size(jobs: Sequence[types.ElasticJob], pods: Iterable[kubernetes.Pod]) -> set[str]:
-    """ns/name of replicas that their jobs have been made too small to have."""
-    there = pods_by_job(pods)
-    found = set()
+    """ "namespace/name" of replicas that their jobs have been made too small to have."""
+    by_job = pods_by_job(pods)
+    beyond = set()
     for job in jobs:
         decided = {target.role for target in job.status.target}
-        mine = there.get((job.metadata.namespace, job.metadata.name), []) if decided else []
-        sizes = current_sizes(job, mine)
-        for pod in mine:
+        own = by_job.get(key_of(job.metadata), []) if decided else []
+        sizes = current_sizes(job, own)
+        for pod in own:
             role = pod_role(pod.metadata)
             if role in decided and replica_index(pod) >= sizes[role]:
-                found.add(f"{pod.metadata.namespace}/{pod.metadata.name}")
-    return found
+                beyond.add(name_of(pod.metadata))
+    return beyond
 
 
-def pods_by_job(pods: Iterable[kubernetes.Pod]) -> dict[tuple[str, str], list[kubernetes.Pod]]:
-    """(namespace, ElasticJob) -> its pods."""
-    found: dict[tuple[str, str], list[kubernetes.Pod]] = {}
+def pods_by_job(pods: Iterable[kubernetes.Pod]) -> dict[Key, list[kubernetes.Pod]]:
+    """Key of an ElasticJob -> the pods that name it."""
+    by_job: dict[Key, list[kubernetes.Pod]] = {}
     for pod in pods:
         name = pod.metadata.labels.get(types.JOB_LABEL)
         if name:
-            found.setdefault((pod.metadata.namespace, name), []).append(pod)
-    return found
+            by_job.setdefault((pod.metadata.namespace, name), []).append(pod)
+    return by_job
 
 
 def replica_name(job: types.ElasticJob, role: types.ElasticRole, index: int) -> str:
@@ -170,11 +173,13 @@ def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, sch
     if role.gpu_models and types.GPU_MODELS_ANNOTATION not in annotations:
         annotations = {**annotations, types.GPU_MODELS_ANNOTATION: write_models(role.gpu_models)}
     spec = template.spec
-    fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
-    fields |= {
-        "scheduler_name": scheduler_name,
-        "priority_class_name": spec.priority_class_name or job.spec.priority_class_name,
-    }
+    made = msgspec.structs.replace(
+        spec,
+        scheduler_name=scheduler_name,
+        priority_class_name=spec.priority_class_name or job.spec.priority_class_name,
+        node_name="",
+        affinity=with_node(spec.affinity, spec.node_name) if spec.node_name else spec.affinity,
+    )
     return kubernetes.Pod(
         metadata=ObjectMeta(
             name=replica_name(job, role, index),
@@ -183,15 +188,32 @@ def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, sch
             annotations=annotations,
             creation_timestamp=meta.creation_timestamp,
         ),
-        spec=kubernetes.PodSpec(**fields),
+        spec=made,
     )
+
+
+def with_node(affinity: kubernetes.Affinity | None, node: str) -> kubernetes.Affinity:
+    """The affinity with a requirement for this node.
+
+    A node's name in a template says where the pod may go. In a pod it would be a binding that bypasses the scheduler.
+    """
+    affinity = affinity or kubernetes.Affinity()
+    nodes = affinity.node_affinity or kubernetes.NodeAffinity()
+    required = nodes.required_during_scheduling_ignored_during_execution
+    terms = required.node_selector_terms if required else (kubernetes.NodeSelectorTerm(),)
+    here = LabelRequirement(key="metadata.name", operator="In", values=(node,))
+    selector = kubernetes.NodeSelector(
+        tuple(msgspec.structs.replace(term, match_fields=(*term.match_fields, here)) for term in terms)
+    )
+    nodes = msgspec.structs.replace(nodes, required_during_scheduling_ignored_during_execution=selector)
+    return msgspec.structs.replace(affinity, node_affinity=nodes)
 
 
 def next_replicas(
     job: types.ElasticJob, sizes: dict[str, int], scheduler_name: str
 ) -> list[tuple[types.ElasticRole, kubernetes.Pod]]:
-    """Of every role that may grow the first replica that it would have more."""
-    if job.spec.suspend or job.status.phase in ("Succeeded", "Failed"):
+    """The next replica of every role that may grow."""
+    if job.spec.suspend or job.status.phase in FINISHED:
         return []
     return [
         (role, make_replica(job, role, sizes[role.name], scheduler_name))

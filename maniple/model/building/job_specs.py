@@ -1,31 +1,34 @@
-"""PodGroups and ElasticJobs that somebody wrote: which of them are right, how large they are, how they would grow."""
+"""PodGroups and ElasticJobs: which are valid, their sizes, their next replicas, and pods that contradict them."""
 
 from collections.abc import Iterable
 
 from maniple.api import kubernetes, types
+from maniple.api.keys import name_of
 from maniple.model.building.input_objects import next_replicas
-from maniple.model.building.job_builder import JobKey, JobMaker, is_loose, job_key, key_of
-from maniple.model.building.pod_index import Census
+from maniple.model.building.job_builder import JobBuilder, is_gang
+from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.elastic import current_sizes
 from maniple.model.job import Job
 from maniple.model.ownership import Ours
+from maniple.model.pod_identity import JobKey, gang_of, job_key
 
 
-class Declared:
-    """Jobs by key. `touched` are those that something has happened to since they were last looked at."""
+class JobSpecs:
+    """Jobs by key. `touched`: jobs that have changed since they were last checked."""
 
-    def __init__(self, ours: Ours, census: Census) -> None:
+    def __init__(self, ours: Ours, index: PodIndex) -> None:
         self._ours = ours
-        self._census = census
+        self._index = index
         self._groups: dict[JobKey, types.PodGroup] = {}
         self._elastic: dict[JobKey, types.ElasticJob] = {}
         self._sizes: dict[JobKey, dict[str, int]] = {}
-        self.right: set[JobKey] = set()
-        self.loose: set[JobKey] = set()  # groups whose pods are each on their own
+        self.gangs: set[JobKey] = set()  # valid
+        self.gangless: set[JobKey] = set()  # valid PodGroups whose pods do not wait for each other
         self.growing: dict[JobKey, list[tuple[types.ElasticRole, kubernetes.Pod]]] = {}
         self.touched: set[JobKey] = set()
-        self._contrary: dict[JobKey, dict[str, str]] = {}  # job -> ns/name of pods that cannot be its replicas -> why
+        self._built: dict[JobKey, Job] = {}  # by the check, and not yet used
+        self._contradictions: dict[JobKey, dict[str, str]] = {}  # job -> pods that cannot be its replicas -> why
 
     def put(self, item: types.PodGroup | types.ElasticJob) -> None:
         if isinstance(item, types.PodGroup):
@@ -42,87 +45,102 @@ class Declared:
         self.touched.add(key)
 
     def touch_all(self) -> None:
-        """As if all had just been written."""
-        self.right.clear()
-        self.loose.clear()
+        self.gangs.clear()
+        self.gangless.clear()
         self._sizes.clear()
-        self._contrary.clear()
+        self._contradictions.clear()
         self.growing.clear()
         self.touched |= self._groups.keys() | self._elastic.keys()
 
     def touch_named(self, gangs: Iterable[str]) -> None:
-        """Pods came to gangs of these names, or left them: elastic jobs among these may have another size."""
-        self.touched.update(key for key in ((gang, "ElasticJob") for gang in gangs) if key in self._elastic)
+        """Pods joined or left gangs of these names: the size of an ElasticJob may depend on them."""
+        if self._elastic:
+            self.touched.update(key for key in ((gang, "ElasticJob") for gang in gangs) if key in self._elastic)
 
-    def look(self, checker: JobMaker, wrong: set[JobKey]) -> set[JobKey]:
-        """Looks at those that were touched, and says which they are. `wrong`: those that the checker complains of."""
-        looked_at, self.touched = self.touched, set()
-        for key in looked_at:
+    def check(self, checker: JobBuilder, wrong: set[JobKey]) -> set[JobKey]:
+        """Checks the touched jobs and returns them. `wrong`: jobs that the checker has reported."""
+        checked, self.touched = self.touched, set()
+        for key in checked:
             group, elastic = self._groups.get(key), self._elastic.get(key)
             wrong.discard(key)
+            self._built.pop(key, None)
+            job = None
             if group is not None:
-                checker.of_group(group)
+                job = checker.of_group(group)
             elif elastic is not None:
                 checker.of_elastic(elastic, current_sizes(elastic, []))
-            is_right = (group is not None or elastic is not None) and key not in wrong
-            is_gang = is_right and (group is None or not is_loose(group))
-            self._sort_into(self.right, key, is_gang)
-            self._sort_into(self.loose, key, is_right and not is_gang)
-            self._measure(key, elastic if is_right else None)
-        return looked_at
+            is_valid = (group is not None or elastic is not None) and key not in wrong
+            is_valid_gang = is_valid and (group is None or is_gang(group))
+            if job is not None and is_valid_gang:
+                self._built[key] = job
+            self._set_member(self.gangs, key, is_valid_gang)
+            self._set_member(self.gangless, key, is_valid and not is_valid_gang)
+            if key[1] == "ElasticJob":
+                self._count_replicas(key, elastic if is_valid else None)
+        return checked
 
-    def _sort_into(self, some: set[JobKey], key: JobKey, is_among: bool) -> None:
-        if is_among != (key in some):
-            self._census.touch_members(key[0])
-            (some.add if is_among else some.discard)(key)
+    def _set_member(self, jobs: set[JobKey], key: JobKey, is_member: bool) -> None:
+        if is_member != (key in jobs):
+            self._index.touch_members(key[0])
+            (jobs.add if is_member else jobs.discard)(key)
 
-    def _measure(self, key: JobKey, job: types.ElasticJob | None) -> None:
-        """How large an elastic job is, and what the next replica of each of its roles would be."""
-        census = self._census
+    def _count_replicas(self, key: JobKey, job: types.ElasticJob | None) -> None:
+        """Finds the size of an ElasticJob, the next replica of each role, and pods that cannot be its replicas."""
+        index = self._index
         for role, _ in self.growing.pop(key, ()):
-            census.number(f"{key[0]} {role.name}", None)
+            index.count_request(replica_to_come(key, role), None)
         self._sizes.pop(key, None)
         if job is None:
-            self._set_aside(key, {})
+            self._set_contradictions(key, {})
             return
         own = job.metadata.name
-        pods = [pod for pod in census.members(key[0]) if pod.metadata.labels.get(types.JOB_LABEL) == own]
+        pods = [pod for pod in index.members(key[0]) if pod.metadata.labels.get(types.JOB_LABEL) == own]
         pods = [pod for pod in pods if misplaced_note(pod, key) is None]
-        contrary = {pod.metadata.name: str(problem) for pod, problem in replica_problems(job, pods)}
-        self._set_aside(key, {f"{job.metadata.namespace}/{name}": why for name, why in contrary.items()})
-        sizes = self._sizes[key] = current_sizes(job, [pod for pod in pods if pod.metadata.name not in contrary])
+        contradictions = {name_of(pod.metadata): str(problem) for pod, problem in replica_problems(job, pods)}
+        self._set_contradictions(key, contradictions)
+        replicas = [pod for pod in pods if name_of(pod.metadata) not in contradictions]
+        sizes = self._sizes[key] = current_sizes(job, replicas)
         growing = self.growing[key] = next_replicas(job, sizes, self._ours.scheduler_name)
         for role, replica in growing:
-            census.number(f"{key[0]} {role.name}", replica)
+            index.count_request(replica_to_come(key, role), replica)
 
-    def _set_aside(self, key: JobKey, contrary: dict[str, str]) -> None:
-        before = self._contrary.pop(key, {})
-        self._census.touched.update(name for name, _ in before.items() ^ contrary.items())
-        if contrary:
-            self._contrary[key] = contrary
+    def _set_contradictions(self, key: JobKey, contradictions: dict[str, str]) -> None:
+        before = self._contradictions.pop(key, {})
+        self._index.touched.update(name for name, _ in before.items() ^ contradictions.items())
+        if contradictions:
+            self._contradictions[key] = contradictions
 
-    def contradiction(self, pod: kubernetes.Pod) -> str:
-        """Why the pod cannot be what it says it is; empty if it can."""
-        meta = pod.metadata
-        job = meta.labels.get(types.JOB_LABEL) if self._contrary else None
-        if job:
-            contrary = self._contrary.get((f"{meta.namespace}/{job}", "ElasticJob"), {})
-            if why := contrary.get(f"{meta.namespace}/{meta.name}"):
-                return why
-        note = misplaced_note(pod, self._named(pod)) if types.BIND_FAILURES_ANNOTATION in meta.annotations else None
-        return str(note or "")
+    def contradiction(self, name: str, pod: kubernetes.Pod) -> str:
+        """Why the pod cannot be what its labels and annotations say; empty if it can."""
+        if self._contradictions:
+            for gang in self._index.gangs.get(name, ()):
+                if why := self._contradictions.get(gang, {}).get(name):
+                    return why
+        if types.BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
+            return str(misplaced_note(pod, self.gang_of(name, pod)) or "")
+        return ""
 
-    def key_of(self, pod: kubernetes.Pod) -> JobKey | None:
-        """The gang of the pod; None if it has none, or contradicts it."""
-        return None if self.contradiction(pod) else self._named(pod)
+    def gang_of(self, name: str, pod: kubernetes.Pod) -> JobKey | None:
+        """The gang of a pod that contradicts nothing; None if it does not concern us."""
+        named, index = self._index.gangs.get(name, ()), self._index
+        return gang_of(
+            pod,
+            named,
+            is_ours=self._ours.claims(pod),
+            gangs=self.gangs,
+            called=index.called,
+            gangless=self.gangless,
+        )
 
-    def _named(self, pod: kubernetes.Pod) -> JobKey | None:
-        return key_of(pod, self._ours, self.right, self._census.called, self.loose)
-
-    def begin(self, key: JobKey, maker: JobMaker) -> Job | None:
-        """The job without its pods; None if nobody wrote it, or something is wrong with it."""
-        if key not in self.right:
+    def build(self, key: JobKey, builder: JobBuilder) -> Job | None:
+        """The job without its pods; None if it has no valid object."""
+        if key not in self.gangs:
             return None
         if key in self._groups:
-            return maker.of_group(self._groups[key])
-        return maker.of_elastic(self._elastic[key], self._sizes[key])
+            return self._built.pop(key, None) or builder.of_group(self._groups[key])
+        return builder.of_elastic(self._elastic[key], self._sizes[key])
+
+
+def replica_to_come(key: JobKey, role: types.ElasticRole) -> str:
+    """The name under which the next replica of a role is counted. No pod has a space in its name."""
+    return f"{key[0]} {role.name}"

@@ -1,7 +1,7 @@
-"""Pods where they are, one seat each, and the sums over nodes, kept up to date as pods take and leave seats.
+"""What pods use of nodes: one PodUsage for each pod that counts, and sums over nodes that follow them.
 
-A change makes its node dirty; `settle` counts dirty nodes anew from their seats. Nothing is ever subtracted from a sum,
-so nothing can drift, whatever the numbers are.
+A change marks its node as dirty; `settle` sums dirty nodes anew from their pods. Nothing is ever subtracted from a sum,
+so sums cannot drift.
 """
 
 from dataclasses import dataclass
@@ -11,164 +11,161 @@ import numpy as np
 
 from maniple.api import kubernetes
 from maniple.api.phases import FINISHED
-from maniple.model.building.cluster_tables import Frame
-from maniple.model.building.job_builder import JobKey
-from maniple.model.gpu.holdings import Devices, Hand
+from maniple.model.building.cluster_tables import ClusterTables
+from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.pod_affinity import Peers
-from maniple.model.pod_identity import pod_owner
+from maniple.model.pod_identity import JobKey, pod_owner
 from maniple.model.resources import FloatArray
 from maniple.model.shape import Exclusive, exclusives_of
 
-Key = TypeVar("Key")
+_Counted = TypeVar("_Counted")
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
-    """A pod that counts, and what follows from where it is. `node` is -1 for one that waits, is over or got lost."""
+class PodUsage:
+    """A pod that counts. `node` is -1 if it waits, has finished, or is on a node that is not known."""
 
     pod: kubernetes.Pod
     name: str
     job: JobKey | None
     request: int
-    held: int  # the request that is what it holds
+    priority: int
     is_leaving: bool
+    held: int  # the request that equals what it holds
     node: int = -1
-    hand: Hand | None = None
+    gpus: HeldGpus | None = None
     peers: Peers | None = None
     exclusives: tuple[Exclusive, ...] = ()
     owner: str = ""
 
 
-class Seats:
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._devices = Devices(frame)
-        self._empty, _ = self._devices.all_free()
-        self.gpus_free, self.gpus_releasing = self._devices.all_free()
-        shape = len(frame.axis), len(frame.nodes)
+class NodeUsage:
+    def __init__(self, tables: ClusterTables) -> None:
+        self._tables = tables
+        self._holdings = GpuHoldings(tables.gpus.tables, tables.shapes, tables.requests)
+        self._empty, _ = self._holdings.all_free()
+        self.gpus_free, self.gpus_releasing = self._holdings.all_free()
+        shape = len(tables.axis), len(tables.nodes)
         self.used, self.releasing, self.foreign = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.members: dict[JobKey, dict[str, Seat]] = {}
+        self.members: dict[JobKey, dict[str, PodUsage]] = {}
         self.exclusives: dict[int, tuple[Exclusive, ...]] = {}
         self.peers: dict[tuple[Peers, int], int] = {}
         self.owners: dict[str, dict[int, int]] = {}
         self.dirty_jobs: set[JobKey] = set()
         self._dirty_nodes: set[int] = set()
-        self._by_name: dict[str, Seat] = {}
-        self._on: dict[int, dict[str, Seat]] = {}
-        self._vectors: FloatArray = np.zeros((0, len(frame.axis)))
+        self._by_name: dict[str, PodUsage] = {}
+        self._by_node: dict[int, dict[str, PodUsage]] = {}
+        self._vectors: FloatArray = np.zeros((0, len(tables.axis)))
 
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def take(self, name: str, pod: kubernetes.Pod, job: JobKey | None, request: int) -> None:
-        frame = self._frame
-        is_leaving = pod.metadata.deletion_timestamp is not None
-        seat = Seat(pod, name, job, request, request, is_leaving)
-        self._by_name[name] = seat
+    def add(self, name: str, pod: kubernetes.Pod, job: JobKey | None, request: int, priority: int) -> None:
+        tables, meta = self._tables, pod.metadata
+        usage = PodUsage(pod, name, job, request, priority, meta.deletion_timestamp is not None, request)
+        self._by_name[name] = usage
         if job is not None:
-            self.members.setdefault(job, {})[name] = seat
+            members = self.members.get(job)
+            if members is None:
+                self.members[job] = {name: usage}
+            else:
+                members[name] = usage
             self.dirty_jobs.add(job)
-        node = frame.nodes.index.get(pod.spec.node_name, -1) if pod.spec.node_name else -1
+        node = tables.nodes.index.get(pod.spec.node_name, -1) if pod.spec.node_name else -1
         if node < 0 or pod.status.phase in FINISHED:
             return
-        seat.node = node
-        seat.hand, seat.held = self._devices.hand(pod, node, request)
-        seat.exclusives = exclusives_of(pod.spec)
-        if pod.metadata.owner_references:
-            seat.owner = pod_owner(pod.metadata)
-        if frame.reader.anyone:
-            seat.peers = frame.reader.read(pod)
-            self.peers[seat.peers, node] = self.peers.get((seat.peers, node), 0) + 1
-        if seat.owner:
-            counts = self.owners.setdefault(seat.owner, {})
+        usage.node = node
+        usage.gpus, usage.held = self._holdings.read(pod, node, request)
+        usage.exclusives = exclusives_of(pod.spec)
+        if meta.owner_references:
+            usage.owner = pod_owner(meta)
+        if tables.reader.anyone:
+            usage.peers = tables.reader.read(pod)
+            self.peers[usage.peers, node] = self.peers.get((usage.peers, node), 0) + 1
+        if usage.owner:
+            counts = self.owners.setdefault(usage.owner, {})
             counts[node] = counts.get(node, 0) + 1
-        self._on.setdefault(node, {})[name] = seat
+        on_node = self._by_node.get(node)
+        if on_node is None:
+            self._by_node[node] = {name: usage}
+        else:
+            on_node[name] = usage
         self._dirty_nodes.add(node)
 
-    def leave(self, name: str) -> None:
-        seat = self._by_name.pop(name, None)
-        if seat is None:
+    def remove(self, name: str) -> None:
+        usage = self._by_name.pop(name, None)
+        if usage is None:
             return
-        if seat.job is not None:
-            members = self.members[seat.job]
+        if usage.job is not None:
+            members = self.members[usage.job]
             del members[name]
             if not members:
-                del self.members[seat.job]
-            self.dirty_jobs.add(seat.job)
-        if seat.node < 0:
+                del self.members[usage.job]
+            self.dirty_jobs.add(usage.job)
+        if usage.node < 0:
             return
-        if seat.peers is not None:
-            _take_one(self.peers, (seat.peers, seat.node))
-        if seat.owner:
-            counts = self.owners[seat.owner]
-            _take_one(counts, seat.node)
+        if usage.peers is not None:
+            _count_down(self.peers, (usage.peers, usage.node))
+        if usage.owner:
+            counts = self.owners[usage.owner]
+            _count_down(counts, usage.node)
             if not counts:
-                del self.owners[seat.owner]
-        del self._on[seat.node][name]
-        self._dirty_nodes.add(seat.node)
+                del self.owners[usage.owner]
+        del self._by_node[usage.node][name]
+        self._dirty_nodes.add(usage.node)
 
     def settle(self) -> None:
-        """The sums of the nodes where somebody came or went."""
+        """Sums the nodes whose pods have changed."""
         if not self._dirty_nodes:
             return
         nodes = sorted(self._dirty_nodes)
         self._dirty_nodes.clear()
-        on = [list(self._on.get(node, {}).values()) for node in nodes]
-        self._add_up(nodes, on)
-        self._hand_out(nodes, on)
-        for node, seats in zip(nodes, on, strict=True):
-            held = [seat for seat in seats if seat.exclusives]
-            if held:
-                ordered = sorted(held, key=lambda seat: seat.name)
-                self.exclusives[node] = tuple(one for seat in ordered for one in seat.exclusives)
+        by_node = [list(self._by_node.get(node, {}).values()) for node in nodes]
+        self._sum(nodes, by_node)
+        self._settle_gpus(nodes, by_node)
+        for node, pods in zip(nodes, by_node, strict=True):
+            holders = [pod for pod in pods if pod.exclusives]
+            if holders:
+                holders.sort(key=lambda pod: pod.name)
+                self.exclusives[node] = tuple(exclusive for pod in holders for exclusive in pod.exclusives)
             else:
                 self.exclusives.pop(node, None)
 
-    def _add_up(self, nodes: list[int], on: list[list[Seat]]) -> None:
-        at: list[int] = []
-        held: list[int] = []
-        leaving: list[bool] = []
-        foreign: list[bool] = []
-        for number, seats in enumerate(on):
-            for seat in seats:
-                at.append(number)
-                held.append(seat.held)
-                leaving.append(seat.is_leaving)
-                foreign.append(seat.job is None and not seat.is_leaving)
+    def _sum(self, nodes: list[int], by_node: list[list[PodUsage]]) -> None:
         columns = np.array(nodes, dtype=np.intp)
-        rows, vectors = np.array(at, dtype=np.intp), self.vectors()[np.array(held, dtype=np.intp)]
-        everyone = np.ones(len(rows), dtype=bool)
-        for total, who in (
-            (self.used, everyone),
-            (self.releasing, np.array(leaving, dtype=bool)),
-            (self.foreign, np.array(foreign, dtype=bool)),
-        ):
+        rows = np.repeat(np.arange(len(nodes)), [len(pods) for pods in by_node])
+        pods = [pod for on_node in by_node for pod in on_node]
+        held = np.array([pod.held for pod in pods], dtype=np.intp)
+        is_leaving = np.array([pod.is_leaving for pod in pods], dtype=bool)
+        is_foreign = np.array([pod.job is None for pod in pods], dtype=bool) & ~is_leaving
+        vectors = self.vectors()
+        for total, chosen in ((self.used, None), (self.releasing, is_leaving), (self.foreign, is_foreign)):
             sums = np.zeros((len(nodes), len(total)))
-            np.add.at(sums, rows[who], vectors[who])
+            if chosen is None:
+                np.add.at(sums, rows, vectors[held])
+            elif chosen.any():
+                np.add.at(sums, rows[chosen], vectors[held[chosen]])
             total[:, columns] = sums.T
 
-    def _hand_out(self, nodes: list[int], on: list[list[Seat]]) -> None:
+    def _settle_gpus(self, nodes: list[int], by_node: list[list[PodUsage]]) -> None:
         columns = np.array(nodes, dtype=np.intp)
         for row, empty in self._empty.items():
             self.gpus_free[row][columns] = empty[columns]
             self.gpus_releasing[row][columns] = 0
-        holders = [(seat, seat.hand, seat.hand.gpus) for seats in on for seat in seats if seat.hand is not None]
-        self._devices.settle([hand for _, hand, _ in holders], self.gpus_free, self.gpus_releasing)
-        for seat, hand, before in holders:
-            # Who does not say which devices it has may be taken to have others than before.
-            if seat.job is not None and hand.gpus != before:
-                self.dirty_jobs.add(seat.job)
+        holders = [(pod, pod.gpus, pod.gpus.gpus) for pods in by_node for pod in pods if pod.gpus is not None]
+        self._holdings.settle([held for _, held, _ in holders], self.gpus_free, self.gpus_releasing)
+        for pod, held, before in holders:
+            # A pod that does not name its devices may be taken to hold others than before.
+            if pod.job is not None and held.gpus != before:
+                self.dirty_jobs.add(pod.job)
 
     def vectors(self) -> FloatArray:
-        """[request, R] of all requests that there are."""
-        known, count = len(self._vectors), len(self._frame.requests.requests)
+        """[request, R] of all requests."""
+        known, count = len(self._vectors), len(self._tables.requests.requests)
         if known < count:
-            more = [self._frame.shapes.vector(request) for request in range(known, count)]
+            more = [self._tables.shapes.vector(request) for request in range(known, count)]
             self._vectors = np.concatenate([self._vectors, np.array(more)])
         return self._vectors
 
 
-def _take_one(counts: dict[Key, int], key: Key) -> None:
+def _count_down(counts: dict[_Counted, int], key: _Counted) -> None:
     left = counts[key] - 1
     if left:
         counts[key] = left

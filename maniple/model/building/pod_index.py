@@ -1,33 +1,33 @@
-"""Which pods there are, who names which gang, and what pods ask for: what is known of pods before any table is made.
+"""Pods by name, the gangs they name, and what they ask for: all that is known of pods before any table is built.
 
-From here it is known which resources and which labels matter, and so whether the tables still do.
+It tells which resources and labels matter, and so whether the tables still fit.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from maniple.api import kubernetes, types
-from maniple.model.building.job_builder import JobKey, called_by
+from maniple.api import kubernetes
+from maniple.api.phases import FINISHED
 from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import term_keys
-from maniple.model.pod_identity import group_name
+from maniple.model.pod_identity import JobKey, named_gangs
 from maniple.model.resources import RequestTable
 from maniple.model.storage import ClaimKey, claims_of
 
 
-class Census:
-    """Pods by `ns/name`. `touched` are those that something has happened to since it was last emptied."""
+class PodIndex:
+    """Pods by "namespace/name". `touched`: pods that have changed since it was last emptied."""
 
     def __init__(self, ours: Ours) -> None:
         self._ours = ours
         self.pods: dict[str, kubernetes.Pod] = {}
+        self.gangs: dict[str, tuple[JobKey, ...]] = {}  # pod -> gangs it names; without pods that name none
         self.touched: set[str] = set()
-        self.touched_gangs: set[str] = set()  # ns/name that pods name, of pods that were touched
-        self.called: Counter[JobKey] = Counter()  # groups that pods of ours name
-        self._naming: dict[str, set[str]] = {}  # ns/name of a gang -> pods that name it
-        self.forget_numbers()
-
-    # -- who is there
+        self.touched_gangs: set[str] = set()  # "namespace/name" of gangs that touched pods name
+        # Gangs that own pods name: one that has no object of its own exists because of them.
+        self.called: Counter[JobKey] = Counter()
+        self._naming: dict[str, set[str]] = {}  # "namespace/name" of a gang -> pods that name it
+        self.forget_requests()
 
     def put(self, name: str, pod: kubernetes.Pod | None) -> None:
         """None: the pod is gone."""
@@ -37,73 +37,90 @@ class Census:
         if old == pod:
             return
         if old is not None:
-            self._count_names(name, old, -1)
+            gangs = self.gangs.pop(name, ())
+            if gangs:
+                self._uncount_gangs(name, old, gangs)
             del self.pods[name]
         if pod is not None:
             self.pods[name] = pod
-            self._count_names(name, pod, 1)
+            gangs = named_gangs(pod)
+            if gangs:
+                self.gangs[name] = gangs
+                self._count_gangs(name, pod, gangs)
         self.touched.add(name)
 
-    def _count_names(self, name: str, pod: kubernetes.Pod, sign: int) -> None:
-        gangs = gangs_named(pod)
-        for gang in gangs:
+    def _count_gangs(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> None:
+        for gang, _ in gangs:
             self.touched_gangs.add(gang)
-            if sign > 0:
-                self._naming.setdefault(gang, set()).add(name)
+            members = self._naming.get(gang)
+            if members is None:
+                self._naming[gang] = {name}
             else:
-                self._naming[gang].discard(name)
-                if not self._naming[gang]:
-                    del self._naming[gang]
-        key = called_by(pod) if gangs and self._ours.claims(pod) else None
-        if key is not None:
-            self.called[key] += sign
+                members.add(name)
+        if self._ours.claims(pod) and calls_gang(pod):
+            key = gangs[-1]
+            self.called[key] += 1
+            if self.called[key] == 1:
+                self.touch_members(key[0])
+
+    def _uncount_gangs(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> None:
+        for gang in {gang for gang, _ in gangs}:
+            self.touched_gangs.add(gang)
+            self._naming[gang].discard(name)
+            if not self._naming[gang]:
+                del self._naming[gang]
+        if self._ours.claims(pod) and calls_gang(pod):
+            key = gangs[-1]
+            self.called[key] -= 1
             if not self.called[key]:
                 del self.called[key]
-            if self.called[key] == max(sign, 0):
-                self.touch_members(key[0])  # the group is there now, or is not any more
+                self.touch_members(key[0])
 
     def touch_members(self, gang: str) -> None:
         self.touched |= self._naming.get(gang, set())
 
     def members(self, gang: str) -> Iterator[kubernetes.Pod]:
-        """Pods that name the gang, one way or another, in order."""
+        """Pods that name the gang, by name."""
         return (self.pods[name] for name in sorted(self._naming.get(gang, ())))
 
     # -- what they ask for
 
-    def forget_numbers(self) -> None:
+    def forget_requests(self) -> None:
         self.requests = RequestTable()
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}  # pod -> its request in the table
         self.live: Counter[int] = Counter()  # request -> pods
-        self.keys: Counter[str] = Counter()  # label that terms look at -> pods with such terms
-        self.minding: dict[str, frozenset[str]] = {}  # pods with terms -> the labels those look at
-        self.users: dict[ClaimKey, set[str]] = {}  # claim -> pods that wait with it
+        self.keys: Counter[str] = Counter()  # label that affinity terms select by -> pods with such terms
+        self.minding: dict[str, frozenset[str]] = {}  # pods with affinity terms -> the labels those select by
+        self.users: dict[ClaimKey, set[str]] = {}  # claim -> waiting pods that mount it
         self._claims: dict[str, frozenset[ClaimKey]] = {}
         self.has_new_requests = False  # or lost some
 
-    def number(self, name: str, pod: kubernetes.Pod | None) -> None:
-        """Counts what a pod asks for; a pod that might be, under a name that no other has, counts too."""
+    def count_request(self, name: str, pod: kubernetes.Pod | None) -> None:
+        """Counts what a pod asks for; None: it asks for nothing any more. A replica to come has a name of its own."""
         old = self.numbers.get(name)
         if old is not None:
-            self._uncount(name, old)
+            self._uncount_request(name, old)
         if pod is None:
             return
         number = self.numbers[name] = self.requests.number(pod)
-        count = self.live.get(number, 0)
-        self.live[number] = count + 1
-        self.has_new_requests |= not count
+        if number in self.live:
+            self.live[number] += 1
+        else:
+            self.live[number] = 1
+            self.has_new_requests = True
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
             keys = term_keys(pod)
             if keys is not None:
                 self.minding[name] = keys
                 self.keys.update(keys)
-        if spec.volumes:
-            claims = self._claims[name] = claims_of(pod)
+        claims = claims_of(pod) if spec.volumes and not spec.node_name else None
+        if claims:
+            self._claims[name] = claims
             for claim in claims:
                 self.users.setdefault(claim, set()).add(name)
 
-    def _uncount(self, name: str, number: int) -> None:
+    def _uncount_request(self, name: str, number: int) -> None:
         del self.numbers[name]
         self.live[number] -= 1
         if not self.live[number]:
@@ -128,10 +145,9 @@ class Census:
         return {name for name, pod in self.pods.items() if not wanted.isdisjoint(pod.metadata.labels)}
 
 
-def gangs_named(pod: kubernetes.Pod) -> tuple[str, ...]:
-    """ns/name of the gangs that the pod says it belongs to, one way or another."""
-    meta = pod.metadata
-    group, job = group_name(pod), meta.labels.get(types.JOB_LABEL)
-    if not job or job == group:
-        return (f"{meta.namespace}/{group}",) if group else ()
-    return (f"{meta.namespace}/{job}", f"{meta.namespace}/{group}") if group else (f"{meta.namespace}/{job}",)
+def calls_gang(pod: kubernetes.Pod) -> bool:
+    """Whether a pod of ours brings the gang that it names into being: not if it is over, or leaves without a node."""
+    phase = pod.status.phase
+    if pod.spec.node_name:
+        return phase != "Failed"
+    return phase not in FINISHED and pod.metadata.deletion_timestamp is None

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from maniple.api import kubernetes, types
 from maniple.api.errors import Problem, nearest
+from maniple.api.phases import FINISHED
 from maniple.api.replica_pods import is_index
-from maniple.model.building.job_builder import JobKey
 from maniple.model.building.task_groups import may_wait
-from maniple.model.pod_identity import pod_role
+from maniple.model.pod_identity import JobKey, pod_role
 
 _ROLE = f"metadata.labels[{types.ROLE_LABEL}]"
 _INDEX = f"metadata.labels[{types.INDEX_LABEL}]"
@@ -26,7 +26,7 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> I
     roles = {role.name: role for role in job.spec.roles}
     first: dict[tuple[str, int], str] = {}
     for pod in sorted(pods, key=lambda pod: _seniority(pod, job.metadata.name)):
-        if pod.status.phase in ("Succeeded", "Failed"):
+        if pod.status.phase in FINISHED:
             continue
         wrong = _problem(job, roles, pod)
         if wrong is not None:

@@ -1,10 +1,12 @@
-"""Pods that wait, sorted into groups of like pods by job."""
+"""The waiting pods of one job, sorted into groups of like pods."""
 
-from typing import Any
+from dataclasses import dataclass, field
 
 from maniple.api import kubernetes, types
+from maniple.api.keys import name_of
 from maniple.api.phases import FINISHED
-from maniple.model.building.job_builder import JobMaker
+from maniple.model.building.cluster_tables import ClusterTables
+from maniple.model.building.job_builder import gpu_models
 from maniple.model.elastic import Elastic, replica_index
 from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_affinity import Peers
@@ -18,70 +20,95 @@ def may_wait(pod: kubernetes.Pod) -> bool:
     return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
 
 
-class Groups:
-    def __init__(self, maker: JobMaker) -> None:
-        self.maker = maker
-        self.owners: set[str] = set()
-        self._members: dict[Any, list[tuple[tuple[str, int, str], str]]] = {}
-        self._made: dict[Any, tuple[Job, str, int, Shape, Peers | None, str]] = {}
-        self._lasts: dict[Any, float] = {}
-        self._staying: set[Any] = set()
+@dataclass(slots=True, eq=False)
+class _Draft:
+    role: str
+    priority: int
+    shape: Shape
+    peers: Peers | None
+    owner: str
+    pods: list[tuple[tuple[str, int, str], str]] = field(default_factory=list)  # (order, name)
+    lasts_s: float = 0.0
+    stays: bool = False
 
-    def wait(self, pod: kubernetes.Pod, job: Job) -> None:
-        """`pod` waits, and is the job's."""
-        maker, meta, frame = self.maker, pod.metadata, self.maker.frame
-        if not frame.ours.claims(pod):
+
+class TaskGroups:
+    def __init__(self, job: Job, tables: ClusterTables) -> None:
+        self._job = job
+        self._tables = tables
+        self._drafts: dict[tuple[str, int, int, Peers | None, str], _Draft] = {}
+
+    def add(self, pod: kubernetes.Pod, request: int, priority: int) -> bool:
+        """Adds a pod of the job that waits. False: the pod is not one to place."""
+        job, tables, meta = self._job, self._tables, pod.metadata
+        if not tables.ours.claims(pod):
             job.strangers += 1
-            return
+            return False
         if job.elastic is not None and _is_beyond(job.elastic, pod):
-            return
+            return False
         if pod.spec.scheduling_gates:
             job.gated += 1
-            return
+            return False
         if nominated := pod.status.nominated_node_name:
             job.was_promised = True
-            node = frame.nodes.index.get(nominated)
+            node = tables.nodes.index.get(nominated)
             if node is not None:
                 job.nominated[node] = job.nominated.get(node, 0) + 1
-        job.may_preempt &= not frame.priorities.never_preempts(pod)
-        shape = frame.shapes.of(pod, maker.models_of(pod, job))
-        role = pod_role(meta)
-        priority = maker.pod_priority(pod)
-        peers = frame.reader.read(pod) if frame.reader.anyone else None
-        owner = pod_owner(meta)
-        key = (job.key, role, priority, shape.number, peers, owner)
-        if key not in self._made:
-            self._made[key] = (job, role, priority, shape, peers, owner)
-            self._members[key] = []
-            if owner:
-                self.owners.add(owner)
-        self._lasts[key] = max(self._lasts.get(key, 0.0), lasts_s(pod))
-        if is_critical(pod) or any(b.covers(f"{meta.namespace}/", meta.labels) for b in frame.budgets):
-            self._staying.add(key)
-        self._members[key].append((pod_order(meta.name, meta.labels), f"{meta.namespace}/{meta.name}"))
-        maker.time(meta.creation_timestamp)
-        job.pending = shape.requests if job.pending is None else job.pending + shape.requests
+        job.may_preempt &= not tables.priorities.never_preempts(pod)
+        shape = tables.shapes.of(pod, request, gpu_models(pod, job))
+        peers = tables.reader.read(pod) if tables.reader.anyone else None
+        role, owner = pod_role(meta), pod_owner(meta)
+        key = (role, priority, shape.number, peers, owner)
+        draft = self._drafts.get(key)
+        if draft is None:
+            draft = self._drafts[key] = _Draft(role, priority, shape, peers, owner)
+        draft.lasts_s = max(draft.lasts_s, lasts_s(pod))
+        name = name_of(meta)
+        if is_critical(pod) or any(budget.covers(name, meta.labels) for budget in tables.budgets):
+            draft.stays = True
+        draft.pods.append((pod_order(meta.name, meta.labels), name))
+        return True
 
     def finish(self) -> None:
-        for key, (job, role, priority, shape, peers, owner) in self._made.items():
-            pods = tuple(name for _, name in sorted(self._members[key]))
-            lasts, number = min(self._lasts[key], job.lasts_s), len(job.groups)
-            job.groups.append(TaskGroup(number, role, priority, shape, peers, owner, pods, lasts, key in self._staying))
+        """Puts the groups into the job."""
+        job = self._job
+        for draft in self._drafts.values():
+            draft.pods.sort()
+            job.groups.append(
+                TaskGroup(
+                    number=len(job.groups),
+                    role=draft.role,
+                    priority=draft.priority,
+                    shape=draft.shape,
+                    peers=draft.peers,
+                    owner=draft.owner,
+                    pods=tuple(name for _, name in draft.pods),
+                    lasts_s=min(draft.lasts_s, job.lasts_s),
+                    stays=draft.stays,
+                )
+            )
+            requests = draft.shape.requests
+            asked = requests if len(draft.pods) == 1 else requests * len(draft.pods)
+            job.pending = asked if job.pending is None else job.pending + asked
 
-    def may_grow(self, job: Job, role: types.ElasticRole, replica: kubernetes.Pod) -> None:
-        """`replica` is the first that the role of the job would have if it grew. After `finish`."""
-        maker, meta, reader = self.maker, replica.metadata, self.maker.frame.reader
+    def add_growth(self, role: types.ElasticRole, replica: kubernetes.Pod, request: int, priority: int) -> None:
+        """Adds the replicas that the role may grow by; `replica` is the first of them. After `finish`."""
+        job, tables, meta = self._job, self._tables, replica.metadata
         if job.elastic is None:
             return
-        shape = maker.frame.shapes.of(replica, maker.models_of(replica, job))
-        peers = reader.read(replica) if reader.anyone else None
-        prefix = f"{meta.namespace}/{meta.name.rsplit('-', 1)[0]}"
-        names = tuple(f"{prefix}-{index}" for index in range(job.elastic.roles[role.name].size, role.most))
-        number, priority = len(job.groups) + len(job.growth), maker.pod_priority(replica)
-        job.growth[role.name] = TaskGroup(number, role.name, priority, shape, peers, pod_owner(meta), names)
+        prefix = name_of(meta).rsplit("-", 1)[0]
+        job.growth[role.name] = TaskGroup(
+            number=len(job.groups) + len(job.growth),
+            role=role.name,
+            priority=priority,
+            shape=tables.shapes.of(replica, request, gpu_models(replica, job)),
+            peers=tables.reader.read(replica) if tables.reader.anyone else None,
+            owner=pod_owner(meta),
+            pods=tuple(f"{prefix}-{index}" for index in range(job.elastic.roles[role.name].size, role.most)),
+        )
 
 
 def _is_beyond(elastic: Elastic, pod: kubernetes.Pod) -> bool:
-    """Whether the job has been made smaller than to have the pod."""
+    """Whether the job has been made too small to have the pod."""
     role = elastic.roles.get(pod_role(pod.metadata))
     return role is not None and replica_index(pod) >= role.size

@@ -1,0 +1,43 @@
+"""The jobs of a cluster, sorted by key, kept up to date without sorting all of them again."""
+
+from bisect import bisect_left
+
+from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
+
+
+class SortedJobs:
+    """A list that `jobs` has returned is never changed."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[JobKey, Job] = {}
+        self._keys: list[JobKey] = []
+        self._jobs: list[Job] = []
+
+    def change(self, changes: dict[JobKey, Job | None]) -> None:
+        """None: the job does not exist any more."""
+        if len(changes) > 100 + len(self._keys) // 20:
+            self._by_key.update((key, job) for key, job in changes.items() if job is not None)
+            for key in [key for key, job in changes.items() if job is None]:
+                self._by_key.pop(key, None)
+            self._keys = sorted(self._by_key)
+            self._jobs = [self._by_key[key] for key in self._keys]
+            return
+        self._jobs = list(self._jobs)
+        for key, job in changes.items():
+            position = bisect_left(self._keys, key)
+            if job is None:
+                if self._by_key.pop(key, None) is not None:
+                    del self._keys[position], self._jobs[position]
+            elif key in self._by_key:
+                self._by_key[key] = self._jobs[position] = job
+            else:
+                self._by_key[key] = job
+                self._keys.insert(position, key)
+                self._jobs.insert(position, job)
+
+    def jobs(self) -> list[Job]:
+        return self._jobs
+
+    def get(self, key: JobKey) -> Job | None:
+        return self._by_key.get(key)
