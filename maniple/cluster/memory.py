@@ -2,7 +2,7 @@
 
 Applying is idealised: bound pods run, evicted pods go and come back as pending, whoever was leaving has left, and jobs
 have the size that was decided. A round takes one second, in which nothing else happens; or as long as one says, and
-then those who are to come arrive, and those who are to end do (calendar.py).
+then those who are to come arrive, and those who are to end do (arrivals.py).
 """
 
 import time
@@ -15,11 +15,12 @@ import numpy as np
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import decode
-from maniple.cluster.arrivals import Calendar
+from maniple.cluster.arrivals import Arrivals
 from maniple.cluster.assumed import marked, with_bind
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods, sort_objects
 from maniple.model.ownership import Ours
+from maniple.model.reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, load_policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
@@ -30,20 +31,27 @@ OVER = ("Succeeded", "Failed")
 
 class MemoryCluster:
     def __init__(
-        self, objects: Objects, ours: Ours | None = None, now: float | None = None, step_s: float | None = None
+        self,
+        objects: Objects,
+        ours: Ours | None = None,
+        now: float | None = None,
+        step_s: float | None = None,
+        reads: Reads | None = None,
     ) -> None:
+        """`reads`: labels and annotations that the policy's plugins declare to read."""
         self._objects = objects
         self._ours = ours or Ours()
+        self._reads = reads
         self._now = now
         self._step_s = ROUND_S if step_s is None else step_s
         self._holders: set[str] = set()  # gangs with a reservation
-        self._calendar: Calendar | None = None
+        self._arrivals: Arrivals | None = None
         if step_s is not None:
-            self._calendar = Calendar(objects, np.inf if now is None else now)
+            self._arrivals = Arrivals(objects, np.inf if now is None else now)
             self._imply([])
 
     def snapshot(self) -> Snapshot:
-        made = build_snapshot(self._objects, self._ours, self._now)
+        made = build_snapshot(self._objects, self._ours, self._now, self._reads)
         self._now = made.now
         return made
 
@@ -77,8 +85,8 @@ class MemoryCluster:
         self._objects.pods, self._objects.elastic_jobs = after, jobs
         self._mark(plan)
         self._now = (self._now or 0.0) + self._step_s
-        if self._calendar is not None:
-            self._calendar.pass_to(self._now)
+        if self._arrivals is not None:
+            self._arrivals.pass_to(self._now)
         self._imply(kept)
 
     def _mark(self, plan: Plan) -> None:

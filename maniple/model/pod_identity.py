@@ -48,9 +48,8 @@ def named_gangs(pod: Pod) -> tuple[JobKey, ...]:
 
 
 def gang_of(
-    pod: Pod,
+    pod: str,
     named: tuple[JobKey, ...],
-    *,
     is_ours: bool,
     gangs: Container[JobKey],
     called: Container[JobKey] = (),
@@ -58,8 +57,9 @@ def gang_of(
 ) -> JobKey | None:
     """The gang that a pod belongs to: itself if it names none, None if it does not concern us.
 
-    `named`: as `named_gangs` returns them. `gangs`: those that have an object. `called`: those that pods of ours name:
-    a gang without an object exists because of them. `gangless`: PodGroups whose pods do not wait for each other.
+    `pod`: "namespace/name". `named`: as `named_gangs` returns them. `gangs`: those that have an object. `called`: those
+    that pods of ours name, because of which a gang without an object exists. `gangless`: PodGroups whose pods do not
+    wait for each other.
     """
     if named:
         if named[0] in gangs and named[0][1] == "ElasticJob":
@@ -67,7 +67,7 @@ def gang_of(
         key = named[-1]
         if key not in gangless:
             return key if is_ours or key in gangs or key in called else None
-    return job_key(pod.metadata, "Pod") if is_ours else None
+    return (pod, "Pod") if is_ours else None
 
 
 def group_name(pod: Pod) -> str:

@@ -107,7 +107,7 @@ class _Oracle:
             if job is not None:
                 waiting = groups.setdefault(job.key, TaskGroups(job, self.tables))
                 is_read = self.ours.claims(pod) and not pod.spec.scheduling_gates
-                waiting.add(pod, self.requests.number(pod), self.priority(pod) if is_read else 0)
+                waiting.add(key_of(pod)[0], pod, self.requests.number(pod), self.priority(pod) if is_read else 0)
         for waiting in groups.values():
             waiting.finish()
         for key, role, replica in self.growing:
@@ -206,7 +206,7 @@ class _Oracle:
         job = self.jobs.get(key)
         if job is None:
             is_pod = key[1] == "Pod"
-            job = self.builder.of_pod(pod, self.priority(pod)) if is_pod else self.builder.missing(key)
+            job = self.builder.of_pod(key, pod, self.priority(pod)) if is_pod else self.builder.missing(key)
             self.jobs[key] = job
         self.builder.note_age(job, pod)
         return job

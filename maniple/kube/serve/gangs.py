@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
 from maniple.api.decode.decode import Object
+from maniple.api.keys import split_name
 from maniple.api.meta import Struct
 from maniple.kube.transport.mirror import Key, Mirror, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
 from maniple.model.job import Job
 from maniple.model.ownership import Ours
-from maniple.model.pod_identity import group_name
+from maniple.model.pod_identity import named_gangs
 from maniple.model.snapshot import Snapshot
 
 SCHEDULED = "Scheduled"  # the condition of a gang
@@ -108,14 +109,12 @@ def has_started(source: Struct) -> bool:
 
 
 def gang_of(pod: kubernetes.Pod) -> Key | None:
-    meta = pod.metadata
-    name = meta.labels.get(types.JOB_LABEL) or group_name(pod)
-    return (meta.namespace, name) if name else None
+    gangs = named_gangs(pod)
+    return split_name(gangs[0][0]) if gangs else None
 
 
 def key_of(job: Job) -> Key:
-    namespace, _, name = job.name.partition("/")
-    return namespace, name
+    return split_name(job.name)
 
 
 def is_whole(job: Job) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
-from maniple.api.keys import Key, ObjectKey, join_key, split_name
+from maniple.api.keys import Key, ObjectKey, join_key, name_of, split_name
 from maniple.api.meta import LabelSelector
 from maniple.api.phases import FINISHED
 from maniple.model.budgets import Budget, find_budgets
@@ -37,7 +37,7 @@ from maniple.model.queues import sound_queues
 from maniple.model.reads import Reads
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
-from maniple.model.storage import ClaimKey, Storage
+from maniple.model.storage import Storage
 
 _KINDS = (
     kubernetes.Node,
@@ -96,16 +96,19 @@ class SnapshotBuilder:
 
     def put(self, item: Object) -> None:
         """Adds an object, or replaces the one of its name."""
-        self._set(key_of_object(item), item)
+        if isinstance(item, kubernetes.Pod):
+            self.index.put(name_of(item.metadata), item)
+        else:
+            self._set(key_of_object(item), item)
 
     def remove(self, key: ObjectKey) -> None:
-        self._set(key, None)
+        if key[0] is kubernetes.Pod:
+            self.index.put(join_key(key[1:]), None)
+        else:
+            self._set(key, None)
 
     def _set(self, key: ObjectKey, item: Any) -> None:
         kind, namespace, name = key
-        if kind is kubernetes.Pod:
-            self.index.put(f"{namespace}/{name}", item)
-            return
         objects = self._objects[kind]
         old = objects.get((namespace, name))
         if old == item:
@@ -137,7 +140,7 @@ class SnapshotBuilder:
         else:
             self._are_tables_stale = True
 
-    def _touch_users(self, claims: Iterable[ClaimKey]) -> None:
+    def _touch_users(self, claims: Iterable[Key]) -> None:
         for claim in claims:
             self._touch_counted(self.index.users.get(claim, ()))
 
@@ -175,7 +178,7 @@ class SnapshotBuilder:
             self._count_pods(touched)
             self._node_usage.settle()
             self._build_jobs()
-            is_done = True
+            self.index.is_tracking = is_done = True
         finally:
             self._are_tables_stale = not is_done  # what was left half done is built again next time
 
@@ -185,7 +188,7 @@ class SnapshotBuilder:
         index, tables = self.index, self._tables
         self._specs.touch_named(index.touched_gangs)
         index.touched_gangs.clear()
-        self._node_usage.dirty_jobs |= self._check_jobs()
+        self._node_usage.dirty_jobs |= dict.fromkeys(sorted(self._check_jobs()))
         for name in sorted(index.touched):
             self._count_request(name, index.pods.get(name))
         if index.has_new_requests:
@@ -209,7 +212,7 @@ class SnapshotBuilder:
             return
         if reader.keys != index.keys.keys():
             index.touched |= index.labelled(reader.keys ^ index.keys.keys())
-            self._node_usage.dirty_jobs.update(self._specs.growing)
+            self._node_usage.dirty_jobs |= dict.fromkeys(self._specs.growing)
         self._tables.reader = self._new_reader()
 
     def _new_reader(self) -> PeerReader:
@@ -268,7 +271,7 @@ class SnapshotBuilder:
         index.touched_gangs.clear()
         self._touched_nodes.clear()
         self._touched_budgets = {namespace for namespace, _ in objects[kubernetes.PodDisruptionBudget]}
-        self._node_usage.dirty_jobs |= self._specs.gangs
+        self._node_usage.dirty_jobs |= dict.fromkeys(sorted(self._specs.gangs))
         self._are_tables_stale = False
 
     def _check_jobs(self) -> set[JobKey]:
@@ -299,7 +302,7 @@ class SnapshotBuilder:
         for namespace in self._touched_budgets:
             if _selectors(before, namespace) != _selectors(after, namespace):
                 jobs = (job for job in self._waiting.jobs() if split_name(job.name)[0] == namespace)
-                self._node_usage.dirty_jobs.update(job.key for job in jobs)
+                self._node_usage.dirty_jobs |= dict.fromkeys(job.key for job in jobs)
         self._touched_budgets = set()
 
     # -- pods and jobs
@@ -309,19 +312,20 @@ class SnapshotBuilder:
         assert self._tables is not None
         index, usage, specs, priorities = self.index, self._node_usage, self._specs, self._tables.priorities
         for name in touched:
-            usage.remove(name)
-            if self.wrong:
-                self.wrong.pop((kubernetes.Pod, *split_name(name)), None)
+            if index.is_tracking:
+                usage.remove(name)
+                if self.wrong:
+                    self.wrong.pop((kubernetes.Pod, *split_name(name)), None)
             pod = index.pods.get(name)
             if pod is None:
                 continue
             contradiction = specs.contradiction(name, pod)
             if contradiction:
                 self._report(pod, contradiction)
-            if not self._counts(name, pod):
+            is_finished, is_placed = pod.status.phase in FINISHED, bool(pod.spec.node_name)
+            if not (is_placed and not is_finished) and not self._counts(name, pod):
                 continue
             job = None if contradiction else specs.gang_of(name, pod)
-            is_finished, is_placed = pod.status.phase in FINISHED, bool(pod.spec.node_name)
             if (is_finished or not is_placed) if job is None else (is_finished and job[1] == "Pod"):
                 continue
             priority = priorities.of_pod(pod)
@@ -348,16 +352,17 @@ class SnapshotBuilder:
         return self._ours.claims(pod) and not pod.spec.scheduling_gates
 
     def _build_jobs(self) -> None:
-        changes: dict[JobKey, Job | None] = {}
-        for key in sorted(self._node_usage.dirty_jobs):
+        jobs: dict[JobKey, Job | None] = {}
+        waiting: dict[JobKey, Job | None] = {}
+        for key in self._node_usage.dirty_jobs:
             job, usage = self._build_job(key)
             self._queue_usage.put(key, usage)
-            changes[key] = job
+            jobs[key] = job
+            waiting[key] = job if job is not None and (job.groups or job.gated) else None
         self._node_usage.dirty_jobs.clear()
-        if changes:
-            self._jobs.change(changes)
-            is_waiting = {key: job is not None and bool(job.groups or job.gated) for key, job in changes.items()}
-            self._waiting.change({key: job if is_waiting[key] else None for key, job in changes.items()})
+        if jobs:
+            self._jobs.change(jobs)
+            self._waiting.change(waiting)
 
     def _build_job(self, key: JobKey) -> tuple[Job | None, JobUsage | None]:
         """(None, None): the job does not exist any more."""
@@ -366,8 +371,9 @@ class SnapshotBuilder:
         members = [by_name[name] for name in sorted(by_name)] if len(by_name) > 1 else list(by_name.values())
         job = self._specs.build(key, self._builder)
         if job is None and members:
-            is_pod = key[1] == "Pod"
-            job = self._builder.of_pod(members[0].pod, members[0].priority) if is_pod else self._builder.missing(key)
+            is_gang = key[1] != "Pod"
+            pod, priority = members[0].pod, members[0].priority
+            job = self._builder.missing(key) if is_gang else self._builder.of_pod(key, pod, priority)
         if job is None:
             return None, None
         return job, assemble_job(job, members, self._specs.growing.get(key, ()), self._builder, self._tables)

@@ -19,6 +19,8 @@ from maniple.model.building.replica_checks import misplaced_note, replica_proble
 from maniple.model.elastic import current_sizes, replica_index
 from maniple.model.pod_identity import gang_of, job_key, named_gangs, pod_role
 
+NextReplica = tuple[types.ElasticRole, kubernetes.Pod]
+
 
 @dataclass
 class Objects:
@@ -102,7 +104,7 @@ def check_pods(objects: Objects) -> None:
     gangless = {job_key(group.metadata, "PodGroup") for group in objects.pod_groups if not is_gang(group)}
     for pod in objects.pods:
         if types.BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
-            gang = gang_of(pod, named_gangs(pod), is_ours=True, gangs=gangs, gangless=gangless)
+            gang = gang_of(name_of(pod.metadata), named_gangs(pod), is_ours=True, gangs=gangs, gangless=gangless)
             note = misplaced_note(pod, gang)
             wrong += [f"{objects.place_of(pod)}: {note}"] if note is not None else []
     if wrong:
@@ -209,9 +211,7 @@ def with_node(affinity: kubernetes.Affinity | None, node: str) -> kubernetes.Aff
     return msgspec.structs.replace(affinity, node_affinity=nodes)
 
 
-def next_replicas(
-    job: types.ElasticJob, sizes: dict[str, int], scheduler_name: str
-) -> list[tuple[types.ElasticRole, kubernetes.Pod]]:
+def next_replicas(job: types.ElasticJob, sizes: dict[str, int], scheduler_name: str) -> list[NextReplica]:
     """The next replica of every role that may grow."""
     if job.spec.suspend or job.status.phase in FINISHED:
         return []

@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf
 
+import numpy as np
+
 from maniple.api import kubernetes, types
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
+from maniple.model.building.input_objects import NextReplica
 from maniple.model.building.job_builder import JobBuilder, gpu_models
 from maniple.model.building.node_usage import PodUsage
 from maniple.model.building.queue_usage import GpuKind, JobUsage
@@ -15,35 +18,31 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.pod_identity import lasts_s, pod_role
 from maniple.model.priority import is_critical
 from maniple.model.reads import pick
+from maniple.model.resources import FloatArray
 
 
 def assemble_job(
     job: Job,
     members: Sequence[PodUsage],
-    growing: Iterable[tuple[types.ElasticRole, kubernetes.Pod]],
+    growing: Sequence[NextReplica],
     builder: JobBuilder,
     tables: ClusterTables,
 ) -> JobUsage:
     """Puts the members, sorted by name, into a job that has no pods yet."""
-    groups = TaskGroups(job, tables)
+    waiting: list[PodUsage] = []
     placed: list[PodUsage] = []
     for usage in members:
         pod = usage.pod
         if not job.exists:
             builder.note_age(job, pod)
         if pod.status.phase in FINISHED:
-            role_name = pod_role(pod.metadata)
-            job.succeeded += 1
-            job.succeeded_by_role[role_name] = job.succeeded_by_role.get(role_name, 0) + 1
+            _count_succeeded(job, pod)
         elif not pod.spec.node_name:
-            if groups.add(pod, usage.request, usage.priority):
-                builder.time(pod.metadata.creation_timestamp)
+            waiting.append(usage)
         elif not usage.is_leaving:
             placed.append(usage)
-    groups.finish()
-    for role, replica in growing:
-        priority = tables.priorities.of_pod(replica) or 0
-        groups.add_growth(role, replica, tables.requests.number(replica), priority)
+    if waiting or growing:
+        _group_waiting(job, waiting, growing, builder, tables)
     gpus: list[tuple[GpuKind, int]] = []
     for usage in placed:
         placed_pod = _placed_pod(usage, job, builder, tables)
@@ -52,20 +51,39 @@ def assemble_job(
         if usage.gpus is not None:
             gpus.append(((usage.request, placed_pod.gpu_models), 1))
     builder.settle(job)
-    allocated = [usage.held for usage in placed]
-    _sum_allocated(job, allocated, tables)
-    for group in job.groups:
-        if group.shape.gpus:
-            gpus += [((group.shape.request, group.shape.constraint.gpu_models), len(group.pods))]
-    is_pending = job.exists and not job.is_suspended
+    held = [usage.held for usage in placed]
+    if held:
+        job.allocated = _allocated(held, tables)
+    if not job.groups:
+        return JobUsage(job.queue, held, gpus)
+    asks = [(group.shape, len(group.pods)) for group in job.groups]
     return JobUsage(
         queue=job.queue,
-        allocated=allocated,
-        pending=[(group.shape.request, len(group.pods)) for group in job.groups] if is_pending else (),
-        gpus=gpus,
+        allocated=held,
+        gpus=gpus + [((shape.request, shape.constraint.gpu_models), pods) for shape, pods in asks if shape.gpus],
+        pending=[(shape.request, pods) for shape, pods in asks] if job.exists and not job.is_suspended else (),
         owners=tuple({group.owner: None for group in job.groups if group.owner}),
         groups=len(job.groups),
     )
+
+
+def _group_waiting(
+    job: Job, waiting: Iterable[PodUsage], growing: Iterable[NextReplica], builder: JobBuilder, tables: ClusterTables
+) -> None:
+    groups = TaskGroups(job, tables)
+    for usage in waiting:
+        if groups.add(usage.name, usage.pod, usage.request, usage.priority):
+            builder.time(usage.pod.metadata.creation_timestamp)
+    groups.finish()
+    for role, replica in growing:
+        priority = tables.priorities.of_pod(replica) or 0
+        groups.add_growth(role, replica, tables.requests.number(replica), priority)
+
+
+def _count_succeeded(job: Job, pod: kubernetes.Pod) -> None:
+    role = pod_role(pod.metadata)
+    job.succeeded += 1
+    job.succeeded_by_role[role] = job.succeeded_by_role.get(role, 0) + 1
 
 
 def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterTables) -> PlacedPod:
@@ -93,10 +111,10 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
     return placed
 
 
-def _sum_allocated(job: Job, allocated: Sequence[int], tables: ClusterTables) -> None:
-    if len(allocated) == 1:
-        job.allocated = tables.shapes.vector(allocated[0])
-        return
-    for request, count in Counter(allocated).items():
-        held = tables.shapes.vector(request) * count
-        job.allocated = held if job.allocated is None else job.allocated + held
+def _allocated(requests: Sequence[int], tables: ClusterTables) -> FloatArray:
+    """The sum of the requests: a gang has few different ones."""
+    vector = tables.shapes.vector
+    if len(requests) == 1:
+        return vector(requests[0])
+    total: FloatArray = np.add.reduce([vector(request) * count for request, count in Counter(requests).items()])
+    return total

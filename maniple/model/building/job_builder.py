@@ -87,9 +87,9 @@ class JobBuilder:
         self._read_metadata(item.metadata, job)
         return job
 
-    def of_pod(self, pod: kubernetes.Pod, priority: int) -> Job:
+    def of_pod(self, key: JobKey, pod: kubernetes.Pod, priority: int) -> Job:
         """A pod without a group is a gang of one."""
-        job = self._without_object(job_key(pod.metadata, "Pod"))
+        job = self._without_object(key)
         job.priority = priority
         job.created = self.time(pod.metadata.creation_timestamp)
         self._read_metadata(pod.metadata, job)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
-from maniple.model.building.input_objects import next_replicas
+from maniple.model.building.input_objects import NextReplica, next_replicas
 from maniple.model.building.job_builder import JobBuilder, is_gang
 from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
@@ -25,7 +25,7 @@ class JobSpecs:
         self._sizes: dict[JobKey, dict[str, int]] = {}
         self.gangs: set[JobKey] = set()  # valid
         self.gangless: set[JobKey] = set()  # valid PodGroups whose pods do not wait for each other
-        self.growing: dict[JobKey, list[tuple[types.ElasticRole, kubernetes.Pod]]] = {}
+        self.growing: dict[JobKey, list[NextReplica]] = {}
         self.touched: set[JobKey] = set()
         self._built: dict[JobKey, Job] = {}  # by the check, and not yet used
         self._contradictions: dict[JobKey, dict[str, str]] = {}  # job -> pods that cannot be its replicas -> why
@@ -122,15 +122,8 @@ class JobSpecs:
 
     def gang_of(self, name: str, pod: kubernetes.Pod) -> JobKey | None:
         """The gang of a pod that contradicts nothing; None if it does not concern us."""
-        named, index = self._index.gangs.get(name, ()), self._index
-        return gang_of(
-            pod,
-            named,
-            is_ours=self._ours.claims(pod),
-            gangs=self.gangs,
-            called=index.called,
-            gangless=self.gangless,
-        )
+        named = self._index.gangs.get(name, ())
+        return gang_of(name, named, self._ours.claims(pod), self.gangs, self._index, self.gangless)
 
     def build(self, key: JobKey, builder: JobBuilder) -> Job | None:
         """The job without its pods; None if it has no valid object."""

@@ -51,7 +51,7 @@ class NodeUsage:
         self.exclusives: dict[int, tuple[Exclusive, ...]] = {}
         self.peers: dict[tuple[Peers, int], int] = {}
         self.owners: dict[str, dict[int, int]] = {}
-        self.dirty_jobs: set[JobKey] = set()
+        self.dirty_jobs: dict[JobKey, None] = {}  # in the order in which they are built
         self._dirty_nodes: set[int] = set()
         self._by_name: dict[str, PodUsage] = {}
         self._by_node: dict[int, dict[str, PodUsage]] = {}
@@ -67,7 +67,7 @@ class NodeUsage:
                 self.members[job] = {name: usage}
             else:
                 members[name] = usage
-            self.dirty_jobs.add(job)
+            self.dirty_jobs[job] = None
         node = tables.nodes.index.get(pod.spec.node_name, -1) if pod.spec.node_name else -1
         if node < 0 or pod.status.phase in FINISHED:
             return
@@ -98,7 +98,7 @@ class NodeUsage:
             del members[name]
             if not members:
                 del self.members[usage.job]
-            self.dirty_jobs.add(usage.job)
+            self.dirty_jobs[usage.job] = None
         if usage.node < 0:
             return
         if usage.peers is not None:
@@ -154,7 +154,7 @@ class NodeUsage:
         for pod, held, before in holders:
             # A pod that does not name its devices may be taken to hold others than before.
             if pod.job is not None and held.gpus != before:
-                self.dirty_jobs.add(pod.job)
+                self.dirty_jobs[pod.job] = None
 
     def vectors(self) -> FloatArray:
         """[request, R] of all requests."""

@@ -7,12 +7,58 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from maniple.api import kubernetes
+from maniple.api.keys import Key
 from maniple.api.phases import FINISHED
 from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import term_keys
 from maniple.model.pod_identity import JobKey, named_gangs
 from maniple.model.resources import RequestTable
-from maniple.model.storage import ClaimKey, claims_of
+from maniple.model.storage import claims_of
+
+
+class GangMembers:
+    """Which pods name which gang, by the gang's "namespace/name"."""
+
+    def __init__(self, ours: Ours) -> None:
+        self._ours = ours
+        self.by_gang: dict[str, set[str]] = {}
+        # Gangs that own pods name: one that has no object of its own exists because of them.
+        self.called: Counter[JobKey] = Counter()
+
+    def add(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> bool:
+        """Whether a gang that was not called before is now."""
+        for gang, _ in gangs:
+            members = self.by_gang.get(gang)
+            if members is None:
+                self.by_gang[gang] = {name}
+            else:
+                members.add(name)
+        if not self._calls(pod):
+            return False
+        self.called[gangs[-1]] += 1
+        return self.called[gangs[-1]] == 1
+
+    def remove(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> bool:
+        """Whether a gang is not called any more."""
+        for gang in {gang for gang, _ in gangs}:
+            self.by_gang[gang].discard(name)
+            if not self.by_gang[gang]:
+                del self.by_gang[gang]
+        if not self._calls(pod):
+            return False
+        self.called[gangs[-1]] -= 1
+        if self.called[gangs[-1]]:
+            return False
+        del self.called[gangs[-1]]
+        return True
+
+    def _calls(self, pod: kubernetes.Pod) -> bool:
+        """A finished pod brings no gang into being, nor does one that leaves without a node."""
+        if not self._ours.claims(pod):
+            return False
+        if pod.spec.node_name:
+            return pod.status.phase != "Failed"
+        return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
 
 
 class PodIndex:
@@ -24,9 +70,9 @@ class PodIndex:
         self.gangs: dict[str, tuple[JobKey, ...]] = {}  # pod -> gangs it names; without pods that name none
         self.touched: set[str] = set()
         self.touched_gangs: set[str] = set()  # "namespace/name" of gangs that touched pods name
-        # Gangs that own pods name: one that has no object of its own exists because of them.
-        self.called: Counter[JobKey] = Counter()
-        self._naming: dict[str, set[str]] = {}  # "namespace/name" of a gang -> pods that name it
+        # Until the first tables are built everything is new, and touching is of no use.
+        self.is_tracking = False
+        self._members: GangMembers | None = None  # built when first needed
         self.forget_requests()
 
     def put(self, name: str, pod: kubernetes.Pod | None) -> None:
@@ -37,51 +83,51 @@ class PodIndex:
         if old == pod:
             return
         if old is not None:
-            gangs = self.gangs.pop(name, ())
+            gangs = self.gangs.get(name)
             if gangs:
-                self._uncount_gangs(name, old, gangs)
+                self._touch_gangs(gangs)
+                if self._has_members and self._gang_members.remove(name, old, gangs):
+                    self.touch_members(gangs[-1][0])
+                del self.gangs[name]
             del self.pods[name]
         if pod is not None:
-            self.pods[name] = pod
             gangs = named_gangs(pod)
             if gangs:
+                self._touch_gangs(gangs)
+                if self._has_members and self._gang_members.add(name, pod, gangs):
+                    self.touch_members(gangs[-1][0])
                 self.gangs[name] = gangs
-                self._count_gangs(name, pod, gangs)
-        self.touched.add(name)
+            self.pods[name] = pod
+        if self.is_tracking:
+            self.touched.add(name)
 
-    def _count_gangs(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> None:
-        for gang, _ in gangs:
-            self.touched_gangs.add(gang)
-            members = self._naming.get(gang)
-            if members is None:
-                self._naming[gang] = {name}
-            else:
-                members.add(name)
-        if self._ours.claims(pod) and calls_gang(pod):
-            key = gangs[-1]
-            self.called[key] += 1
-            if self.called[key] == 1:
-                self.touch_members(key[0])
+    def _touch_gangs(self, gangs: tuple[JobKey, ...]) -> None:
+        if self.is_tracking:
+            self.touched_gangs.update(gang for gang, _ in gangs)
 
-    def _uncount_gangs(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> None:
-        for gang in {gang for gang, _ in gangs}:
-            self.touched_gangs.add(gang)
-            self._naming[gang].discard(name)
-            if not self._naming[gang]:
-                del self._naming[gang]
-        if self._ours.claims(pod) and calls_gang(pod):
-            key = gangs[-1]
-            self.called[key] -= 1
-            if not self.called[key]:
-                del self.called[key]
-                self.touch_members(key[0])
+    @property
+    def _has_members(self) -> bool:
+        return self.is_tracking or self._members is not None
+
+    @property
+    def _gang_members(self) -> GangMembers:
+        if self._members is None:
+            self._members = GangMembers(self._ours)
+            for name, gangs in self.gangs.items():
+                self._members.add(name, self.pods[name], gangs)
+        return self._members
 
     def touch_members(self, gang: str) -> None:
-        self.touched |= self._naming.get(gang, set())
+        if self.is_tracking:
+            self.touched |= self._gang_members.by_gang.get(gang, set())
 
     def members(self, gang: str) -> Iterator[kubernetes.Pod]:
         """Pods that name the gang, by name."""
-        return (self.pods[name] for name in sorted(self._naming.get(gang, ())))
+        return (self.pods[name] for name in sorted(self._gang_members.by_gang.get(gang, ())))
+
+    def __contains__(self, gang: object) -> bool:
+        """Whether pods of ours call the gang into being."""
+        return gang in self._gang_members.called
 
     # -- what they ask for
 
@@ -91,8 +137,8 @@ class PodIndex:
         self.live: Counter[int] = Counter()  # request -> pods
         self.keys: Counter[str] = Counter()  # label that affinity terms select by -> pods with such terms
         self.minding: dict[str, frozenset[str]] = {}  # pods with affinity terms -> the labels those select by
-        self.users: dict[ClaimKey, set[str]] = {}  # claim -> waiting pods that mount it
-        self._claims: dict[str, frozenset[ClaimKey]] = {}
+        self.users: dict[Key, set[str]] = {}  # claim -> waiting pods that mount it
+        self._claims: dict[str, frozenset[Key]] = {}
         self.has_new_requests = False  # or lost some
 
     def count_request(self, name: str, pod: kubernetes.Pod | None) -> None:
@@ -143,11 +189,3 @@ class PodIndex:
         """Pods with any of these labels."""
         wanted = set(keys)
         return {name for name, pod in self.pods.items() if not wanted.isdisjoint(pod.metadata.labels)}
-
-
-def calls_gang(pod: kubernetes.Pod) -> bool:
-    """Whether a pod of ours brings the gang that it names into being: not if it is over, or leaves without a node."""
-    phase = pod.status.phase
-    if pod.spec.node_name:
-        return phase != "Failed"
-    return phase not in FINISHED and pod.metadata.deletion_timestamp is None

@@ -26,10 +26,10 @@ class JobUsage:
 
     queue: int
     allocated: Sequence[int]  # requests, one for each pod
-    pending: Sequence[tuple[int, int]]  # (request, pods)
     gpus: Sequence[tuple[GpuKind, int]]
-    owners: Sequence[str]  # of waiting groups
-    groups: int
+    pending: Sequence[tuple[int, int]] = ()  # (request, pods)
+    owners: Sequence[str] = ()  # of waiting groups
+    groups: int = 0
 
 
 class QueueUsage:
@@ -46,21 +46,33 @@ class QueueUsage:
         """Replaces the usage of the job; None: the job is gone."""
         old = self._by_job.pop(key, None)
         if old is not None:
-            self._count(old, -1)
+            self._subtract(old)
         if usage is not None:
             self._by_job[key] = usage
-            self._count(usage, 1)
+            self._add(usage)
 
-    def _count(self, usage: JobUsage, sign: int) -> None:
+    def _add(self, usage: JobUsage) -> None:
+        allocated, gpus = self._allocated[usage.queue], self._gpus
         for request in usage.allocated:
-            _change(self._allocated[usage.queue], request, sign)
-        for request, pods in usage.pending:
-            _change(self._pending[usage.queue], request, sign * pods)
+            allocated[request] = allocated.get(request, 0) + 1
         for kind, pods in usage.gpus:
-            _change(self._gpus, kind, sign * pods)
+            gpus[kind] = gpus.get(kind, 0) + pods
+        if usage.groups:
+            for request, pods in usage.pending:
+                self._pending[usage.queue][request] += pods
+            self.owners.update(usage.owners)
+            self.groups += usage.groups
+
+    def _subtract(self, usage: JobUsage) -> None:
+        for request in usage.allocated:
+            _lower(self._allocated[usage.queue], request, 1)
+        for request, pods in usage.pending:
+            _lower(self._pending[usage.queue], request, pods)
+        for kind, pods in usage.gpus:
+            _lower(self._gpus, kind, pods)
         for owner in usage.owners:
-            _change(self.owners, owner, sign)
-        self.groups += sign * usage.groups
+            _lower(self.owners, owner, 1)
+        self.groups -= usage.groups
 
     def sums(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """[Q, R] what the jobs of each queue hold, and what their waiting pods ask for. `vectors`: of all requests."""
@@ -83,8 +95,8 @@ def _sums(counts: list[Counter[int]], vectors: FloatArray) -> FloatArray:
     return sums
 
 
-def _change(counts: Counter[_Counted], key: _Counted, by: int) -> None:
-    left = counts[key] + by
+def _lower(counts: Counter[_Counted], key: _Counted, by: int) -> None:
+    left = counts[key] - by
     if left:
         counts[key] = left
     else:

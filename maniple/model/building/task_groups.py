@@ -38,7 +38,7 @@ class TaskGroups:
         self._tables = tables
         self._drafts: dict[tuple[str, int, int, Peers | None, str], _Draft] = {}
 
-    def add(self, pod: kubernetes.Pod, request: int, priority: int) -> bool:
+    def add(self, name: str, pod: kubernetes.Pod, request: int, priority: int) -> bool:
         """Adds a pod of the job that waits. False: the pod is not one to place."""
         job, tables, meta = self._job, self._tables, pod.metadata
         if not tables.ours.claims(pod):
@@ -63,8 +63,7 @@ class TaskGroups:
         if draft is None:
             draft = self._drafts[key] = _Draft(role, priority, shape, peers, owner)
         draft.lasts_s = max(draft.lasts_s, lasts_s(pod))
-        name = name_of(meta)
-        if is_critical(pod) or any(budget.covers(name, meta.labels) for budget in tables.budgets):
+        if is_critical(pod) or (tables.budgets and any(b.covers(name, meta.labels) for b in tables.budgets)):
             draft.stays = True
         draft.pods.append((pod_order(meta.name, meta.labels), name))
         return True

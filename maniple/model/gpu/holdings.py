@@ -13,7 +13,7 @@ import numpy as np
 from maniple.api import kubernetes
 from maniple.api.gpu.assignment import parse_assignment, read_assignment
 from maniple.api.gpu.requests import WHOLE
-from maniple.api.keys import Key, key_of
+from maniple.api.keys import Key
 from maniple.model.gpu.devices import GpuAsk, GpuTable, Granted, Millis
 from maniple.model.resources import RequestTable
 from maniple.model.shape import Shapes
@@ -47,7 +47,7 @@ class GpuHoldings:
         meta = pod.metadata
         written = read_assignment(meta.annotations) if meta.annotations else ""
         named = tuple([self._named(node, ask, written) for ask in asks]) if written else ((),) * len(asks)
-        held = HeldGpus(key_of(meta), node, asks, named, meta.deletion_timestamp is not None)
+        held = HeldGpus((meta.namespace, meta.name), node, asks, named, meta.deletion_timestamp is not None)
         if asks[0].memory:
             request = self._requests.held(request, self._by_memory(node, asks[0], held))
         return held, request
@@ -142,6 +142,10 @@ class _NodeGpus(NamedTuple):
 def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> list[int]:
     """The lowest devices with room for what is not named, else those with the most free."""
     missing = ask.count - len(named)
+    if missing == 1 and not named:
+        for device, left in enumerate(free):
+            if left >= ask.milli:
+                return [device]
     others = [device for device in range(len(free)) if device not in named]
     chosen = [device for device in others if free[device] >= ask.milli][:missing]
     if len(chosen) < missing:
