@@ -99,6 +99,15 @@ def test_commands_in_the_text_exist() -> None:
                 assert rest[0] in COMMANDS, f"{page}: {code}"
 
 
+def test_files_named_in_the_text_exist() -> None:
+    """Below the root, or below `maniple/`. The changelog also names files that have moved."""
+    rooms = "|".join(path.name for path in (ROOT / "maniple").iterdir() if path.is_dir() and path.name.isalpha())
+    for page in pages():
+        for code in words(prose(page)):
+            if page.name != "CHANGELOG.md" and re.fullmatch(rf"(maniple|tests|tools|examples|{rooms})/[\w/.-]*", code):
+                assert (ROOT / code).exists() or (ROOT / "maniple" / code).exists(), f"{page}: {code}"
+
+
 def test_every_command_is_in_the_index() -> None:
     listed = {word for row in table_rows(section("docs/index.md", "Commands")) for word in words(row[0])}
     assert listed == {f"maniple {name}" for name in COMMANDS}
