@@ -168,7 +168,7 @@ def test_included_files_are_shown_as_they_are() -> None:
 
 
 def section(page: str, heading: str) -> str:
-    """What stands below a heading, up to the next of the same or a higher level."""
+    """The text below a heading, up to the next heading of the same or a higher level."""
     lines = read(page).splitlines()
     start = next(at for at, line in enumerate(lines) if line.lstrip("#").strip() == heading and line.startswith("#"))
     level = len(lines[start]) - len(lines[start].lstrip("#"))
@@ -252,7 +252,7 @@ def test_every_check_of_predicates_is_described() -> None:
 
 
 def reason_codes() -> set[str]:
-    """The first argument of every `Reason(…)` in the code; a variable stands for what its function assigns to it."""
+    """The first argument of every `Reason(…)` in the code; a variable means what its function assigns to it."""
     found: set[str] = set()
     for path in (ROOT / "maniple" / "scheduler").rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
