@@ -83,7 +83,8 @@ def main() -> int:
         code, failed = run_round(seed, until, given.pytest)
         if code:
             for test in failed:
-                print(f"== FAILED with seed {seed}: make properties SEED={seed} TESTS={shlex.quote(test)}", flush=True)
+                repeat = f".venv/bin/python -m tools.properties --seed {seed} -- {shlex.quote(test)}"
+                print(f"== FAILED with seed {seed}; again: {repeat}", flush=True)
             return 2 if code == _NOT_RUN else 1
         if given.seed is not None:
             break
