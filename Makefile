@@ -28,8 +28,8 @@ test: ## install, lint, type-check, check the import rule, build a cluster's pro
 	@tools/timed.sh install "$(SUB) install missing" lint "$(SUB) lint" types "$(SUB) types" \
 	  imports "$(SUB) imports" programs "$(SUB) programs" tests "$(SUB) all-tests"
 
-unit: $(STAMP) ## the tests that need no cluster, in at most 4 minutes; stops at the first failure
-	$(PYTEST) --exitfirst $(addprefix --ignore=,$(ON_PROGRAMS))
+unit: $(STAMP) ## the tests that need no cluster, with fewer random cases: at most 4 minutes; stops at the first failure
+	$(PYTEST) --exitfirst --hypothesis-profile=quick $(addprefix --ignore=,$(ON_PROGRAMS))
 
 properties: $(STAMP) ## the property tests with fresh seeds, for SECONDS=600; prints the seed of what fails
 	@$(BIN)/python -m tools.properties --seconds $(SECONDS) -- -n 2 --dist worksteal
