@@ -95,7 +95,7 @@ class Explainer:
             blocked = session.job_valid(job)
         if not job.exists or state.promised_count or job.name == self._thorough:
             return self._judge(job, need, left, blocked)
-        kind = (*self._kind(job, need, left), blocked)
+        kind = (*self._kind(job, left), blocked)
         verdict = self._verdicts.get(kind)
         if verdict is None:
             verdict = self._verdicts[kind] = self._judge(job, need, left, blocked)
@@ -106,15 +106,16 @@ class Explainer:
         asking = ("backfill",) if job.is_best_effort else ("allocate", "shrink", "reclaim", "preempt")
         return bool(job.groups) and not job.is_suspended and any(name in self._session.actions for name in asking)
 
-    def _kind(self, job: Job, need: Need, left: int) -> tuple[object, ...]:
+    def _kind(self, job: Job, left: int) -> tuple[object, ...]:
         """All that decides why a gang waits and what could help it, apart from what stands in its way already."""
         session = self._session
-        groups = tuple((group.shape.number, group.peers, group.role, len(group.pods)) for group in job.groups)
-        # A gang that must stay where some of its pods are is like no other.
-        own = job.key if session.state(job).nodes else None
-        wish = (job.required, job.mixed_models, job.may_preempt, own)
-        gang = (need.total, tuple(need.by_role.items()), left, job.gated, job.strangers, job.is_suspended)
-        return (job.queue, job.priority, gang, groups, wish, job.key in session.reservations, self._exempt(job))
+        gang = (left, job.gated, job.strangers, job.is_suspended)
+        if not session.reservations:
+            return (session.demands.of(job), gang)
+        # Whether it may run in reserved room.
+        ends = tuple((group.lasts_s, group.stays) for group in job.groups)
+        leaves = (job.key in session.reservations, job.preemptable, job.min_runtime_s, ends)
+        return (session.demands.of(job), gang, leaves)
 
     def _exempt(self, job: Job) -> int | None:
         """The queue whose reservation does not bind the job."""
@@ -217,7 +218,8 @@ class Explainer:
     def _miss(self, job: Job, wanted: Mapping[TaskGroup, int]) -> Miss:
         session = self._session
         own = job.key if session.state(job).nodes else None
-        groups = tuple((group.shape.number, group.peers, count) for group, count in wanted.items())
+        of_group = session.demands.of_group
+        groups = tuple((of_group(group), group.peers, count) for group, count in wanted.items())
         key = (groups, job.required, job.mixed_models, own, self._exempt(job))
         miss = self._misses.get(key)
         if miss is None:
@@ -304,7 +306,7 @@ class Explainer:
         return Reason("NotTried", message, _action_for(group)), view.counts
 
     def _view(self, job: Job, group: TaskGroup) -> View:
-        key = (group.shape.number, group.peers, self._exempt(job))
+        key = (self._session.demands.of_group(group), group.peers, self._exempt(job))
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = look(self._session, group)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from maniple.model.job import Job
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim
+from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim, nothing_else
 from maniple.scheduler.framework.session import Session
 
 
@@ -85,6 +85,8 @@ class Gang:
             evicts_whole=self._whole,
             preemptable=victims,
             reclaimable=victims,
+            job_kind=nothing_else,
+            victim_kind=nothing_else,
         )
 
 
