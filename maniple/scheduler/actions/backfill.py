@@ -18,12 +18,15 @@ import numpy as np
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
 from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.book import Reservation
 from maniple.scheduler.reservation.reserve import host_of
 
 
 class Backfill:
+    abilities = frozenset((Ability.BACKFILL,))
+
     def execute(self, session: Session) -> None:
         put_aside, session.put_aside = session.put_aside, []
         hand_out(session, (job for job in put_aside if check_valid(session, job) and not session.state(job).evicted))
