@@ -5,7 +5,7 @@ Entry points are read once, when a policy is first loaded. A package is imported
 
 from collections.abc import Mapping
 from functools import cache, cached_property
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Generic, TypeVar
 
 from maniple.api.errors import InputError, meant_by
@@ -16,7 +16,7 @@ T = TypeVar("T")
 @cache
 def installed() -> EntryPoints:
     """Of all packages: looking through them takes 10 ms."""
-    return entry_points()
+    return EntryPoints(entry for package in distributions() for entry in package.entry_points)
 
 
 class Registry(Generic[T]):
