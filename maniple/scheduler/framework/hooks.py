@@ -21,11 +21,20 @@ Key = float | tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a gang waits: a code for programs, a sentence for people, and what would change it."""
+    """Why a gang waits: a code for programs, a sentence for people, what would change it, and whether it is in line.
+
+    A gang is in line if actions try it. One that `job_valid` refuses is not, whatever its Reason says of that.
+    """
 
     code: str
     message: str
     would_start_if: str = ""
+    is_in_line: bool = True
+
+    @property
+    def cure(self) -> str:
+        """What would change it, also if its plugin does not say."""
+        return self.would_start_if or f"{self.code} no longer applied"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ plugins' callbacks with kube-batch's rules. It never changes anything itself; St
 """
 
 from collections import Counter
+from dataclasses import replace
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -256,7 +257,9 @@ class Session:
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
     def job_valid(self, job: Job) -> Reason | None:
-        return _first(hooks.job_valid(job) for hooks in self.hooks if hooks.job_valid)
+        reason = _first(hooks.job_valid(job) for hooks in self.hooks if hooks.job_valid)
+        # No action tries a job that is not valid, so it cannot be in line.
+        return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
     def job_ready(self, job: Job) -> bool:
         return all(hooks.job_ready(job) for hooks in self.hooks if hooks.job_ready)

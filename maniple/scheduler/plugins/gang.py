@@ -103,7 +103,9 @@ def _too_few(job: Job, detail: str, missing: int) -> Reason:
     strangers = f" ({job.strangers} more with another schedulerName)" if job.strangers else ""
     message = f"the gang is not complete: {detail}{gated}{strangers}"
     if job.strangers >= missing - job.gated > 0:
-        return Reason("NotEnoughPods", message, "those pods named this scheduler as their schedulerName")
+        return Reason(
+            "NotEnoughPods", message, "those pods named this scheduler as their schedulerName", is_in_line=False
+        )
     if job.gated < missing:
-        return Reason("NotEnoughPods", message, "the missing pods are created")
-    return Reason("SchedulingGated", message, "its scheduling gates are removed")
+        return Reason("NotEnoughPods", message, "the missing pods are created", is_in_line=False)
+    return Reason("SchedulingGated", message, "its scheduling gates are removed", is_in_line=False)
