@@ -5,8 +5,8 @@ plugins' callbacks with kube-batch's rules. It never changes anything itself; St
 """
 
 from collections import Counter
-from dataclasses import replace
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
