@@ -8,7 +8,7 @@ import msgspec
 
 from maniple.api.errors import InputError, printable
 from maniple.api.gpu.nvidia_smi import read_topology
-from maniple.api.gpu.topology_annotation import GpuTopology, TopologyError, parse_topology, read_memory, to_json
+from maniple.api.gpu.topology_annotation import GpuTopology, TopologyError, parse_device_memory, parse_topology, to_json
 from maniple.api.labels import GPU_TOPOLOGY_ANNOTATION
 from maniple.api.quantity import QuantityError, format_quantity
 from maniple.cli.support.read_files import read_sources
@@ -77,7 +77,7 @@ def _completed(topology: GpuTopology, model: str, memory: str | None, resource: 
         changes["model"] = model
     if memory is not None:
         try:
-            changes["memory_bytes"] = read_memory(memory)
+            changes["memory_bytes"] = parse_device_memory(memory)
         except QuantityError as error:
             raise InputError([f"--memory: {error}"]) from None
     devices = tuple(msgspec.structs.replace(device, **changes) for device in topology.devices)
