@@ -353,7 +353,7 @@ def test_the_table_says_what_starts_what_moves_who_waits_and_what_would_change_i
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles == ["Round 1", "Leaves", "Is promised", "Waits", "Round 2", "Starts", "Waits", "Queues"]
+    assert titles == ["Round 1", "Leaves", "Nominates", "Waits", "Round 2", "Starts", "Waits", "Queues"]
     assert any("default/low" in line and "Preempted" in line and "default/p1" in line for line in lines)
     assert any("would start if" in line for line in lines)
     assert not any(line != line.rstrip() for line in lines)

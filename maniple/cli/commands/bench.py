@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import msgspec
 
 from maniple.cli.support.read_files import read_one
-from maniple.cli.support.table import render
+from maniple.cli.support.table import echo_json, render
 from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
 from maniple.sim.baselines import BASELINES
 from maniple.sim.openb import ARRIVED_PERCENT, Node, Placer, Pod, arrivals, capacity_milli, play, read_nodes, read_pods
@@ -129,7 +128,7 @@ def openb(
     ]
     if output == "json":
         document = {"results": [result.to_json() for result in results]}
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
+        echo_json(document)
     else:
         click.echo(_describe(results))
 

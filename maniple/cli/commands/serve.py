@@ -12,7 +12,7 @@ import click
 
 from maniple.api.errors import InputError
 from maniple.api.validate.kubernetes import is_name
-from maniple.cli.support.cluster_options import live_options, run_live
+from maniple.cli.support.cluster_options import kubeconfig_options, run_async
 from maniple.cli.support.read_files import read_one
 from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import load_policy
@@ -46,7 +46,7 @@ Plans the pods whose schedulerName is maniple; what all others use is counted.
 Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another replica leads.
 """
 )
-@live_options
+@kubeconfig_options
 @click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy.")
 @click.option(
     "--scheduler-name", default=DEFAULT_SCHEDULER, show_default=True, help="Plan pods with this schedulerName."
@@ -140,7 +140,7 @@ def command(
     if dry_run or once:
         _once(kubeconfig, context, settings, dry_run, output)
     else:
-        run_live(lambda: _serve(kubeconfig, context, settings))
+        run_async(lambda: _serve(kubeconfig, context, settings))
 
 
 async def _serve(kubeconfig: str | None, context: str | None, settings: "Settings") -> None:
@@ -158,7 +158,7 @@ def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry
     from maniple.cli.commands.plan import show
     from maniple.kube.serve.single_cycle import one_cycle
 
-    outcome = run_live(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
+    outcome = run_async(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
     if outcome is None:
         click.echo("error: another replica leads; nothing was done", err=True)
         raise SystemExit(3)

@@ -40,7 +40,7 @@ from maniple.elastic.sizes import wanted_sizes
 from maniple.elastic.state import State
 from maniple.kube.jobs.agent_server import Ack, Agents, Report
 from maniple.kube.jobs.executor import Hands, NameTakenError, RefusedError
-from maniple.kube.jobs.manifests import Setting
+from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.pod_view import place_of, replica_of
 from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
@@ -82,7 +82,7 @@ class _Entry:
 
 
 class Jobs:
-    def __init__(self, client: Client, mirror: Mirror, events: Events, setting: Setting) -> None:
+    def __init__(self, client: Client, mirror: Mirror, events: Events, setting: PodSettings) -> None:
         self._mirror = mirror
         self._events = events
         self._ours = Ours(setting.scheduler_name)

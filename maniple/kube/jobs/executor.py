@@ -16,7 +16,7 @@ from maniple.elastic.instructions import CreateReplica, DeleteReplica
 from maniple.elastic.job import Job
 from maniple.kube.jobs import manifests
 from maniple.kube.jobs.agent_server import Agents
-from maniple.kube.jobs.manifests import Setting
+from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.pod_view import place_of
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client
 from maniple.kube.transport.mirror import Key, Mirror, Seen
@@ -44,7 +44,7 @@ class NameTakenError(Exception):
 
 
 class Hands:
-    def __init__(self, client: Client, mirror: Mirror, resource: Resource, setting: Setting) -> None:
+    def __init__(self, client: Client, mirror: Mirror, resource: Resource, setting: PodSettings) -> None:
         self._client = client
         self._mirror = mirror
         self._resource = resource

@@ -27,7 +27,7 @@ Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Setting:
+class PodSettings:
     """What the pods of all jobs share."""
 
     scheduler_name: str
@@ -51,7 +51,9 @@ def hosts_name(job: Job) -> str:
     return f"{job.name[:200]}-hosts-{job.uid[:8]}"
 
 
-def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], priority: str, to: Setting) -> Manifest:
+def pod(
+    job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], priority: str, to: PodSettings
+) -> Manifest:
     role = next(one for one in job.roles if one.name == place[0])
     meta, spec = template.get("metadata") or {}, copy.deepcopy(template.get("spec") or {})
     name = job.pod(place)
@@ -123,7 +125,7 @@ def _of_framework(job: Job, place: Place, slots: int) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _volumes(job: Job, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
+def _volumes(job: Job, to: PodSettings) -> tuple[list[Manifest], list[Manifest]]:
     field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{types.GENERATION_ANNOTATION}']"}}
     secret = {"secretName": secret_name(job, has_token=bool(to.url))}
     volumes: list[Manifest] = [

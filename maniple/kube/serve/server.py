@@ -16,7 +16,7 @@ from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.jobs.agent_endpoint import Endpoint, keep_certified, open_endpoint
 from maniple.kube.jobs.controller import Jobs
-from maniple.kube.jobs.manifests import Setting
+from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.serve.applier import Applier
 from maniple.kube.serve.drift import check_for_ever
 from maniple.kube.serve.events import Events
@@ -78,7 +78,7 @@ class Server:
         self.jobs: Jobs | None = None
         if settings.runs_jobs:
             url = "" if settings.agents is None else settings.agents.url
-            setting = Setting(settings.ours.scheduler_name, url)
+            setting = PodSettings(settings.ours.scheduler_name, url)
             self.jobs = Jobs(client, self.mirror, self.events, setting)
             self.jobs.hands.conditions_of = self.statuses.conditions_of
             self.applier.runs_jobs = self.statuses.makes_pods = True

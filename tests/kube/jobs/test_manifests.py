@@ -10,7 +10,7 @@ from maniple.api import types
 from maniple.elastic.job import Job, read_job
 from maniple.kube.jobs import manifests
 
-TO = manifests.Setting("maniple", "https://maniple-agents.maniple-system.svc:443")
+TO = manifests.PodSettings("maniple", "https://maniple-agents.maniple-system.svc:443")
 
 
 def job(name: str = "bert", **spec: Any) -> Job:
