@@ -124,8 +124,8 @@ def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
     for options, words in (
         (["--min", "7"], "minimum 7 and maximum 6 contradict each other; add --max 7"),
         (["--max", "1"], "minimum 2 and maximum 1 contradict each other; add --min 1"),
-        (["--pin", "9"], "--pin: 9 is above its most, 6; add --max 9"),
-        (["--pin", "1"], "--pin: 1 is below its least, 2; add --min 1"),
+        (["--pin", "9"], "--pin: 9 is above its maximum, 6; add --max 9"),
+        (["--pin", "1"], "--pin: 1 is below its minimum, 2; add --min 1"),
         (["--role", "wrker", "--max", "3"], "unknown role 'wrker'; did you mean 'worker'?"),
         (["--min", "0", "--max", "0"], "--max: expected at least 1, because it has no other role with a min of 1"),
         (["--pin", "0"], "found 0; `maniple suspend bert` stops the job"),
@@ -136,7 +136,7 @@ def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
     assert person.do("resize", "bert", "--pin", "4") == f"{at} 2:6 → worker 2:6 pinned at 4\n"
     assert person.jobs()["bert"]["roles"][0]["pin"] == 4
     assert "2:6=4" in person.do("jobs")
-    assert "is pinned at 4, above its new most, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
+    assert "is pinned at 4, above its new maximum, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
     person.do("resize", "bert", "--max", "3", "--unpin")
     assert "pin" not in person.get("elasticjobs", "bert")["spec"]["roles"][0]
     person.do("submit", ROOT / "examples" / "elastic" / "horovod.yaml")
