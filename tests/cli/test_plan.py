@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_named_and_all_of_it(tmp_path: Path) -> None:
     lines = refused("-f", "nosuch.yaml", "-f", tmp_path / "empty", "-f", tmp_path / "odd", "-f", "", "-f", long)
     assert lines[:4] == [
         "error: nosuch.yaml: cannot be read: No such file or directory",
-        f"error: {tmp_path}/empty: the folder has no file that ends in .yaml, .yml, .json",
+        f"error: {tmp_path}/empty: the directory has no file that ends in .yaml, .yml, .json",
         f"error: {tmp_path}/odd/folder.yaml: cannot be read: Is a directory",
         "error: : cannot be read: the name is empty",
     ]
