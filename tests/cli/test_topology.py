@@ -79,7 +79,7 @@ def test_without_links_they_are_assumed_from_the_model_or_not_known() -> None:
         "Their links are not given, and not known for this model: all sets are equally good.",
     ]
     printed = drawn("-", "--model", "Tesla-T4", stdin=text)
-    assert "The links are not said; these are assumed from the model, in GB/s." in printed
+    assert "The links are not given; these are assumed from the model, in GB/s." in printed
     assert "\n  0    X    9.5  9    9\n" in printed
     assert "  ├─ 0 1  (9.5 GB/s)\n" in printed
 
