@@ -12,7 +12,7 @@ from maniple.cli.support.reserved_fields import is_our_folder
 
 ROLE = "worker"
 # The controller mounts it into every pod; with framework torch it restarts the workers at each new size.
-AGENT = ("python3", f"{types.OUR_FOLDER}/agent/agent.pyz", "--")
+AGENT = ("python3", f"{types.RESERVED_MOUNT_PATH}/agent/agent.pyz", "--")
 
 _RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
@@ -105,9 +105,9 @@ def _variable(text: str, wrong: list[str]) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         wrong.append(f"--env: expected NAME=VALUE, such as EPOCHS=90, found {text!r}")
-    elif name.startswith(types.OUR_VARIABLES):
+    elif name.startswith(types.RESERVED_ENV_PREFIX):
         wrong.append(
-            f"--env: names that begin with {types.OUR_VARIABLES} are reserved for Maniple's agent; "
+            f"--env: names that begin with {types.RESERVED_ENV_PREFIX} are reserved for Maniple's agent; "
             f"expected another, such as MY_{name}, found {text!r}"
         )
     return {"name": name, "value": value}
@@ -127,7 +127,7 @@ def _mounts(texts: Sequence[str], wrong: list[str]) -> tuple[list[dict[str, Any]
         folder = posixpath.normpath("/" + path.lstrip("/"))
         if is_our_folder(path):
             wrong.append(
-                f"--mount: {types.OUR_FOLDER} is reserved for Maniple's agent; "
+                f"--mount: {types.RESERVED_MOUNT_PATH} is reserved for Maniple's agent; "
                 f"expected another PATH, such as /data, found {text!r}"
             )
         elif folder in seen:

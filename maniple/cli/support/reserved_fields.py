@@ -4,9 +4,9 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-from maniple.api.types import OUR_FOLDER, OUR_VARIABLES
+from maniple.api.types import RESERVED_ENV_PREFIX, RESERVED_MOUNT_PATH
 
-_FOLDERS = (OUR_FOLDER, "/run/maniple")  # in most images /var/run is a link to /run
+_FOLDERS = (RESERVED_MOUNT_PATH, "/run/maniple")  # in most images /var/run is a link to /run
 
 
 def is_our_folder(path: str) -> bool:
@@ -32,16 +32,16 @@ def reserved_field_errors(job: dict[str, Any]) -> Iterator[str]:
 def _container_errors(container: dict[str, Any], path: str) -> Iterator[str]:
     for index, variable in _objects(container, "env"):
         name = str(variable.get("name"))
-        if name.startswith(OUR_VARIABLES):
+        if name.startswith(RESERVED_ENV_PREFIX):
             yield (
-                f"{path}.env[{index}].name: names that begin with {OUR_VARIABLES} are reserved for Maniple's agent; "
-                f"expected another, such as MY_{name}, found {name!r}"
+                f"{path}.env[{index}].name: names that begin with {RESERVED_ENV_PREFIX} are reserved for Maniple's "
+                f"agent; expected another, such as MY_{name}, found {name!r}"
             )
     for index, mount in _objects(container, "volumeMounts"):
         folder = str(mount.get("mountPath"))
         if is_our_folder(folder):
             yield (
-                f"{path}.volumeMounts[{index}].mountPath: {OUR_FOLDER} is reserved for Maniple's agent; "
+                f"{path}.volumeMounts[{index}].mountPath: {RESERVED_MOUNT_PATH} is reserved for Maniple's agent; "
                 f"expected another, such as /data, found {folder!r}"
             )
 

@@ -36,7 +36,7 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import restore, step_all
+from maniple.elastic.machine import advance, restore
 from maniple.elastic.sizes import wanted_sizes
 from maniple.elastic.state import State
 from maniple.kube.jobs.agent_server import Ack, AgentServer, Report
@@ -251,7 +251,7 @@ class JobController:
                 if job.new_report is not None:  # before events that follow from it, such as the end
                     events.insert(0, job.new_report)
                     job.new_report = None
-                job.state, instructions = step_all(job.state, events, time.time())
+                job.state, instructions = advance(job.state, events, time.time())
                 todo = [instruction for instruction in instructions if not isinstance(instruction, Arm)]
                 if not todo and job.hindrance != Hindered():
                     job.hindrance = Hindered()
@@ -349,7 +349,7 @@ class JobController:
             await self.executor.create_dependents(state.job)
             job.dependents_at = time.monotonic()
         spec = self.executor.spec(job.key, job.uid)
-        sizes = wanted_sizes(state.job, state.status.target, state.replicas.values(), keeps_first=False)
+        sizes = wanted_sizes(state.job, state.status.target, state.replicas.values())
 
         async def create(instruction: CreateReplica) -> None:
             try:

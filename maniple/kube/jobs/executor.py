@@ -10,11 +10,12 @@ import msgspec
 from maniple.api import types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.keys import Key, join_key
+from maniple.api.labels import GENERATION_ANNOTATION
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.elastic.conditions import OURS, Conditions
 from maniple.elastic.generations import notice
 from maniple.elastic.instructions import CreateReplica, DeleteReplica
-from maniple.elastic.job import Job, Place
+from maniple.elastic.job import JobSpec, ReplicaKey
 from maniple.kube.jobs import manifests
 from maniple.kube.jobs.agent_server import AgentServer
 from maniple.kube.jobs.manifests import PodSettings
@@ -92,7 +93,7 @@ class Executor:
 
     # -- its Service, Secret and ConfigMap
 
-    async def create_dependents(self, job: Job) -> None:
+    async def create_dependents(self, job: JobSpec) -> None:
         """Before the first pod, which would not start without them."""
         folder = f"/api/v1/namespaces/{job.namespace}"
         token = "" if self.agents is None else self.agents.token(join_key((job.namespace, job.name)), job.uid)
@@ -111,7 +112,7 @@ class Executor:
             if error.status != 409:
                 raise
 
-    async def _ensure_service(self, folder: str, job: Job) -> None:
+    async def _ensure_service(self, folder: str, job: JobSpec) -> None:
         """It has the job's own name, which another Service may have."""
         try:
             await self._create(folder, manifests.service(job))
@@ -125,7 +126,9 @@ class Executor:
 
     # -- replicas
 
-    async def create(self, job: Job, instruction: CreateReplica, spec: dict[str, Any], sizes: dict[str, int]) -> None:
+    async def create(
+        self, job: JobSpec, instruction: CreateReplica, spec: dict[str, Any], sizes: dict[str, int]
+    ) -> None:
         place = (instruction.role, instruction.index)
         role = next(role for role in spec["roles"] if role["name"] == instruction.role)
         priority = spec.get("priorityClassName", "")
@@ -141,7 +144,7 @@ class Executor:
         else:
             self._mirror.put(PODS, read_live(answer, PODS.struct))
 
-    async def _adopt(self, job: Job, place: Place) -> None:
+    async def _adopt(self, job: JobSpec, place: ReplicaKey) -> None:
         """A pod of this name exists: the job's, not yet in the mirror, or another's."""
         path = PODS.path(job.namespace, job.pod(place))
         try:
@@ -155,7 +158,7 @@ class Executor:
         if facts is None or not facts.owner or facts.job != job.name or place_of(facts) != place:
             raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
 
-    async def delete(self, job: Job, instruction: DeleteReplica) -> None:
+    async def delete(self, job: JobSpec, instruction: DeleteReplica) -> None:
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": instruction.uid}}
         if instruction.grace_s is not None:
             body["gracePeriodSeconds"] = int(instruction.grace_s)
@@ -163,14 +166,16 @@ class Executor:
 
     # -- generations
 
-    async def publish(self, job: Job, generation: types.JobGeneration, pods: dict[Key, ReplicaFacts]) -> None:
+    async def publish(self, job: JobSpec, generation: types.JobGeneration, pods: dict[Key, ReplicaFacts]) -> None:
         """To agents at the endpoint, to annotations, which become files in the pods, and to Horovod's script."""
         text = notice(job, generation)
         members = {member.uid for member in generation.members}
         outdated = [
             (key, facts)
             for key, facts in pods.items()
-            if facts.told < generation.number and not facts.is_leaving and (facts.uid in members or facts.told)
+            if facts.notified_generation < generation.number
+            and not facts.is_leaving
+            and (facts.uid in members or facts.notified_generation)
         ]
         name = join_key((job.namespace, job.name))
         limit = _MAX_NOTICE
@@ -184,7 +189,7 @@ class Executor:
             await self._write_hosts(job, generation)
         await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in outdated))
 
-    async def _write_hosts(self, job: Job, generation: types.JobGeneration) -> None:
+    async def _write_hosts(self, job: JobSpec, generation: types.JobGeneration) -> None:
         config_map = manifests.hosts(job, generation)
         folder = f"/api/v1/namespaces/{job.namespace}/configmaps"
         path, body = f"{folder}/{manifests.hosts_name(job)}", msgspec.json.encode({"data": config_map["data"]})
@@ -196,7 +201,7 @@ class Executor:
             await self._create(folder, config_map)  # a user has deleted it
 
     async def _annotate(self, key: Key, uid: str, text: str) -> None:
-        body = {"metadata": {"uid": uid, "annotations": {types.GENERATION_ANNOTATION: text}}}
+        body = {"metadata": {"uid": uid, "annotations": {GENERATION_ANNOTATION: text}}}
         try:
             answer = await self._client.write(
                 self._client.jobs, "PATCH", PODS.path(*key), msgspec.json.encode(body), MERGE_PATCH

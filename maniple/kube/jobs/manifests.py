@@ -10,10 +10,11 @@ from typing import Any
 
 from maniple.api import types
 from maniple.api.keys import join_key
+from maniple.api.labels import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.validate.kubernetes import is_service_name
-from maniple.elastic.job import Job, Place
+from maniple.elastic.job import JobSpec, ReplicaKey
 
-AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.OUR_FOLDER}/{name}" for name in ("agent", "pod", "hosts"))
+AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.RESERVED_MOUNT_PATH}/{name}" for name in ("agent", "pod", "hosts"))
 RENDEZVOUS_PORT = 29400
 AGENT_GRACE_S = 5  # for the agent itself, after its workers
 _HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -35,12 +36,12 @@ class PodSettings:
     agents_url: str = ""  # of the agents' endpoint; empty: there is none
 
 
-def has_names(job: Job) -> bool:
+def has_names(job: JobSpec) -> bool:
     """Whether its replicas have DNS names: not every object's name is a valid Service name."""
     return is_service_name(job.name)
 
 
-def secret_name(job: Job, *, has_token: bool) -> str:
+def secret_name(job: JobSpec, *, has_token: bool) -> str:
     """With the job's uid, so that an earlier job of this name has another Secret.
 
     It is immutable: once there is an endpoint, pods get another one.
@@ -48,17 +49,17 @@ def secret_name(job: Job, *, has_token: bool) -> str:
     return f"{job.name[:200]}-{'agent' if has_token else 'archive'}-{job.uid[:8]}"
 
 
-def hosts_name(job: Job) -> str:
+def hosts_name(job: JobSpec) -> str:
     return f"{job.name[:200]}-hosts-{job.uid[:8]}"
 
 
 def pod(
-    job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], priority: str, settings: PodSettings
+    job: JobSpec, template: Manifest, place: ReplicaKey, sizes: Mapping[str, int], priority: str, settings: PodSettings
 ) -> Manifest:
     role = next(role for role in job.roles if role.name == place[0])
     meta, spec = template.get("metadata") or {}, copy.deepcopy(template.get("spec") or {})
     name = job.pod(place)
-    labels = {types.JOB_LABEL: job.name, types.ROLE_LABEL: place[0], types.INDEX_LABEL: str(place[1])}
+    labels = {JOB_LABEL: job.name, ROLE_LABEL: place[0], INDEX_LABEL: str(place[1])}
     spec |= {"schedulerName": settings.scheduler_name, "restartPolicy": "Never"}
     spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + AGENT_GRACE_S)
     if priority:
@@ -94,7 +95,7 @@ def pod(
             "name": name,
             "namespace": job.namespace,
             "labels": {**(meta.get("labels") or {}), **labels},
-            "annotations": _without(meta.get("annotations") or {}, types.GENERATION_ANNOTATION),  # ours to write
+            "annotations": _without(meta.get("annotations") or {}, GENERATION_ANNOTATION),  # ours to write
             "ownerReferences": [_owner(job)],
         },
         "spec": spec,
@@ -102,10 +103,10 @@ def pod(
 
 
 def _is_reserved(variable: Manifest) -> bool:
-    return str(variable.get("name")).startswith(types.OUR_VARIABLES)
+    return str(variable.get("name")).startswith(types.RESERVED_ENV_PREFIX)
 
 
-def _framework_env(job: Job, place: Place, slots: int) -> list[Manifest]:
+def _framework_env(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest]:
     if job.framework == "horovod":
         return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
     if job.framework != "torchrun":
@@ -126,8 +127,8 @@ def _framework_env(job: Job, place: Place, slots: int) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _volumes(job: Job, settings: PodSettings) -> tuple[list[Manifest], list[Manifest]]:
-    field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{types.GENERATION_ANNOTATION}']"}}
+def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[Manifest]]:
+    field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{GENERATION_ANNOTATION}']"}}
     secret = {"secretName": secret_name(job, has_token=bool(settings.agents_url))}
     volumes: list[Manifest] = [
         {"name": "maniple-pod", "downwardAPI": {"items": [field]}},
@@ -143,19 +144,19 @@ def _volumes(job: Job, settings: PodSettings) -> tuple[list[Manifest], list[Mani
     return volumes, mounts
 
 
-def service(job: Job) -> Manifest:
+def service(job: JobSpec) -> Manifest:
     """Headless, for DNS names of replicas; also before they are ready: they need each other to become ready."""
     return {
         **_head(job, "Service", job.name),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {types.JOB_LABEL: job.name},
+            "selector": {JOB_LABEL: job.name},
         },
     }
 
 
-def secret(job: Job, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
+def secret(job: JobSpec, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
     """The agent's archive, and for the endpoint its token and the authority's certificate."""
     data = {"agent.pyz": archive, **({"token": token.encode(), "ca.crt": authority} if token else {})}
     encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
@@ -163,7 +164,7 @@ def secret(job: Job, archive: bytes, token: str = "", authority: bytes = b"") ->
     return {**head, "type": "maniple.dev/agent", "immutable": True, "data": encoded}
 
 
-def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
+def hosts(job: JobSpec, generation: types.JobGeneration) -> Manifest:
     """Horovod runs the script to discover hosts. A role that only launches is no host."""
     roles = {role.name for role in job.roles if role.has_work}
     lines = [f"{member.address}:{member.slots}\n" for member in generation.members if member.role in roles]
@@ -188,13 +189,13 @@ def _without(entries: Manifest, name: str) -> Manifest:
     return {key: value for key, value in entries.items() if key != name}
 
 
-def _head(job: Job, kind: str, name: str) -> Manifest:
-    labels = {types.JOB_LABEL: job.name} if kind != "Pod" else {}
+def _head(job: JobSpec, kind: str, name: str) -> Manifest:
+    labels = {JOB_LABEL: job.name} if kind != "Pod" else {}
     meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": [_owner(job)]}
     return {"apiVersion": "v1", "kind": kind, "metadata": meta}
 
 
-def _owner(job: Job) -> Manifest:
+def _owner(job: JobSpec) -> Manifest:
     return {
         "apiVersion": types.API_VERSION,
         "kind": "ElasticJob",

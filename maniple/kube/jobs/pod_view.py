@@ -7,11 +7,11 @@ from maniple.api import kubernetes, types
 from maniple.api.keys import Key
 from maniple.api.replica_pods import ReplicaFacts, is_index
 from maniple.elastic.events import Replica, Stage
-from maniple.elastic.job import Place
+from maniple.elastic.job import ReplicaKey
 from maniple.kube.transport.mirror import Mirror
 
 
-def place_of(facts: ReplicaFacts) -> Place | None:
+def place_of(facts: ReplicaFacts) -> ReplicaKey | None:
     """Role and index; None if its labels are invalid, which the scheduler reports."""
     return (facts.role, int(facts.index)) if facts.role and is_index(facts.index) else None
 
@@ -39,7 +39,7 @@ def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> R
         exit=facts.exit,
         reason=facts.reason,
         is_disrupted=facts.is_disrupted,
-        told=facts.told,
+        notified_generation=facts.notified_generation,
     )
 
 

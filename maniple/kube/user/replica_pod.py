@@ -9,6 +9,7 @@ from maniple.api import kubernetes, types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.gpu.assignment import read_assignment
 from maniple.api.keys import Key
+from maniple.api.labels import JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.model.elastic import replica_index
 from maniple.model.pod_identity import pod_role
@@ -63,7 +64,7 @@ class ReplicaPod:
 
     @property
     def job(self) -> Key:
-        return self.pod.metadata.namespace, self.pod.metadata.labels[types.JOB_LABEL]
+        return self.pod.metadata.namespace, self.pod.metadata.labels[JOB_LABEL]
 
     @property
     def role(self) -> str:
@@ -157,7 +158,7 @@ def read_observed_pod(raw: msgspec.Raw) -> ObservedPod | None:
     pod = read_live(raw, kubernetes.Pod).item
     if not isinstance(pod, kubernetes.Pod):
         return None
-    is_replica = types.JOB_LABEL in pod.metadata.labels
+    is_replica = JOB_LABEL in pod.metadata.labels
     replica = ReplicaPod(pod, msgspec.json.decode(raw, type=_Pod).status) if is_replica else None
     return ObservedPod(replica, held_gpus(pod), pod.spec.node_name)
 

@@ -12,7 +12,7 @@ from maniple.api import types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.errors import InputError, nearest
 from maniple.api.keys import Key, join_key
-from maniple.elastic.job import read_job
+from maniple.elastic.job import read_job_spec
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.manifests import pod as pod_manifest
 from maniple.kube.transport.client import ApiError, UnansweredError
@@ -173,7 +173,7 @@ async def _template_problems(client: UserClient, submission: Submission) -> list
     item = read_live(msgspec.json.encode(submission.body), types.ElasticJob).item
     if not isinstance(item, types.ElasticJob):
         return wrong  # reported elsewhere
-    job = read_job(item)
+    job = read_job_spec(item)
     sizes = {role.name: role.least for role in job.roles}
     for number, role in enumerate(submission.body["spec"]["roles"]):
         place = (role["name"], 0)
