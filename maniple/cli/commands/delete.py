@@ -37,7 +37,7 @@ Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods remain 
 --timeout.
 """
 )
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
+@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
 @click.option("--wait", is_flag=True, help="Return when the job and all of its pods are gone.")
 @click.option(
     "--timeout",
@@ -50,7 +50,7 @@ Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods remain 
 @click.pass_context
 def command(
     ctx: click.Context,
-    jobs: tuple[str, ...],
+    names: tuple[str, ...],
     wait: bool,
     timeout_s: float | None,
     connection: Connection,
@@ -62,8 +62,8 @@ def command(
     async def delete(client: "UserClient") -> int:
         from maniple.kube.user.client import job_label
 
-        found = await read_jobs(jobs, client)
-        for key in found:
+        jobs = await read_jobs(names, client)
+        for key in jobs:
             await client.delete(key, foreground=wait)
             if not wait:
                 click.echo(f"{job_label(key)} deleted")
@@ -72,7 +72,7 @@ def command(
         report_trouble(client)
         try:
             async with asyncio.timeout(timeout_s):
-                for key, job in found.items():
+                for key, job in jobs.items():
                     await _until_gone(client, key, job.metadata.uid)
                     click.echo(f"{job_label(key)} deleted")
         except TimeoutError:

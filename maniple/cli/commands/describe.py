@@ -30,19 +30,19 @@ Examples:
 Exit codes: 0 described, 2 wrong input or no such job.
 """
 )
-@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @job_options
-def command(job: str, output: str, connection: Connection) -> None:
+def command(name: str, output: str, connection: Connection) -> None:
     """Describe a job: its sizes, its replicas and their GPUs, its events, and why it waits."""
 
     async def read(client: "UserClient") -> "JobDescription":
         from maniple.views.job_detail import describe_job
 
-        key = job_key(job, client)
-        found = await client.job(key)
+        key = job_key(name, client)
+        job = await client.job(key)
         replicas = await client.replicas(*key)
-        return describe_job(found, replicas, await client.events(found, replicas))
+        return describe_job(job, replicas, await client.events(job, replicas))
 
     description = run_with_client(connection, read)
     if output == "json":

@@ -49,7 +49,7 @@ replicas that start later, until the job has finished.
 Exit codes: 0 printed, 1 nothing has started yet, 2 wrong input or no such job.
 """
 )
-@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
 @click.option("--role", metavar="NAME", help="All replicas of this role.")
 @click.option("--index", type=click.IntRange(0), help="The replica with this number.")
 @click.option("--all", "every", is_flag=True, help="All replicas.")
@@ -61,7 +61,7 @@ Exit codes: 0 printed, 1 nothing has started yet, 2 wrong input or no such job.
 )
 @job_options
 def command(
-    job: str,
+    name: str,
     role: str | None,
     index: int | None,
     every: bool,
@@ -82,9 +82,9 @@ def command(
     async def read(client: "UserClient") -> str:
         from maniple.kube.user.job_logs import Choice, follow_logs, read_logs
 
-        key = job_key(job, client)
-        found = await client.job(key)
-        chosen_role = _chosen_role(found, role)
+        key = job_key(name, client)
+        job = await client.job(key)
+        chosen_role = _chosen_role(job, role)
         chosen_index = 0 if not every and role is None and index is None else index
 
         def is_chosen(replica: "ReplicaPod") -> bool:
@@ -96,7 +96,7 @@ def command(
             await follow_logs(client, key, choice, on_line)
             return ""
         replicas = await read_logs(client, key, choice, on_line)
-        return "" if any(replica.has_started for replica in replicas) else _why_none(found, replicas)
+        return "" if any(replica.has_started for replica in replicas) else _why_none(job, replicas)
 
     problem = run_with_client(connection, read)
     if problem:

@@ -48,7 +48,7 @@ scheduler decides between min and max. The job checkpoints and continues at the 
 Exit codes: 0 changed, 2 wrong input, no such job, or refused.
 """
 )
-@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
 @click.option("--pin", type=_REPLICAS, metavar="N", help="Exactly this many replicas.")
 @click.option("--unpin", is_flag=True, help="Let the scheduler decide between min and max again.")
 @click.option("--min", "min_", type=_REPLICAS, metavar="N", help="The minimum.")
@@ -56,7 +56,7 @@ Exit codes: 0 changed, 2 wrong input, no such job, or refused.
 @click.option("--role", metavar="NAME", help="The role to change; required if the job has several.")
 @job_options
 def command(
-    job: str,
+    name: str,
     pin: int | None,
     unpin: bool,
     min_: int | None,
@@ -70,18 +70,18 @@ def command(
     if pin is not None and unpin:
         raise click.UsageError("--pin and --unpin contradict each other: give one of the two.")
     wanted: dict[str, int | None] = {"min": min_, "max": max_, "pin": pin}
-    wanted = {name: value for name, value in wanted.items() if value is not None}
+    wanted = {field: value for field, value in wanted.items() if value is not None}
     if unpin:
         wanted["pin"] = None
 
     async def resize(client: "UserClient") -> str:
         from maniple.kube.user.client import job_label
 
-        key = job_key(job, client)
-        found = await client.job(key)
-        index = _role_index(found, role)
-        before = found.spec.roles[index]
-        check(found, before, wanted)
+        key = job_key(name, client)
+        job = await client.job(key)
+        index = _role_index(job, role)
+        before = job.spec.roles[index]
+        check(job, before, wanted)
         changed = await client.change(key, operations(index, before, wanted))
         after = changed.spec.roles[index]
         change = f"{_bounds(before)} → {_bounds(after)}" if after != before else f"is already {_bounds(before)}"

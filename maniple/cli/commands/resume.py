@@ -16,8 +16,8 @@ A job that has finished cannot be resumed: then no job is changed.
 Exit codes: 0 done, 2 wrong input or no such job.
 """
 )
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
+@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
 @job_options
-def command(jobs: tuple[str, ...], connection: Connection) -> None:
+def command(names: tuple[str, ...], connection: Connection) -> None:
     """Resume suspended jobs: each waits for resources again, and continues from its checkpoint."""
-    set_suspend(jobs, False, connection)
+    set_suspend(names, False, connection)

@@ -211,11 +211,11 @@ def _check_namespaces(submissions: "list[Submission]", namespace: str | None) ->
     """As in kubectl: -n with an object that names another namespace is an error."""
     if namespace is None:
         return
-    found = [(submission, submission.key(namespace)[0]) for submission in submissions]
-    other = [(submission, named) for submission, named in found if named != namespace]
+    named = [(submission, submission.key(namespace)[0]) for submission in submissions]
+    other = [(submission, found) for submission, found in named if found != namespace]
     if other:
         raise InputError(
             f"{submission.label(namespace)}: metadata.namespace: expected {namespace!r}, as --namespace says, "
-            f"found {named!r}"
-            for submission, named in other
+            f"found {found!r}"
+            for submission, found in other
         )

@@ -16,8 +16,8 @@ A job that has finished cannot be suspended: then no job is changed.
 Exit codes: 0 done, 2 wrong input or no such job.
 """
 )
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
+@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
 @job_options
-def command(jobs: tuple[str, ...], connection: Connection) -> None:
+def command(names: tuple[str, ...], connection: Connection) -> None:
     """Suspend jobs: each checkpoints and releases its GPUs; `maniple resume` continues it."""
-    set_suspend(jobs, True, connection)
+    set_suspend(names, True, connection)

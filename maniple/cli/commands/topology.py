@@ -129,12 +129,12 @@ def _gbs(mbs: int) -> str:
 
 
 def _rings(topology: GpuTopology, links: LinkClass) -> list[list[str]]:
-    healthy = sum(1 << at for at, device in enumerate(topology.devices) if device.healthy)
+    healthy = sum(1 << gpu for gpu, device in enumerate(topology.devices) if device.healthy)
     rows = []
     for size in RING_SIZES:
         if size <= healthy.bit_count():
             chosen = links.choose(healthy, size)
-            ids = [device.id for at, device in enumerate(topology.devices) if chosen >> at & 1]
+            ids = [device.id for gpu, device in enumerate(topology.devices) if chosen >> gpu & 1]
             rows.append([str(size), _gbs(links.ring(chosen)), " ".join(ids)])
     return rows
 
@@ -144,12 +144,15 @@ def _rings(topology: GpuTopology, links: LinkClass) -> list[list[str]]:
 
 def _tree(topology: GpuTopology, matrix: Matrix) -> list[str]:
     devices = topology.devices
-    healthy = [at for at, device in enumerate(devices) if device.healthy]
-    numa = sorted({devices[at].numa for at in healthy})
+    healthy = [gpu for gpu, device in enumerate(devices) if device.healthy]
+    numa = sorted({devices[gpu].numa for gpu in healthy})
     if len(numa) < 2:
         return _branch(topology, matrix, healthy, "node")
     parts = [
-        (f"NUMA node {number}" if number >= 0 else "no NUMA node", [at for at in healthy if devices[at].numa == number])
+        (
+            f"NUMA node {number}" if number >= 0 else "no NUMA node",
+            [gpu for gpu in healthy if devices[gpu].numa == number],
+        )
         for number in numa
     ]
     lines = [f"node: {_words(topology, matrix, healthy, [members for _, members in parts])} between"]
@@ -161,7 +164,7 @@ def _branch(topology: GpuTopology, matrix: Matrix, members: list[int], name: str
     groups = _split(matrix, members)
     title = f"{name}: " if name else ""
     if all(len(group) == 1 for group in groups):
-        ids = " ".join(topology.devices[at].id for at in members)
+        ids = " ".join(topology.devices[gpu].id for gpu in members)
         words = _words(topology, matrix, members, groups)
         return [f"{title}{ids}{f'  ({words})' if words else ''}"]
     lines = [f"{title}{_words(topology, matrix, members, groups)} between"]
@@ -185,20 +188,20 @@ def _split(matrix: Matrix, members: list[int]) -> list[list[int]]:
         while left:
             group, ahead = [], [left.pop(0)]
             while ahead:
-                at = ahead.pop()
-                group.append(at)
-                near = [other for other in left if matrix[at][other] > slowest]
+                gpu = ahead.pop()
+                group.append(gpu)
+                near = [other for other in left if matrix[gpu][other] > slowest]
                 ahead += near
                 left = [other for other in left if other not in near]
             groups.append(sorted(group))
         if len(groups) > 1:
             return groups
-    return [[at] for at in members]
+    return [[gpu] for gpu in members]
 
 
 def _words(topology: GpuTopology, matrix: Matrix, members: list[int], groups: list[list[int]]) -> str:
     """The kinds of links between the groups, slowest first."""
-    group_of = {at: number for number, group in enumerate(groups) for at in group}
+    group_of = {gpu: number for number, group in enumerate(groups) for gpu in group}
     slowest: dict[str, int] = {}
     for a in members:
         for b in members:
