@@ -8,7 +8,7 @@ from typing import Any
 
 from maniple.api import types
 from maniple.api.errors import InputError
-from maniple.cli.support.reserved_fields import is_our_folder
+from maniple.cli.support.reserved_fields import is_reserved_path
 
 ROLE = "worker"
 # The controller mounts it into every pod; with framework torch it restarts the workers at each new size.
@@ -125,7 +125,7 @@ def _mounts(texts: Sequence[str], wrong: list[str]) -> tuple[list[dict[str, Any]
             wrong.append(f"--mount: {_MOUNT}, found {text!r}")
             continue
         folder = posixpath.normpath("/" + path.lstrip("/"))
-        if is_our_folder(path):
+        if is_reserved_path(path):
             wrong.append(
                 f"--mount: {types.RESERVED_MOUNT_PATH} is reserved for Maniple's agent; "
                 f"expected another PATH, such as /data, found {text!r}"

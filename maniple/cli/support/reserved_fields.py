@@ -9,7 +9,7 @@ from maniple.api.types import RESERVED_ENV_PREFIX, RESERVED_MOUNT_PATH
 _FOLDERS = (RESERVED_MOUNT_PATH, "/run/maniple")  # in most images /var/run is a link to /run
 
 
-def is_our_folder(path: str) -> bool:
+def is_reserved_path(path: str) -> bool:
     place = posixpath.normpath("/" + path.lstrip("/"))
     return any(place == folder or place.startswith(f"{folder}/") for folder in _FOLDERS)
 
@@ -39,7 +39,7 @@ def _container_errors(container: dict[str, Any], path: str) -> Iterator[str]:
             )
     for index, mount in _objects(container, "volumeMounts"):
         folder = str(mount.get("mountPath"))
-        if is_our_folder(folder):
+        if is_reserved_path(folder):
             yield (
                 f"{path}.volumeMounts[{index}].mountPath: {RESERVED_MOUNT_PATH} is reserved for Maniple's agent; "
                 f"expected another, such as /data, found {folder!r}"

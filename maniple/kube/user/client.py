@@ -251,13 +251,6 @@ class UserClient:
         finally:
             self._note(path, "")
 
-    async def follow_job(self, key: Key) -> AsyncGenerator[types.ElasticJob | None, None]:
-        """The job after each change; None while there is none of this name."""
-        jobs = self.follow(JOBS, key[0], read_job, {"fieldSelector": f"metadata.name={key[1]}"})
-        async with aclosing(jobs) as changes:
-            async for found in changes:
-                yield found.get(key)
-
     async def _follow(
         self, path: str, asked: Mapping[str, str], watched: Watched[T], backoff: Backoff
     ) -> AsyncGenerator[dict[Key, T], None]:
@@ -296,6 +289,13 @@ class UserClient:
                 self._note(path, trouble)
             has_failed = bool(trouble)
             await backoff.wait()
+
+    async def follow_job(self, key: Key) -> AsyncGenerator[types.ElasticJob | None, None]:
+        """The job after each change; None while there is none of this name."""
+        jobs = self.follow(JOBS, key[0], read_job, {"fieldSelector": f"metadata.name={key[1]}"})
+        async with aclosing(jobs) as changes:
+            async for found in changes:
+                yield found.get(key)
 
     def _note(self, path: str, why: str) -> None:
         before = bool(self._broken)
