@@ -19,7 +19,7 @@ from maniple.api import types
 from maniple.elastic.generations import notice
 from maniple.elastic.job import read_job_spec
 from maniple.kube.jobs import agent_credentials
-from maniple.kube.jobs.agent_server import Agents
+from maniple.kube.jobs.agent_server import AgentServer
 
 JOB, UID = "team/bert", "job-uid"
 AIM_S = 1.0
@@ -45,13 +45,13 @@ def pod(index: int) -> str:
 async def publish(count: int, pipe: Connection) -> list[float]:
     """Seconds from each publication until the last agent had the notice."""
     credentials = agent_credentials.create(["127.0.0.1"])
-    agents = Agents(credentials.token_key, lambda _: None, lambda _: None, lambda: True)
+    agents = AgentServer(credentials.token_key, lambda _: None, lambda _: None, lambda: True)
     agents.expect(JOB, UID)
     await agents.start("127.0.0.1", 0, agent_credentials.server_context(credentials))
     pipe.send((agents.port, agents.token(JOB, UID), credentials.authority))
     durations = []
     for number in range(1, TIMES + 1):
-        while not all(agents.listens(JOB, pod(index)) for index in range(count)):
+        while not all(pod(index) in agents._jobs[JOB].polls for index in range(count)):
             await asyncio.sleep(0.05)
         start = time.monotonic()
         agents.publish(JOB, UID, make_notice(count, number), number)

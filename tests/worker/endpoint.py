@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from maniple.kube.jobs import agent_credentials
-from maniple.kube.jobs.agent_server import Ack, Agents, Report
+from maniple.kube.jobs.agent_server import Ack, AgentServer, Report
 
 JOB, UID = "team/bert", "job-uid"
 
@@ -27,7 +27,7 @@ async def main(folder: Path, port: int) -> None:
             heard.write(json.dumps(msgspec.to_builtins(message)) + "\n")
             heard.flush()
 
-        agents = Agents(credentials.token_key, hear, hear, lambda: True)
+        agents = AgentServer(credentials.token_key, hear, hear, lambda: True)
         agents.expect(JOB, UID)
         (folder / "ready").touch()
         while (folder / "closed").exists():
