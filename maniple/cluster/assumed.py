@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from maniple.api import kubernetes, types
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.scheduler.framework.plan import Bind
 
 _LEAVES = datetime.fromtimestamp(0, UTC)  # when does not matter, only that it does
@@ -39,9 +40,9 @@ class Assumed:
 
 def with_bind(pod: kubernetes.Pod, bind: Bind) -> kubernetes.Pod:
     """As the API server will have it when the binding is written."""
-    made = {types.GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
+    made = {GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
     if bind.backfill is not msgspec.UNSET:
-        made[types.BACKFILL_ANNOTATION] = bind.backfill
+        made[BACKFILL_ANNOTATION] = bind.backfill
     metadata = pod.metadata
     if made:
         metadata = replace(metadata, annotations={**metadata.annotations, **made})
@@ -86,9 +87,9 @@ def marked(item: Marked, holders: Container[str]) -> Marked:
     """The item saying of itself whether nodes are kept for it: whether its ns/name is among the holders."""
     meta = item.metadata
     is_holder = f"{meta.namespace}/{meta.name}" in holders
-    if is_holder == (meta.annotations.get(types.RESERVED_ANNOTATION) == "true"):
+    if is_holder == (meta.annotations.get(RESERVED_ANNOTATION) == "true"):
         return item
-    annotations = {key: value for key, value in meta.annotations.items() if key != types.RESERVED_ANNOTATION}
+    annotations = {key: value for key, value in meta.annotations.items() if key != RESERVED_ANNOTATION}
     if is_holder:
-        annotations[types.RESERVED_ANNOTATION] = "true"
+        annotations[RESERVED_ANNOTATION] = "true"
     return replace(item, metadata=replace(meta, annotations=annotations))

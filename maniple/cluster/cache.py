@@ -14,6 +14,7 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, ObjectKey, join_key, key_of, name_of, split_name
+from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.validate.ours import problems
 from maniple.cluster.assumed import Assumed, AssumedSize, Marked, applied, marked, with_size
 from maniple.cluster.strip import countable, stripped
@@ -32,8 +33,8 @@ class Cache:
     def __init__(self, ours: Ours | None = None, reads: Reads | None = None) -> None:
         """`reads`: labels and annotations that plugins declare to read."""
         self._ours = ours or Ours()
-        self._reads = reads or Reads()
-        self._builder = SnapshotBuilder(self._ours, self._reads)
+        self.reads = reads or Reads()
+        self._builder = SnapshotBuilder(self._ours, self.reads)
         self._held: dict[type, dict[Key, Any]] = {}  # as reported, stripped
         self._wrong: dict[ObjectKey, list[str]] = {}  # objects that are wrong in themselves
         self._assumed: dict[str, Assumed] = {}
@@ -46,7 +47,7 @@ class Cache:
 
     def put(self, item: Object) -> None:
         """Adds or replaces an object. A report older than an assumption does not undo the assumption."""
-        item = stripped(item, self._reads)
+        item = stripped(item, self.reads)
         key = key_of_object(item)
         held = self._held.setdefault(key[0], {})
         if held.get(key[1:]) == item:
@@ -210,9 +211,7 @@ class Cache:
     def _annotated_reserved(self) -> frozenset[str]:
         kinds = (types.PodGroup, types.ElasticJob, kubernetes.Pod)
         items = (item for kind in kinds for item in self._held.get(kind, {}).values())
-        return frozenset(
-            name_of(item.metadata) for item in items if types.RESERVED_ANNOTATION in item.metadata.annotations
-        )
+        return frozenset(name_of(item.metadata) for item in items if RESERVED_ANNOTATION in item.metadata.annotations)
 
     # -- what is known
 

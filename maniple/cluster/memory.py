@@ -15,6 +15,7 @@ import numpy as np
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import decode
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
 from maniple.cluster.arrivals import Arrivals
 from maniple.cluster.assumed import marked, with_bind
 from maniple.model.building.from_scratch import build_snapshot
@@ -102,7 +103,7 @@ class MemoryCluster:
         """The pods that jobs are still to create; `kept` of them were there before."""
         objects = self._objects
         over = {(job.metadata.namespace, job.metadata.name) for job in objects.elastic_jobs if job.status.phase in OVER}
-        kept = [pod for pod in kept if (pod.metadata.namespace, pod.metadata.labels[types.JOB_LABEL]) not in over]
+        kept = [pod for pod in kept if (pod.metadata.namespace, pod.metadata.labels[JOB_LABEL]) not in over]
         more = implied_pods(objects.elastic_jobs, [*objects.pods, *kept], scheduler_name=self._ours.scheduler_name)
         # A job whose last pods have just left is one without pods again.
         objects.implied = [*kept, *more]
@@ -147,7 +148,7 @@ def _nominated(pod: kubernetes.Pod, node: str) -> kubernetes.Pod:
 
 def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
     """What its controller creates in the place of an evicted pod: the same, pending and new."""
-    of_bind = (types.GPUS_ANNOTATION, types.BACKFILL_ANNOTATION)
+    of_bind = (GPUS_ANNOTATION, BACKFILL_ANNOTATION)
     kept = {key: value for key, value in pod.metadata.annotations.items() if key not in of_bind}
     metadata = msgspec.structs.replace(
         pod.metadata, annotations=kept, uid="", creation_timestamp=now, deletion_timestamp=None

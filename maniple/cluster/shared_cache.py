@@ -11,6 +11,7 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import ObjectKey
 from maniple.cluster.cache import Cache
 from maniple.model.building.input_objects import Objects
+from maniple.model.reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Bind
 
@@ -21,6 +22,10 @@ class SharedCache:
         self._is_busy = False
         self._later: list[Callable[[], object]] = []
         self.problems: Mapping[ObjectKey, list[str]] = {}  # as of the last snapshot
+
+    @property
+    def reads(self) -> Reads:
+        return self._cache.reads
 
     async def snapshot(self, now: float) -> Snapshot:
         self._is_busy = True

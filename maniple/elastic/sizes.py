@@ -1,31 +1,17 @@
-"""How many replicas of each role the job is to have now."""
+"""The size that each role should have: what the scheduler counts (model/elastic.py), cut to the role's maximum."""
 
 from collections.abc import Iterable, Mapping
 
 from maniple.api import types
 from maniple.elastic.events import Replica
-from maniple.elastic.job import Job
+from maniple.elastic.job import JobSpec
+from maniple.model.elastic import role_sizes
 
 
-def wanted_sizes(
-    job: Job, target: Iterable[types.RoleTarget], replicas: Iterable[Replica], *, keeps_first: bool
-) -> dict[str, int]:
-    """What the scheduler decided, else as many as there are, and always between the bounds of the role.
-
-    This is how the scheduler counts too (model/elastic.py). `keeps_first`: the job runs, and needs its meeting point.
-    """
-    decided = {one.role: one.replicas for one in target}
-    there: dict[str, int] = {}
-    for replica in replicas:
-        if replica.is_alive:
-            there[replica.role] = max(there.get(replica.role, 0), replica.index + 1)
-    sizes = {}
-    for role in job.roles:
-        size = decided.get(role.name, there.get(role.name, 0))
-        sizes[role.name] = max(role.least, min(role.most, size))
-    if keeps_first:
-        sizes[job.lead] = max(1, sizes[job.lead])
-    return sizes
+def wanted_sizes(job: JobSpec, target: Iterable[types.RoleTarget], replicas: Iterable[Replica]) -> dict[str, int]:
+    """Role -> replicas that the job should have now."""
+    sizes = role_sizes(job.roles, target, (replica.key for replica in replicas if replica.is_alive))
+    return {role.name: min(role.most, sizes[role.name]) for role in job.roles}
 
 
 def as_target(sizes: Mapping[str, int]) -> tuple[types.RoleTarget, ...]:

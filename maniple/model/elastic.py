@@ -1,8 +1,11 @@
 """How large an elastic job is, may be, and how fast it is at which size: an ElasticJob's part of the snapshot."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from maniple.api import kubernetes, types
+from maniple.api.phases import FINISHED
 from maniple.model.pod_identity import pod_order, pod_role
 
 
@@ -86,21 +89,43 @@ def _speed(curve: tuple[tuple[float, float], ...], replicas: float) -> float:
     return before[1]
 
 
-def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:
-    """Role -> replicas: what the scheduler decided last, else as many as there are, and never less than the minimum.
+class SizedRole(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def least(self) -> int:
+        """The minimum, or the pin."""
 
-    `pods` are all pods of the job.
+
+def role_sizes(
+    roles: Iterable[SizedRole], target: Iterable[types.RoleTarget], living: Iterable[tuple[str, int]]
+) -> dict[str, int]:
+    """Role -> replicas: what the scheduler decided last, else one more than the highest index, at least the minimum.
+
+    It is above the maximum if that was lowered since. Then the controller shrinks the role at once (elastic/sizes.py);
+    in a plan the role keeps its size until a blocked gang takes the surplus back.
+
+    `living` are (role, index) of the replicas that neither have finished nor are being deleted. It is read only if a
+    role has no target.
     """
-    decided = {target.role: target.replicas for target in job.status.target}
-    sizes: dict[str, int] = {}
-    for role in job.spec.roles:
-        size = decided.get(role.name)
-        if size is None and pods:
-            mine = [pod for pod in pods if pod_role(pod.metadata) == role.name]
-            mine = [pod for pod in mine if pod.status.phase not in ("Succeeded", "Failed")]
-            size = max(len(mine), max((replica_index(pod) + 1 for pod in mine), default=0))
-        sizes[role.name] = max(role.least, size or 0)
-    return sizes
+    least = {role.name: role.least for role in roles}
+    sizes = {decided.role: decided.replicas for decided in target}
+    if not least.keys() <= sizes.keys():
+        present: dict[str, int] = {}
+        for name, index in living:
+            present[name] = max(present.get(name, 0), index + 1)
+        sizes = present | sizes
+    return {name: max(minimum, sizes.get(name, 0)) for name, minimum in least.items()}
+
+
+def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:
+    """The sizes of a job's roles. `pods` are all pods of the job."""
+    living = (
+        (pod_role(pod.metadata), replica_index(pod))
+        for pod in pods
+        if pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
+    )
+    return role_sizes(job.spec.roles, job.status.target, living)
 
 
 def replica_index(pod: kubernetes.Pod) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from maniple.api import kubernetes, types
+from maniple.api.labels import JOB_LABEL
 from maniple.model.pod_identity import group_name
 
 DEFAULT_SCHEDULER = "maniple"
@@ -27,7 +28,7 @@ class Ours:
 def matters(pod: kubernetes.Pod, ours: Ours) -> bool:
     """Whether the pod can make a difference: it is on a node, is ours to place, or counts for a gang."""
     phase, is_placed = pod.status.phase, bool(pod.spec.node_name)
-    if types.JOB_LABEL in pod.metadata.labels:
+    if JOB_LABEL in pod.metadata.labels:
         return True
     if phase == "Running" and is_placed:
         return True

@@ -4,9 +4,17 @@ import re
 from collections.abc import Container
 from math import inf
 
-from maniple.api import types
 from maniple.api.keys import name_of
 from maniple.api.kubernetes import Pod
+from maniple.api.labels import (
+    GENERATION_ANNOTATION,
+    INDEX_LABEL,
+    JOB_LABEL,
+    NPROC_ANNOTATION,
+    OWN_ANNOTATIONS,
+    POD_GROUP_LABEL,
+    ROLE_LABEL,
+)
 from maniple.api.meta import Labels, ObjectMeta
 
 JobKey = tuple[str, str]  # "namespace/name" and kind of a gang
@@ -17,16 +25,16 @@ _COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 _KUBE_BATCH_GROUP = "scheduling.k8s.io/group-name"
 _VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
 # The labels and annotations that may name a pod's gang.
-GANG_NAMES = frozenset({types.JOB_LABEL, types.POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
+GANG_NAMES = frozenset({JOB_LABEL, POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
 # Annotations that decisions depend on, apart from those that plugins declare.
 READ_ANNOTATIONS = frozenset(
     {
-        *types.OWN_ANNOTATIONS,
+        *OWN_ANNOTATIONS,
         _KUBE_BATCH_GROUP,
         _VOLCANO_GROUP,
         _VOLCANO_ROLE,
     }
-) - {types.GENERATION_ANNOTATION, types.NPROC_ANNOTATION}  # of no concern to a scheduler, and the first is long
+) - {GENERATION_ANNOTATION, NPROC_ANNOTATION}  # of no concern to a scheduler, and the first is long
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 
@@ -40,7 +48,7 @@ def named_gangs(pod: Pod) -> tuple[JobKey, ...]:
     Which of them it belongs to depends on which exist, see `gang_of`.
     """
     meta = pod.metadata
-    group, job = group_name(pod), meta.labels.get(types.JOB_LABEL)
+    group, job = group_name(pod), meta.labels.get(JOB_LABEL)
     if not job:
         return ((f"{meta.namespace}/{group}", "PodGroup"),) if group else ()
     elastic = (f"{meta.namespace}/{job}", "ElasticJob")
@@ -74,7 +82,7 @@ def group_name(pod: Pod) -> str:
     """The PodGroup that the pod names, in any of the supported ways; empty if it names none."""
     labels, annotations, group = pod.metadata.labels, pod.metadata.annotations, pod.spec.scheduling_group
     return (
-        labels.get(types.POD_GROUP_LABEL)
+        labels.get(POD_GROUP_LABEL)
         or (group.pod_group_name if group is not None else "")
         or labels.get(_COSCHEDULING_GROUP)
         or annotations.get(_KUBE_BATCH_GROUP)
@@ -85,7 +93,7 @@ def group_name(pod: Pod) -> str:
 
 def pod_role(meta: ObjectMeta) -> str:
     labels = meta.labels
-    return labels.get(types.ROLE_LABEL) or labels.get(_VOLCANO_ROLE) or meta.annotations.get(_VOLCANO_ROLE, "")
+    return labels.get(ROLE_LABEL) or labels.get(_VOLCANO_ROLE) or meta.annotations.get(_VOLCANO_ROLE, "")
 
 
 def lasts_s(pod: Pod) -> float:
@@ -103,7 +111,7 @@ def pod_owner(meta: ObjectMeta) -> str:
 
 def pod_order(name: str, labels: Labels) -> tuple[str, int, str]:
     """Sort key of a job's pods: by the index label, else by the number at the end of the name."""
-    index = labels.get(types.INDEX_LABEL)
+    index = labels.get(INDEX_LABEL)
     if index is not None and index.isdecimal() and len(index) <= 18:
         return "", int(index), name
     match = _TRAILING_NUMBER.search(name)

@@ -13,6 +13,7 @@ import numpy as np
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.errors import InputError
+from maniple.api.labels import BACKFILL_ANNOTATION, JOB_LABEL
 from maniple.model.budgets import find_budgets
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.input_objects import Objects, next_replicas, pods_by_job
@@ -184,13 +185,13 @@ class _Oracle:
     def called_by(self, pod: kubernetes.Pod) -> JobKey | None:
         """The gang that a pod of ours brings into being by naming it."""
         is_over = pod.status.phase == "Failed" or (not pod.spec.node_name and not may_wait(pod))
-        group, job = group_name(pod), pod.metadata.labels.get(types.JOB_LABEL)
+        group, job = group_name(pod), pod.metadata.labels.get(JOB_LABEL)
         if is_over or not (group or job):
             return None
         return f"{pod.metadata.namespace}/{group or job}", "PodGroup" if group else "ElasticJob"
 
     def gang_of(self, pod: kubernetes.Pod) -> JobKey | None:
-        namespace, name, group = pod.metadata.namespace, pod.metadata.labels.get(types.JOB_LABEL), group_name(pod)
+        namespace, name, group = pod.metadata.namespace, pod.metadata.labels.get(JOB_LABEL), group_name(pod)
         if name and (f"{namespace}/{name}", "ElasticJob") in self.declared:
             return f"{namespace}/{name}", "ElasticJob"
         if group or name:
@@ -283,7 +284,7 @@ class _Usage:
             is_critical=is_critical(pod),
             labels=meta.labels,
             ends=inf if pod.spec.active_deadline_seconds is None else started + lasts_s(pod),
-            makes_way_for=meta.annotations.get(types.BACKFILL_ANNOTATION, ""),
+            makes_way_for=meta.annotations.get(BACKFILL_ANNOTATION, ""),
             is_ours=self.oracle.ours.claims(pod),
             annotations=pick(self.tables.reads.pod_annotations, meta.annotations),
         )

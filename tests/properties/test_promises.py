@@ -30,7 +30,7 @@ from properties.worlds import contended_worlds, limited_worlds, ruled_worlds, si
 KUBE_BATCH = (Path(__file__).parents[2] / "examples" / "policies" / "kube-batch.yaml").read_text()
 POLICIES = pytest.mark.parametrize("policy", [None, KUBE_BATCH], ids=["default", "kube-batch"])
 
-promised = settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+promised = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Many rounds a world cost more than one.
 long_promised = settings(promised, max_examples=60)
 

@@ -1,7 +1,7 @@
-"""Makes what a cluster needs, once, into the cache; what is there already costs nothing.
+"""Builds what a cluster and its tests need into the cache, once.
 
-Each program is kept as soon as it is finished, so a build that was broken off goes on where it stopped. Two builds at
-the same time wait for each other instead of doing the work twice.
+Each program is kept as soon as it is finished, so an interrupted build continues where it stopped. Two builds at the
+same time wait for each other instead of doing the work twice.
 """
 
 import fcntl
@@ -31,6 +31,23 @@ def stages_path() -> Path:
     return source_folder(KWOK) / "stages.yaml"
 
 
+def what_is_missing(names: tuple[str, ...] = ALL) -> str:
+    """What `ensure` would build and fetch, and how long that takes on two idle cores; empty if nothing is missing."""
+    parts = [program.name for program in missing_programs(names)]
+    seconds = sum(program.build_s for program in missing_programs(names))
+    if debian.missing():
+        parts.append(", ".join(debian.PACKAGES))
+        seconds += debian.FETCH_S
+    if pytorch.missing():
+        parts.append(pytorch.PACKAGE)
+        seconds += pytorch.FETCH_S
+    return f"{', '.join(parts)}: {_minutes(seconds)}" if parts else ""
+
+
+def _minutes(seconds: int) -> str:
+    return f"about {max(1, round(seconds / 60))} min on two idle cores"
+
+
 def is_built(names: tuple[str, ...] = ALL, with_packages: bool = True, with_torch: bool = False) -> bool:
     if missing_programs(names) or _missing_stages(names) or (with_packages and debian.missing()):
         return False
@@ -43,12 +60,12 @@ def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True, w
         return
     if platform.system() != "Linux":
         raise CannotBuildError(f"a cluster needs Linux, this is {platform.system()}")
-    with _alone(say):
+    with _locked_cache(say):
         missing = missing_programs(names)
         if missing:
-            minutes = sum(program.build_s for program in missing) / 60
             listed = ", ".join(program.name for program in missing)
-            say(f"building {listed}: once, about {max(1, round(minutes))} min on two cores, into {cache_folder()}")
+            takes = _minutes(sum(program.build_s for program in missing))
+            say(f"building {listed}: once, {takes}, into {cache_folder()}")
         for program in missing:
             go.build(program, say)
             if program.source is KWOK:
@@ -76,8 +93,8 @@ def _write_stages() -> None:
 
 
 @contextmanager
-def _alone(say: Say) -> Iterator[None]:
-    """Holds the cache's lock; the system gives it back even when the process is killed."""
+def _locked_cache(say: Say) -> Iterator[None]:
+    """Holds the cache's lock; the system releases it even if the process is killed."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with (cache_folder() / "lock").open("w") as lock:
         try:

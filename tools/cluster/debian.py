@@ -12,6 +12,7 @@ from tools.cluster.go import CannotBuildError, Say
 from tools.cluster.programs import cache_folder
 
 PACKAGES = ("containerd", "runc", "busybox-static")
+FETCH_S = 15
 FILES = ("usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/ctr", "usr/sbin/runc", "bin/busybox")
 
 
@@ -21,8 +22,7 @@ def _folder() -> Path:
 
 def path(name: str) -> Path:
     """Where a program of these packages is."""
-    found = next(file for file in FILES if Path(file).name == name)
-    return _folder() / found
+    return _folder() / next(file for file in FILES if Path(file).name == name)
 
 
 def missing() -> bool:
@@ -54,7 +54,7 @@ def fetch(say: Say) -> None:
 
 
 def run(command: list[str], folder: Path) -> None:
-    """Runs it in that folder; its last words, if it fails."""
+    """Runs a command in that folder; an error with its last line if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from maniple.api import kubernetes, types
+from maniple.api.labels import BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION, RESERVED_ANNOTATION
 from maniple.kube.serve.binds import Binder
 from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.serve.evictions import Evictor
@@ -147,7 +148,7 @@ class Applier:
                 self._note_failure(*found, job.bind_failures + 1, failed)
             return
         if found is not None and job.bind_failures:
-            self._annotate(*found, dict.fromkeys((types.BIND_FAILURES_ANNOTATION, types.LAST_BIND_FAILURE_ANNOTATION)))
+            self._annotate(*found, dict.fromkeys((BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION)))
         if len(job.placed) < job.min_member:
             self._metrics.gang_wait.observe(max(0.0, time.time() - job.created))
         if found is not None:
@@ -158,8 +159,8 @@ class Applier:
 
     def _note_failure(self, resource: Resource, key: Key, seen: Seen, count: int, said: list[str]) -> None:
         noted: dict[str, str | None] = {
-            types.BIND_FAILURES_ANNOTATION: str(count),
-            types.LAST_BIND_FAILURE_ANNOTATION: _now(),
+            BIND_FAILURES_ANNOTATION: str(count),
+            LAST_BIND_FAILURE_ANNOTATION: _now(),
         }
         more = f" and {len(said) - 1} more" if len(said) > 1 else ""
         nth = f" (failure {count})" if count > 1 else ""
@@ -236,9 +237,9 @@ class Applier:
             found = self._gangs.find(key) or self._mirror.find(kubernetes.Pod, key)
             if found is None or found[1].item is None:
                 continue
-            is_noted = found[1].item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true"
+            is_noted = found[1].item.metadata.annotations.get(RESERVED_ANNOTATION) == "true"
             if is_noted != (key in wanted):
-                noted: dict[str, str | None] = {types.RESERVED_ANNOTATION: "true" if key in wanted else None}
+                noted: dict[str, str | None] = {RESERVED_ANNOTATION: "true" if key in wanted else None}
                 body = {"metadata": {"annotations": noted}}
                 self._begin(self._patches.write(found[0], key, body), (found[0], key))
         self._gangs.reserved = wanted

@@ -12,7 +12,7 @@ import msgspec
 
 from maniple.api import kubernetes
 from maniple.api.decode.server_objects import read_live
-from maniple.api.types import BACKFILL_ANNOTATION, GPUS_ANNOTATION
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror

@@ -9,6 +9,7 @@ from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
 from maniple.api.decode.decode import Object
 from maniple.api.keys import split_name
+from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.meta import Struct
 from maniple.kube.transport.mirror import Key, Mirror, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
@@ -46,7 +47,7 @@ class Gangs:
         return any(map(self._ours.claims, self._members.get(key, {}).values()))
 
     def _hear(self, resource: Resource, key: Key, item: Object | None) -> None:
-        if item is not None and item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true":
+        if item is not None and item.metadata.annotations.get(RESERVED_ANNOTATION) == "true":
             self.reserved.add(key)
         if resource.read_as in (types.PodGroup, types.ElasticJob):
             self.touched.add(key)

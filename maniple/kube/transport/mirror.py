@@ -17,6 +17,7 @@ from maniple.cluster.shared_cache import SharedCache
 from maniple.cluster.strip import stripped
 from maniple.kube.transport.resource_kinds import RESOURCES, Resource
 from maniple.model.building.input_objects import Objects
+from maniple.model.reads import Reads
 
 Key = tuple[str, str]  # namespace, name
 _PART = 1000
@@ -87,7 +88,7 @@ class Mirror:
 
         The answer to a write of ours may come after the watch has told that the object is gone: it stays gone.
         """
-        key, seen = _entry(live)
+        key, seen = _entry(live, self.cache.reads)
         if seen.version <= self._gone.get(seen.uid, -1):
             return False
         before = self._seen[resource].get(key)
@@ -168,12 +169,12 @@ class Mirror:
             listener(resource, key, None if seen is None else seen.item)
 
 
-def _entry(live: Live) -> tuple[Key, Seen]:
+def _entry(live: Live, reads: Reads) -> tuple[Key, Seen]:
     head, item = live.head, live.item
     if isinstance(
         item, kubernetes.Pod | kubernetes.Node
     ):  # there are many, and they may carry a megabyte of annotations
-        item = stripped(item)
+        item = stripped(item, reads)
     seen = Seen(as_number(head.resource_version), head.uid, item, *live[2:])
     return (head.namespace, head.name), seen
 

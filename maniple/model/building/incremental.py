@@ -24,6 +24,7 @@ from maniple.model.building.job_specs import JobSpecs
 from maniple.model.building.node_usage import NodeUsage
 from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.queue_usage import JobUsage, QueueUsage
+from maniple.model.building.snapshot_assembly import assemble_snapshot
 from maniple.model.building.sorted_jobs import SortedJobs
 from maniple.model.building.task_groups import may_wait
 from maniple.model.domains import Domains
@@ -158,7 +159,9 @@ class SnapshotBuilder:
         """The cluster at `now`; None: at the latest time that an object mentions."""
         self.update()
         if self._last is None or self._is_updated:
-            self._last = self._assemble()
+            assert self._tables is not None
+            jobs, waiting = self._jobs.jobs(), self._waiting.jobs()
+            self._last = assemble_snapshot(self._tables, self._node_usage, self._queue_usage, jobs, waiting)
             self._is_updated = False
         return replace(self._last, now=self.latest if now is None else now)
 
@@ -264,7 +267,7 @@ class SnapshotBuilder:
         self._fixed_names = {"cpu", "memory", "pods"} | fixed_names(nodes, queues)
         self._tables = ClusterTables(self._ours, self._reads, index.requests, nodes=nodes, **rest)
         self._tables.reader = self._new_reader()
-        self._builder = JobBuilder(self._tables, _ignore)  # the checker has reported every problem
+        self._builder = JobBuilder(self._tables, lambda _item, _problem: None)  # the checker has reported every problem
         self._node_usage = NodeUsage(self._tables)
         self._queue_usage = QueueUsage(self._tables)
         self._jobs, self._waiting = SortedJobs(), SortedJobs()
@@ -378,33 +381,6 @@ class SnapshotBuilder:
             return None, None
         return job, assemble_job(job, members, self._specs.growing.get(key, ()), self._builder, self._tables)
 
-    def _assemble(self) -> Snapshot:
-        assert self._tables is not None
-        tables, usage, queue_usage = self._tables, self._node_usage, self._queue_usage
-        queue_allocated, queue_pending = queue_usage.sums(usage.vectors())
-        return Snapshot(
-            now=0.0,
-            axis=tables.axis,
-            nodes=tables.nodes,
-            free=tables.nodes.allocatable - usage.used,
-            releasing=usage.releasing.copy(),
-            total=tables.total(usage.used, usage.foreign),
-            queues=tables.queues,
-            queue_allocated=queue_allocated,
-            queue_pending=queue_pending,
-            jobs=self._jobs.jobs(),
-            waiting=self._waiting.jobs(),
-            gpus=tables.gpus,
-            gpus_free={row: free.copy() for row, free in usage.gpus_free.items()},
-            gpus_releasing={row: releasing.copy() for row, releasing in usage.gpus_releasing.items()},
-            domains=tables.domains,
-            gpu_pods=queue_usage.gpu_pods(),
-            peers=dict(usage.peers),
-            exclusives=dict(usage.exclusives),
-            owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
-            budgets=tables.budgets,
-        )
-
     def job_of(self, pod: str) -> Job | None:
         """The job of a pod, as of the last update."""
         item = self.index.pods.get(pod)
@@ -412,10 +388,6 @@ class SnapshotBuilder:
             return None
         key = self._specs.gang_of(pod, item)
         return None if key is None else self._jobs.get(key)
-
-
-def _ignore(_item: Object, _problem: str) -> None:
-    pass
 
 
 def _sorted(objects: Mapping[Key, Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from maniple.api.decode.decode import Decoded, Object
 from maniple.api.errors import InputError
 from maniple.api.gpu.requests import write_models
 from maniple.api.keys import Key, ObjectKey, key_of, name_of
+from maniple.api.labels import BIND_FAILURES_ANNOTATION, GPU_MODELS_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.meta import LabelRequirement, ObjectMeta
 from maniple.api.phases import FINISHED
 from maniple.model.building.job_builder import is_gang
@@ -82,7 +83,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     check_pods(objects)
     objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [
-        f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[types.JOB_LABEL]} will create a pod "
+        f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[JOB_LABEL]} will create a pod "
         f"of that name; give the pod its labels, or rename it"
         for pod in objects.implied
         if (kubernetes.Pod, pod.metadata.namespace, pod.metadata.name) in seen
@@ -103,7 +104,7 @@ def check_pods(objects: Objects) -> None:
     gangs = {job_key(job.metadata, "ElasticJob") for job in objects.elastic_jobs}
     gangless = {job_key(group.metadata, "PodGroup") for group in objects.pod_groups if not is_gang(group)}
     for pod in objects.pods:
-        if types.BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
+        if BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
             gang = gang_of(name_of(pod.metadata), named_gangs(pod), is_ours=True, gangs=gangs, gangless=gangless)
             note = misplaced_note(pod, gang)
             wrong += [f"{objects.place_of(pod)}: {note}"] if note is not None else []
@@ -153,7 +154,7 @@ def pods_by_job(pods: Iterable[kubernetes.Pod]) -> dict[Key, list[kubernetes.Pod
     """Key of an ElasticJob -> the pods that name it."""
     by_job: dict[Key, list[kubernetes.Pod]] = {}
     for pod in pods:
-        name = pod.metadata.labels.get(types.JOB_LABEL)
+        name = pod.metadata.labels.get(JOB_LABEL)
         if name:
             by_job.setdefault((pod.metadata.namespace, name), []).append(pod)
     return by_job
@@ -167,13 +168,13 @@ def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, sch
     meta, template = job.metadata, role.template
     labels = {
         **template.metadata.labels,
-        types.JOB_LABEL: meta.name,
-        types.ROLE_LABEL: role.name,
-        types.INDEX_LABEL: str(index),
+        JOB_LABEL: meta.name,
+        ROLE_LABEL: role.name,
+        INDEX_LABEL: str(index),
     }
     annotations = template.metadata.annotations
-    if role.gpu_models and types.GPU_MODELS_ANNOTATION not in annotations:
-        annotations = {**annotations, types.GPU_MODELS_ANNOTATION: write_models(role.gpu_models)}
+    if role.gpu_models and GPU_MODELS_ANNOTATION not in annotations:
+        annotations = {**annotations, GPU_MODELS_ANNOTATION: write_models(role.gpu_models)}
     spec = template.spec
     made = msgspec.structs.replace(
         spec,

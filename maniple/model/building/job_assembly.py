@@ -6,7 +6,8 @@ from math import inf
 
 import numpy as np
 
-from maniple.api import kubernetes, types
+from maniple.api import kubernetes
+from maniple.api.labels import BACKFILL_ANNOTATION
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.input_objects import NextReplica
@@ -103,7 +104,7 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
         is_ours=tables.ours.claims(pod),
     )
     if meta.annotations:
-        placed.makes_way_for = meta.annotations.get(types.BACKFILL_ANNOTATION, "")
+        placed.makes_way_for = meta.annotations.get(BACKFILL_ANNOTATION, "")
         placed.annotations = pick(tables.reads.pod_annotations, meta.annotations)
     if usage.gpus is not None:
         placed.gpus = usage.gpus.gpus

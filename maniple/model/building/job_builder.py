@@ -12,6 +12,7 @@ from maniple.api.bind_failures import read_bind_failures
 from maniple.api.decode.decode import Object
 from maniple.api.errors import nearest
 from maniple.api.gpu.requests import read_models
+from maniple.api.labels import GPU_MODELS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
 from maniple.api.timestamps import to_seconds
 from maniple.model.building.cluster_tables import ClusterTables
@@ -127,7 +128,7 @@ class JobBuilder:
         if not meta.annotations:
             return
         job.annotations = pick(self._tables.reads.job_annotations, meta.annotations)
-        job.holds_reservation = meta.annotations.get(types.RESERVED_ANNOTATION) == "true"
+        job.holds_reservation = meta.annotations.get(RESERVED_ANNOTATION) == "true"
         failures = read_bind_failures(meta.annotations)
         if failures is not None:
             job.bind_failures = failures.count
@@ -182,7 +183,7 @@ class JobBuilder:
 
 def gpu_models(pod: kubernetes.Pod, job: Job) -> tuple[types.GpuModel, ...]:
     """GPU models that the pod may have: its own list, else that of its role."""
-    written = pod.metadata.annotations.get(types.GPU_MODELS_ANNOTATION)
+    written = pod.metadata.annotations.get(GPU_MODELS_ANNOTATION)
     if written:
         try:
             return read_models(written)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
+from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
 from maniple.model.building.input_objects import NextReplica, next_replicas
 from maniple.model.building.job_builder import JobBuilder, is_gang
 from maniple.model.building.pod_index import PodIndex
@@ -94,7 +95,7 @@ class JobSpecs:
             self._set_contradictions(key, {})
             return
         own = job.metadata.name
-        pods = [pod for pod in index.members(key[0]) if pod.metadata.labels.get(types.JOB_LABEL) == own]
+        pods = [pod for pod in index.members(key[0]) if pod.metadata.labels.get(JOB_LABEL) == own]
         pods = [pod for pod in pods if misplaced_note(pod, key) is None]
         contradictions = {name_of(pod.metadata): str(problem) for pod, problem in replica_problems(job, pods)}
         self._set_contradictions(key, contradictions)
@@ -116,7 +117,7 @@ class JobSpecs:
             for gang in self._index.gangs.get(name, ()):
                 if why := self._contradictions.get(gang, {}).get(name):
                     return why
-        if types.BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
+        if BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
             return str(misplaced_note(pod, self.gang_of(name, pod)) or "")
         return ""
 

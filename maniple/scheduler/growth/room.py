@@ -16,6 +16,7 @@ from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.hooks import Need
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
+from maniple.scheduler.framework.supposition import Supposition
 from maniple.scheduler.placement.domains_and_models import Scope, home_of, members_of, scopes
 from maniple.scheduler.placement.search import place_some
 
@@ -48,14 +49,14 @@ class GrowthRoom:
     def __init__(self, session: Session, *, keeps_to_node: bool) -> None:
         self._session = session
         self._keeps_to_node = keeps_to_node  # whether it matters that a job stays on its one node
-        self._open: dict[tuple[int, _Part], list[int]] = {}  # nodes that may have room for a shape, the best last
+        # Nodes that may have room for a kind of group, the best last.
+        self._open: dict[tuple[int, _Part], list[int]] = {}
         self._asked: dict[int, list[tuple[int, float]]] = {}  # shape -> (row, amount)
         self._free: dict[int, list[float]] = {}  # node -> what is free there
         # (node, shape) -> what a replica asks for, and how many the session does not know of yet.
         self._unsaid: dict[tuple[int, int], tuple[FloatArray, int]] = {}
         self._parts: dict[tuple[tuple[str, str], str], _Part | None] = {}
-        self._before = session.free.copy(), session.future.copy(), session.queue_allocated.copy()
-        self._told: set[int] = set()  # nodes that differ from that
+        self._supposition = Supposition(session)
         self._bound: dict[tuple[str, str], set[int]] = {}  # job -> nodes that this cycle binds its pods to
         for done in session.placed:
             self._bound.setdefault(done.job.key, set()).update(done.spot.nodes.tolist())
@@ -86,9 +87,7 @@ class GrowthRoom:
         for one in taken:
             if one.statement is not None:
                 one.statement.rollback()
-        session = self._session
-        session.free[:], session.future[:], session.queue_allocated[:] = self._before
-        session.rooms.changed.extend(sorted(self._told))
+        self._supposition.release()
 
     def would_cross(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> bool:
         """Whether the job is on one node, which has no room for so many more."""
@@ -126,7 +125,7 @@ class GrowthRoom:
         return part
 
     def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> Taken | None:
-        key = (group.shape.number, part)
+        key = (self._session.demands.number_of(group), part)
         nodes = self._open.get(key)
         if nodes is None:
             nodes = self._open[key] = self._in_order(group, part)
@@ -178,25 +177,20 @@ class GrowthRoom:
         return free
 
     def _shift(self, taken: Taken, sign: int) -> None:
-        group, session = taken.group, self._session
+        group = taken.group
         for node, count in taken.counts.items():
             free, key = self._free_on(node), (node, group.shape.number)
             for row, amount in self._asked_by(group):
                 free[row] -= amount * (count * sign)
             self._unsaid[key] = (group.shape.requests, self._unsaid.get(key, (None, 0))[1] + count * sign)
         more = group.shape.requests * (sum(taken.counts.values()) * sign)
-        for queue in session.queue_paths[taken.job.queue]:
-            session.queue_allocated[queue] += more
+        self._supposition.charge(taken.job.queue, more)
 
     def _tell(self) -> None:
         """The session learns what has been counted here, for whoever asks it."""
-        session = self._session
         for (node, _), (requests, count) in self._unsaid.items():
             if count:
-                session.free[:, node] -= requests * count
-                session.future[:, node] -= requests * count
-                session.rooms.changed.append(node)
-                self._told.add(node)
+                self._supposition.occupy(node, requests * count)
         self._unsaid.clear()
 
     # -- placed

@@ -7,20 +7,21 @@ import msgspec
 import pytest
 
 from maniple.api import types
-from maniple.elastic.job import Job, read_job
+from maniple.api.labels import GENERATION_ANNOTATION
+from maniple.elastic.job import JobSpec, read_job_spec
 from maniple.kube.jobs import manifests
 
-TO = manifests.Setting("maniple", "https://maniple-agents.maniple-system.svc:443")
+TO = manifests.PodSettings("maniple", "https://maniple-agents.maniple-system.svc:443")
 
 
-def job(name: str = "bert", **spec: Any) -> Job:
+def job(name: str = "bert", **spec: Any) -> JobSpec:
     container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 2}}}
     role = {"name": "worker", "min": 2, "max": 4, "template": {"spec": {"containers": [container]}}}
     body = {"metadata": {"name": name, "namespace": "ns", "uid": "12345678-9"}, "spec": {"roles": [role], **spec}}
-    return read_job(msgspec.convert(body, types.ElasticJob))
+    return read_job_spec(msgspec.convert(body, types.ElasticJob))
 
 
-def made(of: Job, template: dict[str, Any] | None = None, priority: str = "") -> dict[str, Any]:
+def made(of: JobSpec, template: dict[str, Any] | None = None, priority: str = "") -> dict[str, Any]:
     written = template or {"spec": {"containers": [{"name": "main", "image": "train"}]}}
     return manifests.pod(of, written, ("worker", 1), {"worker": 3}, priority, TO)
 
@@ -41,7 +42,7 @@ def test_a_pod_is_one_of_its_job_and_never_restarts_by_itself() -> None:
 
 
 def test_a_notice_is_not_the_templates_to_write() -> None:
-    written = {types.GENERATION_ANNOTATION: '{"generation": 99}', "note": "stays"}
+    written = {GENERATION_ANNOTATION: '{"generation": 99}', "note": "stays"}
     template = {"metadata": {"annotations": written}, "spec": {"containers": [{"name": "main"}]}}
     assert made(job(), template)["metadata"]["annotations"] == {"note": "stays"}
 
@@ -94,7 +95,7 @@ def test_each_framework_gets_what_it_reads(framework: str, wanted: dict[str, str
     pod = made(job(framework=framework))
     always = {"MANIPLE_REPLICA_INDEX": "1", "MANIPLE_REPLICA_COUNT": "3", "MANIPLE_REPLICA_MIN": "2"}
     # Any script may report how far it is, and ask for notices.
-    assert environment(pod).items() >= {**always, **wanted, "MANIPLE_URL": TO.url}.items()
+    assert environment(pod).items() >= {**always, **wanted, "MANIPLE_URL": TO.agents_url}.items()
     assert {"maniple-pod", "maniple-agent"} <= {one["name"] for one in pod["spec"]["volumes"]}
 
 

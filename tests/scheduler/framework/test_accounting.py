@@ -28,7 +28,7 @@ GPU = "nvidia.com/gpu"
 UNLIKE = "H100=3, A100-SXM4=1.7, A100=1.5, P100=0.25, *=0.3"
 NOTE = " (GPUs count by their speed)"
 
-examples = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 few = settings(examples, max_examples=40)
 
 
@@ -76,7 +76,7 @@ def snapshot_of(objects: list[Object]) -> Snapshot:
 
 
 def opened(objects: list[Object], text: str) -> Session:
-    return Session(snapshot_of(objects), load_policy(text.encode(), "p.yaml").openers)
+    return load_policy(text.encode(), "p.yaml").session(snapshot_of(objects))
 
 
 def only_measure(session: Session) -> BySpeed:
@@ -161,7 +161,7 @@ def test_drf_and_proportion_may_have_speeds_of_their_own() -> None:
 @given(st.one_of(close_worlds(), full_close_worlds()))
 def test_after_a_cycle_every_holder_is_charged_what_its_gpus_are(objects: list[Object]) -> None:
     chosen = load_policy(policy(UNLIKE).encode(), "p.yaml")
-    session = Session(snapshot_of(objects), chosen.openers)
+    session = chosen.session(snapshot_of(objects))
     for _, action in chosen.actions:
         action.execute(session)
     measure, snapshot = only_measure(session), session.snapshot

@@ -10,9 +10,10 @@ from maniple.model.job import Job, Queue
 from maniple.model.resources import BoolArray
 from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
-from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.search import RoomMaker
 from maniple.scheduler.eviction.unit_table import Market
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import VictimRule
 from maniple.scheduler.framework.session import Session
 
@@ -34,16 +35,16 @@ def contend(
     """
     keep_promises(session)
     waiting = (job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job))
-    line = Line(session, (job for job in waiting if not session.job_ready(job)))
+    line = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
     offers: dict[tuple[int, int, bool], BoolArray] = {}
     # Reserved room that a gang may use meanwhile is cheaper than anybody's eviction.
-    filling = Filling(session) if session.reservations and "backfill" in session.actions else None
+    filling = Filling(session) if session.reservations and session.has_action(Ability.BACKFILL) else None
     makers: dict[object, RoomMaker] = {}
     # Evictions made here are promised away at once, so what found no room keeps finding none.
     in_vain: set[object] = set()
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
-        alike = _demand(session, job)
+        alike = session.demands.of(job)
         if alike in in_vain or session.state(job).evicted:
             continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
@@ -65,13 +66,3 @@ def contend(
         makers[alike] = maker
         if len(makers) > _MOST_KEPT:
             del makers[next(iter(makers))]
-
-
-def _demand(session: Session, job: Job) -> object:
-    """All that decides whether room can be made for a job: what it asks for, of whom, and how much of it at least."""
-    need = session.job_need(job)
-    groups = tuple((group.shape.number, group.peers, group.role, len(group.pods)) for group in job.groups)
-    # A gang that must stay where some of its pods are is like no other, and takes nothing from itself.
-    place = (job.required, job.preferred, job.mixed_models, job.key if job.placed or session.state(job).nodes else None)
-    is_exempt = session.reserved.exempts(job)
-    return job.queue, job.priority, job.may_preempt, need.total, tuple(need.by_role.items()), groups, place, is_exempt

@@ -1,0 +1,38 @@
+"""A Snapshot out of the tables, the usage of nodes and queues, and the jobs. It shares no array that changes later."""
+
+from collections.abc import Sequence
+
+from maniple.model.building.cluster_tables import ClusterTables
+from maniple.model.building.node_usage import NodeUsage
+from maniple.model.building.queue_usage import QueueUsage
+from maniple.model.job import Job
+from maniple.model.snapshot import Snapshot
+
+
+def assemble_snapshot(
+    tables: ClusterTables, usage: NodeUsage, queue_usage: QueueUsage, jobs: Sequence[Job], waiting: Sequence[Job]
+) -> Snapshot:
+    """The time is left open: `now` is 0."""
+    queue_allocated, queue_pending = queue_usage.sums(usage.vectors())
+    return Snapshot(
+        now=0.0,
+        axis=tables.axis,
+        nodes=tables.nodes,
+        free=tables.nodes.allocatable - usage.used,
+        releasing=usage.releasing.copy(),
+        total=tables.total(usage.used, usage.foreign),
+        queues=tables.queues,
+        queue_allocated=queue_allocated,
+        queue_pending=queue_pending,
+        jobs=jobs,
+        waiting=waiting,
+        gpus=tables.gpus,
+        gpus_free={row: free.copy() for row, free in usage.gpus_free.items()},
+        gpus_releasing={row: releasing.copy() for row, releasing in usage.gpus_releasing.items()},
+        domains=tables.domains,
+        gpu_pods=queue_usage.gpu_pods(),
+        peers=dict(usage.peers),
+        exclusives=dict(usage.exclusives),
+        owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
+        budgets=tables.budgets,
+    )
