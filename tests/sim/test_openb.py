@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from maniple.api.errors import InputError
 from maniple.cli.commands.bench import command
-from maniple.model.gpu.fragmentation import Kind, choose_devices, fragmentation, increase, learn, share_prices
+from maniple.model.gpu.fragmentation import Kind, Millis, Mix, choose_devices, fragmentation, learn, share_prices
+from maniple.model.resources import FloatArray, IntArray
 from maniple.sim.baselines import BASELINES, ScoredPlacer
 from maniple.sim.openb import ARRIVED_PERCENT, Node, Placer, Pod, arrivals, capacity_milli, play, read_nodes, read_pods
 from maniple.sim.scheduler_placer import SchedulerPlacer
@@ -161,6 +162,17 @@ def test_a_share_goes_where_its_loss_costs_least() -> None:
         [True, True, False, False],
         [False] * 4,
     ]
+
+
+def increase(
+    mix: Mix, kind: Kind, cpu: FloatArray, memory: FloatArray, gpu: Millis, model: IntArray | None = None
+) -> FloatArray:
+    """What a pod of `kind` costs on each of the nodes: the potential after it less the potential before it."""
+    after = gpu
+    if kind.gpus:
+        after = gpu - choose_devices(mix, gpu, kind.gpus, kind.milli) * np.int32(kind.milli)
+    taken = fragmentation(mix, cpu - kind.cpu, memory - kind.memory, after, model)
+    return taken - fragmentation(mix, cpu, memory, gpu, model)
 
 
 def test_pods_without_gpu_and_pods_that_need_much_cpu_go_where_cpu_is_plentiful() -> None:

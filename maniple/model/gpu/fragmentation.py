@@ -1,4 +1,4 @@
-"""How much of a node's free GPU is worth little to the pods that come: the score that packs shares and spares CPU.
+"""How much of a node's free GPU is worth little to the pods to come: the score that packs shares and spares CPU.
 
 `fragmentation` is a potential, in ten-thousandths of a GPU: what a pod costs on a node is the potential after it less
 the potential before it, and the node with the least increase is taken. It has two parts.
@@ -152,30 +152,6 @@ def choose_devices(mix: Mix, gpu: Millis, count: int, milli: int | Millis) -> Bo
     else:
         np.put_along_axis(chosen, np.argsort(cost, axis=1, kind="stable")[:, :count], True, axis=1)
     return np.asarray(chosen & (enough.sum(axis=1) >= count)[:, None])
-
-
-def increase(
-    mix: Mix,
-    kind: Kind,
-    cpu: FloatArray,
-    memory: FloatArray,
-    gpu: Millis,
-    model: NDArray[np.integer] | None = None,
-    chosen: BoolArray | None = None,
-) -> FloatArray:
-    """What a pod of `kind` costs on each of the nodes [n], all of which it must fit; less is better."""
-    after = gpu
-    if kind.gpus:
-        taken = choose_devices(mix, gpu, kind.gpus, kind.milli) if chosen is None else chosen
-        after = gpu - taken * np.int32(kind.milli)
-    both = fragmentation(  # in one go: most calls are about one node, and numpy's cost is that of the call
-        mix,
-        np.concatenate((cpu, cpu - kind.cpu)),
-        np.concatenate((memory, memory - kind.memory)),
-        np.concatenate((gpu, after)),
-        None if model is None else np.concatenate((model, model)),
-    )
-    return both[len(cpu) :] - both[: len(cpu)]
 
 
 def share_prices(sizes: Mapping[int, int]) -> FloatArray:
