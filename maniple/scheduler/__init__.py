@@ -19,6 +19,7 @@ def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "
     """
     policy = policy or default_policy()
     session = Session(snapshot, policy.openers, (name for name, _ in policy.actions))
-    for _, action in policy.actions:
+    for name, action in policy.actions:
+        session.action = name
         action.execute(session)
     return make_plan(session, thorough)

@@ -16,12 +16,15 @@ import numpy as np
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.explain.fit_view import Models, Part, all_pass, is_in
+from maniple.scheduler.explain.holders import Holders
 from maniple.scheduler.framework.capacity import capacity
+from maniple.scheduler.framework.plan import Nearest
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import by_domain, home_of, members_of
 
 _MOST_NODES = 16  # whose lacks are written down one by one
 _MOST_ROUNDS = 8  # over the nodes, until the rest is only counted
+_MOST_REFUSALS = 5  # that are shown
 _MOST_MODELS = 8  # ways to choose GPU models
 
 
@@ -72,6 +75,38 @@ def find_miss(session: Session, job: Job, wanted: Mapping[TaskGroup, int], *, la
         found.append((place.key, models, parts, place))
     _, models, parts, place = min(found, key=lambda one: one[0])
     return _Draft(session, parts, place, usable).miss(models)
+
+
+def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) -> Nearest | None:
+    """The miss as the plan shows it, with the jobs that hold what is lacking; None if nothing is."""
+    if not miss.missing:
+        return None
+    axis, names = session.snapshot.axis, session.snapshot.nodes.names
+    parts = np.divide(miss.total, miss.needs, out=np.zeros(len(axis)), where=miss.needs > 0)
+    row = int(np.argmax(parts))
+    is_short = bool(parts[row] > 0)
+    place, free, needs, lacks = "cluster", float(miss.free[row]), float(miss.needs[row]), float(miss.total[row])
+    if miss.level:
+        place = f"{miss.level} {session.snapshot.domains.levels[miss.level].names[miss.domain]}"
+    elif miss.wanted == 1 and miss.lacks:
+        place, free = f"node {names[miss.lacks[0].node]}", max(0.0, needs - lacks)
+    if not np.isfinite(free):
+        free = max(0.0, needs - lacks)  # a node that has no bound on it is of no use here
+    nodes = [lack.node for lack in miss.lacks if is_short and lack.amounts[row] > 0]
+    held_by, others = holders.of_resource(claimant, row, nodes, lacks)
+    return Nearest(
+        place=place,
+        pods=miss.wanted,
+        fits=miss.fits,
+        resource=axis.names[row] if is_short else "",
+        needs=axis.text(row, needs) if is_short else "",
+        free=axis.text(row, free) if is_short else "",
+        lacks=axis.text(row, lacks) if is_short else "",
+        is_scattered=is_short and free + lacks > needs,
+        refusals=tuple(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))[:_MOST_REFUSALS],
+        held_by=held_by,
+        others=others,
+    )
 
 
 def usable_room(session: Session, *, later: bool = False) -> FloatArray:

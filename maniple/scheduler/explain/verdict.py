@@ -13,12 +13,11 @@ import numpy as np
 
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray
-from maniple.scheduler.explain.holders import Holdings
-from maniple.scheduler.explain.nearest_miss import Miss, find_miss
-from maniple.scheduler.explain.nearest_report import nearest_of
+from maniple.scheduler.explain.holders import Holders
+from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.nodes import View, look
 from maniple.scheduler.explain.topology_reasons import is_torn, never_close, no_such_model, not_close
-from maniple.scheduler.explain.tried import Tries
+from maniple.scheduler.explain.tried import Case, EndOfCycle
 from maniple.scheduler.explain.words import change, pods
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
@@ -45,8 +44,8 @@ class Explainer:
         self._verdicts: dict[object, _Verdict] = {}
         self._views: dict[object, View] = {}
         self._misses: dict[object, Miss] = {}
-        self._holdings = Holdings(session)
-        self._tries = Tries(session, self._holdings)
+        self._holders = Holders(session)
+        self._end = EndOfCycle(session, self._holders)
         self._promised: dict[tuple[str, str], FloatArray] = {}
         for done in session.placed:
             if done.later:
@@ -91,7 +90,7 @@ class Explainer:
         need = session.job_need(job) if job.exists else Need({}, 0)
         # Whether a gang is complete does not depend on an action having asked.
         blocked = session.blocked.get(job.key)
-        if blocked is None and job.exists and not self._was_asked(job):
+        if blocked is None and job.exists and job.key not in session.checked:
             blocked = session.job_valid(job)
         if not job.exists or state.promised_count or job.name == self._thorough:
             return self._judge(job, need, left, blocked)
@@ -100,11 +99,6 @@ class Explainer:
         if verdict is None:
             verdict = self._verdicts[kind] = self._judge(job, need, left, blocked)
         return verdict
-
-    def _was_asked(self, job: Job) -> bool:
-        """Whether some action has asked if the job is valid."""
-        asking = ("backfill",) if job.is_best_effort else ("allocate", "shrink", "reclaim", "preempt")
-        return bool(job.groups) and not job.is_suspended and any(name in self._session.actions for name in asking)
 
     def _kind(self, job: Job, left: int) -> tuple[object, ...]:
         """All that decides why a gang waits and what could help it, apart from what stands in its way already."""
@@ -157,9 +151,9 @@ class Explainer:
             limits = self._limits(job, wanted)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
-        nearest = nearest_of(session, self._holdings, job, miss)
-        tried = self._tries.tell(job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
-        return _Verdict(reason, needs, counts, tried, nearest)
+        nearest = nearest_of(session, self._holders, job, miss)
+        case = Case(self._end, job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
+        return _Verdict(reason, needs, counts, case.tried(), nearest)
 
     # -- what stands in the way beside what was found first
 
@@ -244,7 +238,7 @@ class Explainer:
             view = self._view(job, group)
             counts = view.counts
             why, would = "no node has room for one", change(session, miss, [group])
-            nearest = nearest_of(session, self._holdings, job, miss)
+            nearest = nearest_of(session, self._holders, job, miss)
             need = Need({}, 1)
             apart = None
             if view.fits or is_torn(session, job):
@@ -256,7 +250,8 @@ class Explainer:
         wait = "waits" if left == 1 else "wait"
         message = f"the gang runs; {pods(left)} above its minimum {wait}: {why}"
         reason = Reason("SurplusWaiting", message, would, is_in_line=False)
-        return _Verdict(reason, {}, counts, self._tries.tell_surplus(job, why, nearest), nearest)
+        case = Case(self._end, job, replace(reason, message=why), None, nearest, is_surplus=True)
+        return _Verdict(reason, {}, counts, case.tried(), nearest)
 
     def _no_room(self, job: Job, need: Need, miss: Miss) -> tuple[Reason, tuple[NodeCount, ...]]:
         """The group that is hardest to place speaks for the gang."""
@@ -299,7 +294,7 @@ class Explainer:
         if len(groups) > 1:
             message = f"needs {what} together with its other pods; each part fits alone, but not all at once"
             return Reason("InsufficientResources", message, would or "more room came free"), view.counts
-        if self._was_asked(job):
+        if job.key in session.checked:
             message = f"needs {what}; there is room by the end of this cycle, and there was none when its turn came"
             return Reason("NotTried", message, "the next cycle came"), view.counts
         message = f"needs {what} and there is room, but no action of the policy places such pods"
