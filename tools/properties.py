@@ -1,7 +1,7 @@
 """`make properties`: property tests with fresh seeds, round after round, until the time is up or one fails.
 
-Everywhere else they are derandomised: the same cases in every run, so that a commit is never red by chance. Both are
-profiles of hypothesis, so a test must not choose `derandomize` itself.
+Everywhere else they are derandomised: the same cases in every run, so that a commit is never red by chance; few of them
+in `make unit`. These are profiles of hypothesis, so a test must not choose `derandomize` itself.
 """
 
 import argparse
@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, settings
 
 from tools.rerun import REPORT_VARIABLE, read_report
 
-FIXED, FRESH = "fixed", "fresh"
+FIXED, FRESH, QUICK = "fixed", "fresh", "quick"
+QUICK_EXAMPLES = 20
 # Tests that hypothesis draws cases for, and tests that call it themselves.
 SELECTION = "hypothesis or properties"
 _UNTIL_VARIABLE, _SEED_VARIABLE = "MANIPLE_PROPERTIES_UNTIL", "MANIPLE_PROPERTIES_SEED"
@@ -40,8 +41,26 @@ class _TimeBudget:
             pytest.skip("the time is up")
 
 
+class _FewExamples:
+    """Cuts down tests that ask for many examples: a profile alone cannot, it only has the default."""
+
+    @pytest.hookimpl(trylast=True)  # hypothesis marks its tests first
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            if isinstance(item, pytest.Function) and item.get_closest_marker("hypothesis"):
+                self._cut(getattr(item.obj, "__func__", item.obj), "_hypothesis_internal_use_settings")
+                self._cut(item.cls, "settings")  # a state machine
+
+    def _cut(self, holder: object, name: str) -> None:
+        chosen = getattr(holder, name, None)
+        if isinstance(chosen, settings) and chosen.max_examples > QUICK_EXAMPLES:
+            setattr(holder, name, settings(chosen, max_examples=QUICK_EXAMPLES))
+
+
 def configure(config: pytest.Config) -> None:
     """Call it from `pytest_configure`."""
+    if config.getoption("--hypothesis-profile", default=None) == QUICK:
+        config.pluginmanager.register(_FewExamples())
     if _UNTIL_VARIABLE in os.environ:
         budget = _TimeBudget(float(os.environ[_UNTIL_VARIABLE]), int(os.environ[_SEED_VARIABLE]))
         config.pluginmanager.register(budget)
@@ -54,6 +73,7 @@ def load_profiles() -> None:
         FIXED, derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.register_profile(FRESH, settings.get_profile(FIXED), derandomize=False, print_blob=True)
+    settings.register_profile(QUICK, settings.get_profile(FIXED), max_examples=QUICK_EXAMPLES)
     settings.load_profile(FIXED)
 
 
@@ -83,7 +103,8 @@ def main() -> int:
         code, failed = run_round(seed, until, given.pytest)
         if code:
             for test in failed:
-                print(f"== FAILED with seed {seed}: make properties SEED={seed} TESTS={shlex.quote(test)}", flush=True)
+                repeat = f".venv/bin/python -m tools.properties --seed {seed} -- {shlex.quote(test)}"
+                print(f"== FAILED with seed {seed}; again: {repeat}", flush=True)
             return 2 if code == _NOT_RUN else 1
         if given.seed is not None:
             break

@@ -77,7 +77,7 @@ class SchedulerPlacer:
             )
 
     def _open(self, snapshot: Snapshot) -> Session:
-        return Session(snapshot, self._policy.openers)
+        return self._policy.session(snapshot)
 
 
 def _node(node: Node) -> kubernetes.Node:

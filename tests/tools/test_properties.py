@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -34,10 +35,12 @@ def teardown_module():
     with open("drawn", "a") as file: print(*drawn, file=file)
 """
 FAILS = """
+import pytest
 from hypothesis import given, settings, strategies as st
+@pytest.mark.parametrize("text", ["a b"])
 @settings(max_examples=2000)
-@given(st.integers(0, 10**9))
-def test_fails(number): assert number % 97
+@given(number=st.integers(0, 10**9))
+def test_fails(text, number): assert number % 97
 """
 
 
@@ -77,6 +80,33 @@ def test_the_cases_are_the_same_in_every_run_and_new_with_the_fresh_profile(suit
     assert seeded == draw(suite, "--hypothesis-profile=fresh", "--hypothesis-seed=7"), "a seed repeats a run"
 
 
+def test_the_quick_profile_has_the_first_few_of_the_same_cases(suite: Path) -> None:
+    machine = """
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, rule
+class Machine(RuleBasedStateMachine):
+    starts = []
+    def __init__(self):
+        super().__init__()
+        self.starts.append(self)
+    @rule()
+    def step(self): pass
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=100, stateful_step_count=2)
+def test_afterwards():
+    with open("starts", "w") as file: print(len(Machine.starts), file=file)
+"""
+    (suite / "test_draws.py").write_text(DRAWS.replace("max_examples=20", "max_examples=100"))
+    (suite / "test_machine.py").write_text(machine)
+    all_of_them = draw(suite).split()
+    few = draw(suite, "--hypothesis-profile=quick").split()
+    assert (len(few), few) == (properties.QUICK_EXAMPLES, all_of_them[: properties.QUICK_EXAMPLES])
+    assert len(all_of_them) == 100
+    assert int((suite / "starts").read_text()) <= properties.QUICK_EXAMPLES + 2, (
+        "a state machine is run once on its own"
+    )
+
+
 def test_rounds_go_on_until_the_time_is_up_each_with_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, seeds = iter(range(0, 100, 3)), list[int]()
     monkeypatch.setattr(sys, "argv", ["properties", "--seconds=10", "tests/elastic"])
@@ -112,12 +142,11 @@ def test_what_fails_is_printed_with_its_seed_and_the_command_that_repeats_it(sui
     (suite / "test_fails.py").write_text(FAILS)
     done = run(suite, "tools.properties", "--seconds=600")
     assert done.returncode == 1, done.stdout
-    printed = re.search(r"^== FAILED with seed (\d+): make properties SEED=(\d+) TESTS=(.+)$", done.stdout, re.M)
+    printed = re.search(r"^== FAILED with seed (\d+); again: \.venv/bin/python -m (.+)$", done.stdout, re.M)
     assert printed, done.stdout
-    assert printed[1] == printed[2]
-    assert printed[3] == "test_fails.py::test_fails"
+    assert shlex.split(printed[2]) == ["tools.properties", "--seed", printed[1], "--", "test_fails.py::test_fails[a b]"]
     assert "@reproduce_failure(" in done.stdout
-    again = run(suite, "tools.properties", f"--seed={printed[2]}", printed[3])
+    again = run(suite, *shlex.split(printed[2]))
     examples = [re.findall(r"number=\d+", each.stdout) for each in (done, again)]
     assert examples[0] == examples[1] != []
 

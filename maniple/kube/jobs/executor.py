@@ -169,7 +169,9 @@ class Hands:
         untold = [
             (key, facts)
             for key, facts in pods.items()
-            if facts.told < generation.number and not facts.is_leaving and (facts.uid in told or facts.told)
+            if facts.notified_generation < generation.number
+            and not facts.is_leaving
+            and (facts.uid in told or facts.notified_generation)
         ]
         name = f"{job.namespace}/{job.name}"
         most = _LONGEST

@@ -17,6 +17,7 @@ from functools import cached_property
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import Line
 from maniple.scheduler.explain.tried import FreeRoom
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.plan import written
 from maniple.scheduler.framework.session import Session
@@ -28,6 +29,8 @@ _HIGHEST = 2**31  # above every priority
 
 
 class Allocate:
+    abilities = frozenset((Ability.ALLOCATE,))
+
     def execute(self, session: Session) -> None:
         session.leave_note(FreeRoom())
         # Pods that ask for nothing are left to backfill.
@@ -71,9 +74,8 @@ class Deference:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        later = session.actions[session.actions.index("allocate") + 1 :] if "allocate" in session.actions else ()
-        between = later[: later.index("backfill")] if "backfill" in later else ()
-        self._shrinks, self._preempts = "shrink" in between, "preempt" in between
+        between = session.abilities_between(Ability.ALLOCATE, Ability.BACKFILL)
+        self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
         self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that found no room
 
     def expect(self, job: Job) -> None:

@@ -19,12 +19,15 @@ from maniple.model.job import Job, Queue, TaskGroup
 from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
 from maniple.scheduler.actions.common.job_queue import Line
 from maniple.scheduler.explain.tried import FreeAndReservedRoom
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.book import Reservation
 from maniple.scheduler.reservation.reserve import host_of
 
 
 class Backfill:
+    abilities = frozenset((Ability.BACKFILL,))
+
     def execute(self, session: Session) -> None:
         session.leave_note(FreeAndReservedRoom())
         put_aside, session.put_aside = session.put_aside, []

@@ -18,6 +18,7 @@ from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.growth.resize_value import Sizing, gpus_of, sizing
 from maniple.scheduler.growth.room import GrowthRoom, Taken
@@ -48,6 +49,8 @@ class _Grower:
 
 
 class Grow:
+    abilities = frozenset((Ability.GROW,))
+
     def execute(self, session: Session) -> None:
         policy = sizing(session)
         elastic = [job for job in session.snapshot.jobs if job.elastic is not None]

@@ -17,6 +17,7 @@ from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.eviction.units import SHRUNK, Unit, placed_by_role, surplus_steps
 from maniple.scheduler.explain.tried import Surplus
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.queue_dues import spared
 from maniple.scheduler.framework.session import Session
@@ -24,6 +25,8 @@ from maniple.scheduler.growth.resize_value import gpus_of, speed
 
 
 class Shrink:
+    abilities = frozenset((Ability.SHRINK,))
+
     def execute(self, session: Session) -> None:
         rules = [lambda claimant, candidates: returnable(session, claimant, candidates)]
         session.leave_note(Surplus(rules, units_of=surplus_units, is_surplus=True))

@@ -68,7 +68,7 @@ def test_a_gang_goes_down_to_its_minimum_or_whole() -> None:
 def session_of(objects: list[Object], policy: str = WHOLE) -> Session:
     decoded = decode([("objects", json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode())])
     snapshot = build_snapshot(sort_objects(decoded, scheduler_name="maniple"))
-    return Session(snapshot, load_policy(policy.encode(), "policy").openers)
+    return load_policy(policy.encode(), "policy").session(snapshot)
 
 
 def table_of(session: Session) -> Table:
