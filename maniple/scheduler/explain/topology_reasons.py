@@ -21,12 +21,16 @@ from maniple.scheduler.placement.domains_and_models import (
 )
 
 
-def not_close(session: Session, job: Job, need: Need, what: Mapping[TaskGroup, str], miss: Miss) -> Reason | None:
-    """The reason, if it is one of these two; `what` says what is wanted of each group that counts, in words."""
-    groups = list(what)
-    wanted = {group: min(need.by_role.get(group.role, need.total), len(group.pods)) for group in groups}
-    if len(groups) == 1:
-        wanted[groups[0]] = need.total
+def not_close(
+    session: Session,
+    job: Job,
+    need: Need,
+    wanted: Mapping[TaskGroup, int],
+    what: Mapping[TaskGroup, str],
+    miss: Miss,
+) -> Reason | None:
+    """The reason, if it is one of these two; `what` says in words what is wanted of each group."""
+    groups = list(wanted)
     if session.gpus.is_mixed and not job.mixed_models:
         for models, mine in _by_list(groups).items():
             part = need if len(mine) == len(groups) else Need({}, 1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maniple.api.keys import split_name
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray
 from maniple.scheduler.explain.holders import Holders
@@ -19,6 +20,7 @@ from maniple.scheduler.explain.nodes import NodeReport, count_nodes
 from maniple.scheduler.explain.topology_reasons import is_torn, never_close, no_such_model, not_close
 from maniple.scheduler.explain.tried import Case, EndOfCycle
 from maniple.scheduler.explain.words import change, pods
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
@@ -124,7 +126,7 @@ class Explainer:
         session = self._session
         state = session.state(job)
         if not job.exists:
-            name, kind = job.name.split("/", 1)[1], job.key[1]
+            name, kind = split_name(job.name)[1], job.key[1]
             what = "job" if kind == "ElasticJob" else "group"
             message = f"its pods name the {what} {name!r}, and there is no such {kind} in their namespace"
             return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created", is_in_line=False), {})
@@ -239,14 +241,13 @@ class Explainer:
             counts = report.counts
             why, would = "no node has room for one", change(session, miss, [group])
             nearest = nearest_of(session, self._holders, job, miss)
-            need = Need({}, 1)
             apart = None
             if report.fits or is_torn(session, job):
-                apart = not_close(session, job, need, {group: f"1 pod of {report.asks}"}, miss)
+                apart = not_close(session, job, Need({}, 1), {group: 1}, {group: f"1 pod of {report.asks}"}, miss)
             if apart is not None:
                 why, would = apart.message, apart.would_start_if
             elif report.fits:
-                why, would = "no action of the policy places such pods", _action_for(group)
+                why, would = self._not_tried(job)
         wait = "waits" if left == 1 else "wait"
         message = f"the gang runs; {pods(left)} above its minimum {wait}: {why}"
         reason = Reason("SurplusWaiting", message, would, is_in_line=False)
@@ -284,7 +285,7 @@ class Explainer:
         if report.fits < count:
             message = f"needs {what} at once; there is room for {report.fits} now"
             return Reason("InsufficientResources", message, would or "more room came free"), report.counts
-        apart = not_close(session, job, need, phrases, miss)
+        apart = not_close(session, job, need, wanted, phrases, miss)
         if apart is not None:
             return apart, report.counts
         if _rules(group):
@@ -295,11 +296,18 @@ class Explainer:
         if len(groups) > 1:
             message = f"needs {what} together with its other pods; each part fits alone, but not all at once"
             return Reason("InsufficientResources", message, would or "more room came free"), report.counts
-        if job.key in session.checked:
-            message = f"needs {what}; there is room by the end of this cycle, and there was none when its turn came"
-            return Reason("NotTried", message, "the next cycle came"), report.counts
-        message = f"needs {what} and there is room, but no action of the policy places such pods"
-        return Reason("NotTried", message, _action_for(group)), report.counts
+        why, would = self._not_tried(job)
+        return Reason("NotTried", f"needs {what}; {why}", would), report.counts
+
+    def _not_tried(self, job: Job) -> tuple[str, str]:
+        """Why pods wait for which there is room by now, and what would start them."""
+        if job.key in self._session.checked:
+            return (
+                "there is room by the end of this cycle, and there was none when its turn came",
+                "the next cycle came",
+            )
+        action = Ability.BACKFILL if job.is_best_effort else Ability.ALLOCATE
+        return "there is room, but no action of the policy places such pods", f"the policy's actions included {action}"
 
     def _report(self, job: Job, group: TaskGroup) -> NodeReport:
         key = (self._session.demands.of_group(group), group.peers, self._exempt(job))
@@ -334,7 +342,3 @@ def _rules(group: TaskGroup) -> str:
         ("topology spread", any(spread.is_required for spread in peers.spread)),
     )
     return " and ".join(name for name, is_there in rules if is_there)
-
-
-def _action_for(group: TaskGroup) -> str:
-    return f"the policy's actions included {'backfill' if group.shape.is_best_effort else 'allocate'}"
