@@ -76,10 +76,10 @@ def test_without_links_they_are_assumed_from_the_model_or_not_known() -> None:
     text = json.dumps({"version": 1, "devices": [{"id": at} for at in range(4)]})
     assert drawn("-", stdin=text).splitlines() == [
         "4 × nvidia.com/gpu",
-        "How they are linked is not said, and not known of this model: all sets are equally good.",
+        "Their links are not given, and not known for this model: all sets are equally good.",
     ]
     printed = drawn("-", "--model", "Tesla-T4", stdin=text)
-    assert "The links are not said; these are assumed from the model, in GB/s." in printed
+    assert "The links are not given; these are assumed from the model, in GB/s." in printed
     assert "\n  0    X    9.5  9    9\n" in printed
     assert "  ├─ 0 1  (9.5 GB/s)\n" in printed
 
@@ -145,7 +145,7 @@ def test_wrong_options_are_refused() -> None:
     assert refused("nosuch.txt") == ["error: nosuch.txt: cannot be read: No such file or directory"]
     assert refused(PAIRS, "--memory", "40GB")[0].startswith("error: --memory: '40GB' is not a quantity")
     assert refused(PAIRS, "--resource", "gpu") == [
-        "error: resource: no GPU resource is named 'gpu'; "
+        "error: resource: unknown GPU resource 'gpu'; "
         "known: amd.com/gpu, gpu.intel.com/i915, gpu.intel.com/xe, nvidia.com/gpu"
     ]
     assert "Missing option '--node'" in refused(PAIRS, "-o", "annotate")[-1]

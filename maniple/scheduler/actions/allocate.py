@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from maniple.model.job import Job, Queue
-from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Reason
@@ -41,7 +41,7 @@ class Allocate:
 
 def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
     """Free resources to the jobs, in line; those who defer to another are put aside."""
-    line = Line(session, jobs)
+    line = JobQueue(session, jobs)
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
         if deference is not None and deference.is_due_by(job):

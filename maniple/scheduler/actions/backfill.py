@@ -17,7 +17,7 @@ import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
-from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeAndReservedRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
@@ -39,7 +39,7 @@ class Backfill:
 
 def _place_best_effort(session: Session) -> None:
     jobs = (job for job in session.snapshot.waiting if job.groups and job.is_best_effort and check_valid(session, job))
-    line = Line(session, jobs)
+    line = JobQueue(session, jobs)
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
         if session.job_ready(job) or start_gang(session, queue, job):
@@ -60,7 +60,7 @@ class Filling:
         waiting = [job for job in session.snapshot.waiting if not job.is_best_effort and job.groups]
         waiting = self._with_room(waiting)
         jobs = (job for job in waiting if job.key not in session.reservations and check_valid(session, job))
-        line = Line(session, jobs)
+        line = JobQueue(session, jobs)
         while (queue := line.next_queue()) is not None:
             job = line.next_job(queue)
             moved = self.place(queue, job)

@@ -17,7 +17,7 @@ import numpy as np
 
 from maniple.model.job import Job
 from maniple.scheduler.eviction.consent import agreed
-from maniple.scheduler.eviction.unit_table import Table
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.explain.holders import Holders, soonest
 from maniple.scheduler.explain.nearest_miss import find_miss
@@ -163,7 +163,7 @@ class Victims(Note):
         jobs = list(pool.jobs)
         able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in shrunk)]
         # As a table has them: the cheapest first, and no pod in two of them.
-        units = Table(session, (unit for job in able for unit in self.units_of(session, job))).units
+        units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
         kept = agreed(session, case.job, units, self.rules)
         taken = {pod.pod for unit in kept for pod in unit.pods}
         noun, refused = self._refused(case, pool, jobs, taken)

@@ -1,7 +1,8 @@
-"""One cycle's working state: the snapshot's sums, copied and changed only by statements, and the plugins' verdicts.
+"""One cycle's working state: the snapshot's sums, copied, and what the plugins say, combined.
 
-A Session answers the questions that actions ask (who is next, may it start, where could it go) by combining the
-plugins' callbacks with kube-batch's rules. It never changes anything itself; Statement does, and can undo it.
+A Session answers the questions that actions ask (which job is next, may it start, where could it go) by combining the
+plugins' callbacks with kube-batch's rules. It never changes its sums itself: Statement and Supposition do, and can undo
+it. Actions leave notes in it: why a job is blocked, which jobs were put aside.
 """
 
 from collections import Counter

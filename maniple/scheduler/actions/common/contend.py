@@ -10,7 +10,7 @@ from maniple.model.job import Job, Queue
 from maniple.model.resources import BoolArray
 from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
-from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.search import RoomMaker
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.explain.tried import OwnPodsLeave
@@ -36,7 +36,7 @@ def contend(
     """
     keep_promises(session)
     waiting = (job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job))
-    line = Line(session, (job for job in waiting if not session.job_ready(job)))
+    line = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
     offers: dict[tuple[int, int, bool], BoolArray] = {}
     # Reserved room that a gang may use meanwhile is cheaper than anybody's eviction.
     filling = Filling(session) if session.reservations and session.has_action(Ability.BACKFILL) else None
