@@ -18,6 +18,7 @@ def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "
     """
     policy = policy or default_policy()
     session = policy.session(snapshot)
-    for _, action in policy.actions:
+    for name, action in policy.actions:
+        session.action = name
         action.execute(session)
     return make_plan(session, thorough)

@@ -10,7 +10,7 @@ from maniple.cli.support.cluster_options import kubeconfig_options
 from maniple.cli.support.plan_table import describe_queue
 from maniple.cli.support.table import render
 from maniple.scheduler import schedule
-from maniple.scheduler.explain.job_report import WAITS, PodStory, Story, find_job, tell
+from maniple.scheduler.explain.job_report import WAITS, JobReport, PodReport, find_job, report_job
 from maniple.scheduler.explain.words import describe_nearest
 from maniple.scheduler.framework.plan import Waiting
 
@@ -60,21 +60,21 @@ def command(
     else:
         cluster, chosen = read_cluster(files, policy, scheduler_name, every_pod, now)
     snapshot = cluster.snapshot()
-    found = find_job(snapshot, job if "/" in job else f"{namespace or usual}/{job}")
-    story = tell(snapshot, schedule(snapshot, chosen, thorough=found.name), found)
-    if story.kind == "ElasticJob" and story.state == WAITS:
-        story = msgspec.structs.replace(story, state=cluster.why_at_rest(story.job) or WAITS)
+    gang = find_job(snapshot, job if "/" in job else f"{namespace or usual}/{job}")
+    report = report_job(snapshot, schedule(snapshot, chosen, thorough=gang.name), gang)
+    if report.kind == "ElasticJob" and report.state == WAITS:
+        report = msgspec.structs.replace(report, state=cluster.why_at_rest(report.job) or WAITS)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(story), indent=1).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())
     else:
-        click.echo("\n\n".join(_parts(story)))
+        click.echo("\n\n".join(_parts(report)))
 
 
-def _parts(story: Story) -> list[str]:
-    parts = [_head(story)]
-    if story.pods:
-        parts.append("Pods\n" + _pods(story.pods))
-    why = story.waiting
+def _parts(report: JobReport) -> list[str]:
+    parts = [_head(report)]
+    if report.pods:
+        parts.append("Pods\n" + _pods(report.pods))
+    why = report.waiting
     if why is not None:
         parts.append(f"Waits ({why.reason})\n" + _lines(_waiting(why)))
         if why.nodes:
@@ -85,45 +85,45 @@ def _parts(story: Story) -> list[str]:
     return parts
 
 
-def _head(story: Story) -> str:
+def _head(report: JobReport) -> str:
     wishes = [
-        f"{word} {level}" for word, level in (("required", story.required), ("preferred", story.preferred)) if level
+        f"{word} {level}" for word, level in (("required", report.required), ("preferred", report.preferred)) if level
     ]
     lines = [
-        ("State", story.state),
-        ("Kind", story.kind),
-        ("Minimum", f"{story.min_member} pod{'s' * (story.min_member > 1)}, {story.running} running"),
-        ("Gated", f"{story.gated} pod{'s' * (story.gated > 1)} held by scheduling gates" if story.gated else ""),
-        *(("Size", line) for line in _sizes(story)),
-        ("Cool-down", f"{story.cools_down_s:g} s more" if story.cools_down_s is not None else ""),
-        ("Priority", f"{story.priority}{'' if story.preemptable else ', preemptable: false'}"),
+        ("State", report.state),
+        ("Kind", report.kind),
+        ("Minimum", f"{report.min_member} pod{'s' * (report.min_member > 1)}, {report.running} running"),
+        ("Gated", f"{report.gated} pod{'s' * (report.gated > 1)} held by scheduling gates" if report.gated else ""),
+        *(("Size", line) for line in _sizes(report)),
+        ("Cool-down", f"{report.cools_down_s:g} s more" if report.cools_down_s is not None else ""),
+        ("Priority", f"{report.priority}{'' if report.preemptable else ', preemptable: false'}"),
         ("Topology", ", ".join(wishes)),
-        ("Ring", f"{story.ring_gbs:g} GB/s, the slowest of its pods'" if story.ring_gbs is not None else ""),
-        ("Queue", describe_queue(story.queue)),
-        ("Line", f"{story.position} of {story.line}" if story.position is not None else ""),
-        ("Reserved", _reservation(story)),
-        ("Back-off", f"{story.backs_off_s:g} s more" if story.backs_off_s is not None else ""),
+        ("Ring", f"{report.ring_gbs:g} GB/s, the slowest of its pods'" if report.ring_gbs is not None else ""),
+        ("Queue", describe_queue(report.queue)),
+        ("Line", f"{report.position} of {report.line}" if report.position is not None else ""),
+        ("Reserved", _reservation(report)),
+        ("Back-off", f"{report.backs_off_s:g} s more" if report.backs_off_s is not None else ""),
     ]
-    return f"{story.job}\n" + _lines([(name, value) for name, value in lines if value])
+    return f"{report.job}\n" + _lines([(name, value) for name, value in lines if value])
 
 
 def _lines(lines: list[tuple[str, str]]) -> str:
     return "\n".join(f"  {name + ':':11}{printable(value)}" for name, value in lines)
 
 
-def _sizes(story: Story) -> list[str]:
+def _sizes(report: JobReport) -> list[str]:
     """`worker 4 of 2 to 8 in steps of 2, to become 8`"""
     made = []
-    for role in story.roles:
+    for role in report.roles:
         step = f" in steps of {role.step}" if role.step > 1 else ""
         then = f"; becomes {role.resize}" if role.resize is not None else _ABOVE_MAX * (role.size > role.max)
         made.append(f"{role.role} {role.size}, from {role.min} to {role.max}{step}, {role.running} running{then}")
     return made
 
 
-def _reservation(story: Story) -> str:
+def _reservation(report: JobReport) -> str:
     """`n1 ×2, n2: expected at …, in 400 s`"""
-    kept = story.reservation
+    kept = report.reservation
     if kept is None:
         return ""
     nodes = [name + (f" ×{count}" if count > 1 else "") for name, count in kept.nodes.items()]
@@ -140,7 +140,7 @@ def _waiting(why: Waiting) -> list[tuple[str, str]]:
     return [(name, value) for name, value in lines if value]
 
 
-def _pods(pods: tuple[PodStory, ...]) -> str:
+def _pods(pods: tuple[PodReport, ...]) -> str:
     """Waiting pods are all alike here: more than a few are counted."""
     shown = [pod for pod in pods if pod.node]
     left = [pod for pod in pods if not pod.node]
@@ -165,7 +165,7 @@ def _pods(pods: tuple[PodStory, ...]) -> str:
     return text if len(left) <= 3 else f"{text}\n  … and {len(left) - 3} more that wait"
 
 
-def _note(pod: PodStory) -> str:
+def _note(pod: PodReport) -> str:
     """Why it leaves, or when it will."""
     if not isinstance(pod.reason, UnsetType):
         return f"{pod.reason} for {pod.beneficiary}"

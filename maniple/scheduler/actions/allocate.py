@@ -16,6 +16,7 @@ from functools import cached_property
 
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
+from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.plan import written
@@ -31,6 +32,7 @@ class Allocate:
     abilities = frozenset((Ability.ALLOCATE,))
 
     def execute(self, session: Session) -> None:
+        session.leave_note(FreeRoom())
         # Pods that ask for nothing are left to backfill.
         jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
         keep_promises(session)
@@ -204,6 +206,7 @@ def check_valid(session: Session, job: Job) -> bool:
     """Whether the job may be planned at all; if not, it is told why."""
     if not job.exists or job.is_suspended or session.is_promised(job):
         return False
+    session.checked.add(job.key)
     reason = session.job_valid(job) or _backs_off(session, job)
     if reason is not None:
         session.blocked[job.key] = reason

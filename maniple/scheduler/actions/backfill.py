@@ -18,6 +18,7 @@ import numpy as np
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
 from maniple.scheduler.actions.common.job_queue import JobQueue
+from maniple.scheduler.explain.tried import FreeAndReservedRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.book import Reservation
@@ -28,6 +29,7 @@ class Backfill:
     abilities = frozenset((Ability.BACKFILL,))
 
     def execute(self, session: Session) -> None:
+        session.leave_note(FreeAndReservedRoom())
         put_aside, session.put_aside = session.put_aside, []
         hand_out(session, (job for job in put_aside if check_valid(session, job) and not session.state(job).evicted))
         _place_best_effort(session)

@@ -10,6 +10,7 @@ from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.explain.tried import LowerPriority
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 
@@ -19,6 +20,7 @@ class Preempt:
 
     def execute(self, session: Session) -> None:
         rules = session.victim_rules("preemptable")
+        session.leave_note(LowerPriority(rules))
         if not rules or not session.snapshot.waiting:
             return
         lowest: dict[int, int] = {}  # priority of what runs in each queue

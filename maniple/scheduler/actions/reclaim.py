@@ -14,6 +14,7 @@ import numpy as np
 from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.explain.tried import AboveShare
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.queue_dues import EPSILON, Due, entitled, spared
 from maniple.scheduler.framework.session import Session
@@ -24,6 +25,9 @@ class Reclaim:
 
     def execute(self, session: Session) -> None:
         rules, due = session.victim_rules("reclaimable"), session.due
+        if rules:
+            rules = [*rules, lambda claimant, found: spared(session, claimant, found)]
+        session.leave_note(AboveShare(rules))
         if not rules or due is None or not session.snapshot.waiting:
             return
         # Nobody comes to hold more than its due here, so these are all that can lose anything.
@@ -32,7 +36,7 @@ class Reclaim:
             session,
             "Reclaimed",
             Market(session, (job for job in evictable_jobs(session) if job.queue in queues)),
-            [*rules, lambda claimant, found: spared(session, claimant, found)],
+            rules,
             lambda queue, _, other: other.queue != queue.index,
             lambda claimant: bool(queues) and bool(entitled(session, claimant, due)),
         )

@@ -16,6 +16,7 @@ from maniple.model.job import Job
 from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.eviction.units import SHRUNK, Unit, placed_by_role, surplus_steps
+from maniple.scheduler.explain.tried import Surplus
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.queue_dues import spared
@@ -27,9 +28,11 @@ class Shrink:
     abilities = frozenset((Ability.SHRINK,))
 
     def execute(self, session: Session) -> None:
+        rules = [lambda claimant, candidates: returnable(session, claimant, candidates)]
+        session.leave_note(Surplus(rules, units_of=surplus_units, is_surplus=True))
         if session.snapshot.waiting:
             market = Market(session, session.snapshot.jobs, surplus_units)
-            contend(session, SHRUNK, market, [lambda *asked: returnable(session, *asked)], lambda *_: True)
+            contend(session, SHRUNK, market, rules, lambda *_: True)
 
 
 def surplus_units(session: Session, job: Job) -> Iterator[Unit]:

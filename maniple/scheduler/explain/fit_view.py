@@ -19,41 +19,56 @@ _MOST_PATTERNS = 24  # sets of objections, each of some nodes, that are lifted o
 Models = Mapping[tuple[GpuModel, ...], int]  # which model each list of models stands for
 
 
-class Part:
-    """Pods of one group, and how every node looks to them."""
+def usable_room(session: Session, *, later: bool = False) -> FloatArray:
+    """[R, N] what a gang may use: promises and reservations are kept."""
+    usable = session.future if later else np.minimum(session.free, session.future)
+    mask, spare = session.reserved.mask, session.reserved.spare
+    return usable if mask is None or spare is None else np.where(mask, np.minimum(usable, spare), usable)
+
+
+class FitView:
+    """How every node looks to `count` pods of a group; `usable`: what they may use there (usable_room)."""
 
     def __init__(
-        self, session: Session, group: TaskGroup, count: int, models: Models, usable: FloatArray, *, later: bool
+        self,
+        session: Session,
+        group: TaskGroup,
+        count: int,
+        usable: FloatArray,
+        models: Models | None = None,
+        *,
+        later: bool = False,
     ) -> None:
         self.group, self.count = group, count
         self.counts_gpus = False  # whether its GPUs are looked at one by one
         shape = group.shape
         self.requests = shape.requests
-        model = models.get(shape.constraint.gpu_models) if shape.gpus else None
+        model = models.get(shape.constraint.gpu_models) if models and shape.gpus else None
         self.now = session.room_for(group, later=later, model=model, is_next=True)
         self.checks = session.rooms.checks(group)
-        minds = group.peers is not None or bool(shape.exclusives)
-        self.company = session.pod_checks(group) if minds else []
+        minds_others = group.peers is not None or bool(shape.exclusives)
+        self.pod_checks = session.pod_checks(group) if minds_others else []
         self._gpus, self._usable, self._later, self._model = session.gpus, usable, later, model
         # Where GPUs are of the model that was chosen.
         self.suited: BoolArray = np.ones(len(self.now), dtype=bool)
         if model is not None:
             self.suited = session.gpus.has_model(shape, model)
         # If nothing were running and no node objected.
-        self.largest = self._limited(capacity(self.requests, session.snapshot.nodes.allocatable), empty=True)
+        self.largest = self._limited(session.snapshot.nodes.allocatable, empty=True)
         self.allowed = all_pass(self.checks, len(self.now))
         self.empty: FloatArray = np.where(self.allowed, self.largest, 0.0)
 
     def unrefused(self) -> FloatArray:
         """Pods that would fit now if no node objected."""
-        return self._limited(capacity(self.requests, self._usable), empty=False)
+        return self._limited(self._usable, empty=False)
 
-    def _limited(self, room: FloatArray, *, empty: bool) -> FloatArray:
+    def _limited(self, free: FloatArray, *, empty: bool) -> FloatArray:
+        """Pods that fit into what is free, on GPUs of the right model and one by one where they are counted so."""
         shape = self.group.shape
-        room = np.where(self.suited, room, 0.0)
+        room = np.where(self.suited, capacity(self.requests, free), 0.0)
         if self._gpus.is_counted(shape):
             later = self._later and not empty
-            devices = self._gpus.fits(shape, None, self._usable, later=later, empty=empty, model=self._model)
+            devices = self._gpus.fits(shape, None, free, later=later, empty=empty, model=self._model)
             room = np.minimum(room, devices)
         return np.minimum(room, 1.0) if shape.is_one_per_node else room
 
@@ -106,7 +121,7 @@ class Part:
 
 def is_in(check: Check, lifted: Sequence[Check]) -> bool:
     """By identity: arrays are not compared for a verdict."""
-    return any(one is check for one in lifted)
+    return any(other is check for other in lifted)
 
 
 def all_pass(checks: Sequence[Check], count: int) -> BoolArray:

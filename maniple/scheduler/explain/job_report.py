@@ -4,12 +4,12 @@ together, who leaves and for whom; or why it waits, its place in line, and the r
 
 import math
 from collections.abc import Iterator
-from datetime import datetime
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from maniple.api.errors import InputError, nearest
+from maniple.api.timestamps import parse_timestamp
 from maniple.model.job import Job, PlacedPod
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.gpus import GpuRoom
@@ -19,7 +19,7 @@ from maniple.scheduler.framework.plan import Bind, Eviction, Plan, QueueShare, R
 RUNS, STARTS, PROMISED, RESERVED, LEAVES, WAITS = "Runs", "Starts", "Promised", "Reserved", "Leaves", "Waits"
 
 
-class PodStory(msgspec.Struct, frozen=True):
+class PodReport(msgspec.Struct, frozen=True):
     pod: str
     state: str  # Runs, Starts, Promised, Reserved, Leaves or Waits
     node: str = ""
@@ -32,7 +32,7 @@ class PodStory(msgspec.Struct, frozen=True):
     backfill: str | UnsetType = UNSET  # the gang in whose reserved room it runs until that gang can start
 
 
-class RoleStory(msgspec.Struct, frozen=True):
+class RoleReport(msgspec.Struct, frozen=True):
     """The size of a role of an ElasticJob."""
 
     role: str
@@ -44,13 +44,13 @@ class RoleStory(msgspec.Struct, frozen=True):
     resize: int | None  # the size that this plan gives it, if it changes
 
 
-class ReservationStory(msgspec.Struct, frozen=True):
+class ReservationReport(msgspec.Struct, frozen=True):
     nodes: dict[str, int]
     expected: str
     in_s: float = msgspec.field(name="inSeconds")
 
 
-class Story(msgspec.Struct, frozen=True):
+class JobReport(msgspec.Struct, frozen=True):
     job: str
     kind: str  # PodGroup, ElasticJob or Pod
     state: str  # that of its pods which says most: Starts, Leaves, Promised, Reserved, Waits, else Runs
@@ -62,25 +62,25 @@ class Story(msgspec.Struct, frozen=True):
     min_member: int = msgspec.field(name="minMember")
     running: int  # pods on nodes
     gated: int  # pods held by scheduling gates
-    roles: tuple[RoleStory, ...]  # of an ElasticJob
+    roles: tuple[RoleReport, ...]  # of an ElasticJob
     cools_down_s: float | None = msgspec.field(name="coolsDownSeconds")  # so long it is not resized
     required: str  # levels of the topology
     preferred: str
     ring_gbs: float | None = msgspec.field(name="ringGBs")  # the slowest of its pods' rings
-    pods: tuple[PodStory, ...]
-    reservation: ReservationStory | None
+    pods: tuple[PodReport, ...]
+    reservation: ReservationReport | None
     backs_off_s: float | None = msgspec.field(name="backsOffSeconds")  # so long it is not tried
     waiting: Waiting | None
 
 
-def tell(snapshot: Snapshot, plan: Plan, job: Job) -> Story:
+def report_job(snapshot: Snapshot, plan: Plan, job: Job) -> JobReport:
     pods = tuple(_pods(snapshot, plan, job))
     rings = [pod.ring_gbs for pod in pods if not isinstance(pod.ring_gbs, UnsetType)]
     states = [pod.state for pod in pods]
     queue = snapshot.queues[job.queue].name
     waiting = next((entry for entry in plan.waiting if (entry.group, entry.kind) == job.key), None)
     backs_off = job.backs_off_until - snapshot.now
-    return Story(
+    return JobReport(
         job=job.name,
         kind=job.key[1],
         state=next(
@@ -110,17 +110,17 @@ def tell(snapshot: Snapshot, plan: Plan, job: Job) -> Story:
 def find_job(snapshot: Snapshot, name: str) -> Job:
     """The job `ns/name` or `Kind/ns/name`; InputError if there is none, or several with that name."""
     full = name if "/" in name else f"default/{name}"
-    found = [job for job in snapshot.jobs if full in (job.name, f"{job.key[1]}/{job.name}")]
-    if len(found) > 1:
-        ways = " or ".join(f"{job.key[1]}/{job.name}" for job in found)
-        raise InputError([f"{full}: several gangs have that name; write {ways}"])
-    if not found:
-        # A pod of a gang stands for its gang.
-        found = [job for job in snapshot.jobs if full in _names(job)]
-    if not found:
+    jobs = [job for job in snapshot.jobs if full in (job.name, f"{job.key[1]}/{job.name}")]
+    if len(jobs) > 1:
+        names = " or ".join(f"{job.key[1]}/{job.name}" for job in jobs)
+        raise InputError([f"{full}: several gangs have that name; write {names}"])
+    if not jobs:
+        # The name of a pod stands for its gang.
+        jobs = [job for job in snapshot.jobs if full in _names(job)]
+    if not jobs:
         known = nearest(full, {job.name for job in snapshot.jobs}) or "; there are none"
         raise InputError([f"{full}: no such job: neither PodGroup, ElasticJob nor pod of ours{known}"])
-    return found[0]
+    return jobs[0]
 
 
 def _names(job: Job) -> Iterator[str]:
@@ -133,31 +133,31 @@ def _seconds(left: float) -> float | None:
     return math.ceil(left) if left > 0 else None
 
 
-def _roles(plan: Plan, job: Job) -> Iterator[RoleStory]:
+def _roles(plan: Plan, job: Job) -> Iterator[RoleReport]:
     if job.elastic is None:
         return
     resized = {resize.role: resize.to_size for resize in plan.resizes if resize.job == job.name}
     for name, role in job.elastic.roles.items():
         there = job.placed_by_role.get(name, 0)
-        yield RoleStory(name, role.size, role.min, role.max, role.step, there, resized.get(name))
+        yield RoleReport(name, role.size, role.min, role.max, role.step, there, resized.get(name))
 
 
-def _reservation(snapshot: Snapshot, plan: Plan, job: Job) -> ReservationStory | None:
-    made = _kept(plan, job)
-    if made is None:
+def _reservation(snapshot: Snapshot, plan: Plan, job: Job) -> ReservationReport | None:
+    reservation = _kept(plan, job)
+    if reservation is None:
         return None
-    left = datetime.fromisoformat(made.expected).timestamp() - snapshot.now
-    return ReservationStory(made.nodes, made.expected, max(0.0, float(math.ceil(left))))
+    left = parse_timestamp(reservation.expected).timestamp() - snapshot.now
+    return ReservationReport(reservation.nodes, reservation.expected, max(0.0, float(math.ceil(left))))
 
 
 def _kept(plan: Plan, job: Job) -> ReservedNodes | None:
     """What is reserved for it. Another kind of gang may have its name, but not its pods."""
-    made = next((entry for entry in plan.reservations if entry.group == job.name), None)
-    names = {pod for group in job.groups for pod in group.pods} if made is not None else set()
-    return made if any(nomination.pod in names for nomination in plan.nominations if names) else None
+    reservation = next((entry for entry in plan.reservations if entry.group == job.name), None)
+    pods = {pod for group in job.groups for pod in group.pods} if reservation is not None else set()
+    return reservation if any(nomination.pod in pods for nomination in plan.nominations) else None
 
 
-def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodStory]:
+def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodReport]:
     room = GpuRoom(snapshot)
     leaving = {eviction.pod: eviction for eviction in plan.evictions}
     binds = {bind.pod: bind for bind in plan.binds}
@@ -169,27 +169,27 @@ def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodStory]:
         if name in binds:
             yield _bound(snapshot, job, binds[name])
         elif name in promised:
-            yield PodStory(name, kept, promised[name], _domain(snapshot, job, promised[name]))
+            yield PodReport(name, kept, promised[name], _domain(snapshot, job, promised[name]))
         else:
-            yield PodStory(name, WAITS)
+            yield PodReport(name, WAITS)
     if job.gated and job.key[1] == "Pod":
-        yield PodStory(job.name, WAITS)
+        yield PodReport(job.name, WAITS)
 
 
-def _placed(snapshot: Snapshot, room: GpuRoom, job: Job, pod: PlacedPod, eviction: Eviction | None) -> PodStory:
+def _placed(snapshot: Snapshot, room: GpuRoom, job: Job, pod: PlacedPod, eviction: Eviction | None) -> PodReport:
     gone = (UNSET, UNSET) if eviction is None else (eviction.reason, eviction.beneficiary)
     state = RUNS if eviction is None else LEAVES
     way = pod.makes_way_for or UNSET
     if pod.node < 0:
-        return PodStory(pod.pod, state, reason=gone[0], beneficiary=gone[1], backfill=way)
+        return PodReport(pod.pod, state, reason=gone[0], beneficiary=gone[1], backfill=way)
     node = snapshot.nodes.names[pod.node]
     gpus = named_gpus(room, pod.node, pod.gpus)
     domain = _domain(snapshot, job, node)
-    return PodStory(pod.pod, state, node, domain, *gpus, reason=gone[0], beneficiary=gone[1], backfill=way)
+    return PodReport(pod.pod, state, node, domain, *gpus, reason=gone[0], beneficiary=gone[1], backfill=way)
 
 
-def _bound(snapshot: Snapshot, job: Job, bind: Bind) -> PodStory:
-    return PodStory(
+def _bound(snapshot: Snapshot, job: Job, bind: Bind) -> PodReport:
+    return PodReport(
         pod=bind.pod,
         state=STARTS,
         node=bind.node,
@@ -203,7 +203,7 @@ def _bound(snapshot: Snapshot, job: Job, bind: Bind) -> PodStory:
 
 def _domain(snapshot: Snapshot, job: Job, node: str) -> str:
     level = snapshot.domains.levels.get(job.required or job.preferred)
-    at = snapshot.nodes.index.get(node, -1)
-    if level is None or at < 0 or level.codes[at] < 0:
+    index = snapshot.nodes.index.get(node, -1)
+    if level is None or index < 0 or level.codes[index] < 0:
         return ""
-    return level.names[int(level.codes[at])]
+    return level.names[int(level.codes[index])]

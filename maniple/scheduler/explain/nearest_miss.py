@@ -15,13 +15,16 @@ import numpy as np
 
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.explain.fit_view import Models, Part, all_pass, is_in
+from maniple.scheduler.explain.fit_view import FitView, Models, all_pass, is_in, usable_room
+from maniple.scheduler.explain.holders import Holders
 from maniple.scheduler.framework.capacity import capacity
+from maniple.scheduler.framework.plan import Nearest
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import by_domain, home_of, members_of
 
 _MOST_NODES = 16  # whose lacks are written down one by one
 _MOST_ROUNDS = 8  # over the nodes, until the rest is only counted
+_MOST_REFUSALS = 5  # that are shown
 _MOST_MODELS = 8  # ways to choose GPU models
 
 
@@ -61,24 +64,50 @@ class Miss:
 def find_miss(session: Session, job: Job, wanted: Mapping[TaskGroup, int], *, later: bool = False) -> Miss:
     """`wanted`: the pods of each group that the gang needs to start. `later`: when those who are leaving have left."""
     usable = usable_room(session, later=later)
-    found: list[tuple[tuple[float, ...], Models, list[Part], _Place]] = []
+    drafts: list[tuple[Models, list[FitView], _Place]] = []
     for models in itertools.islice(_model_choices(session, job, wanted), _MOST_MODELS):
-        parts = [Part(session, group, count, models, usable, later=later) for group, count in wanted.items() if count]
+        parts = [
+            FitView(session, group, count, usable, models, later=later) for group, count in wanted.items() if count
+        ]
         # Where some pods share GPUs, it matters for all which are left whole.
         if any(session.gpus.is_counted(part.group.shape) for part in parts):
             for part in parts:
                 part.counts_gpus = bool(part.group.shape.gpus)
-        place = _choose_place(session, job, parts, usable)
-        found.append((place.key, models, parts, place))
-    _, models, parts, place = min(found, key=lambda one: one[0])
+        drafts.append((models, parts, _choose_place(session, job, parts, usable)))
+    models, parts, place = min(drafts, key=lambda draft: draft[2].key)
     return _Draft(session, parts, place, usable).miss(models)
 
 
-def usable_room(session: Session, *, later: bool = False) -> FloatArray:
-    """[R, N] what a gang may use: promises and reservations are kept."""
-    usable = session.future if later else np.minimum(session.free, session.future)
-    mask, spare = session.reserved.mask, session.reserved.spare
-    return usable if mask is None or spare is None else np.where(mask, np.minimum(usable, spare), usable)
+def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) -> Nearest | None:
+    """The miss as the plan shows it, with the jobs that hold what is lacking; None if nothing is."""
+    if not miss.missing:
+        return None
+    axis, names = session.snapshot.axis, session.snapshot.nodes.names
+    parts = np.divide(miss.total, miss.needs, out=np.zeros(len(axis)), where=miss.needs > 0)
+    row = int(np.argmax(parts))
+    is_short = bool(parts[row] > 0)
+    place, free, needs, lacks = "cluster", float(miss.free[row]), float(miss.needs[row]), float(miss.total[row])
+    if miss.level:
+        place = f"{miss.level} {session.snapshot.domains.levels[miss.level].names[miss.domain]}"
+    elif miss.wanted == 1 and miss.lacks:
+        place, free = f"node {names[miss.lacks[0].node]}", max(0.0, needs - lacks)
+    if not np.isfinite(free):
+        free = max(0.0, needs - lacks)  # a node that has no bound on it is of no use here
+    nodes = [lack.node for lack in miss.lacks if is_short and lack.amounts[row] > 0]
+    held_by, others = holders.of_resource(claimant, row, nodes, lacks)
+    return Nearest(
+        place=place,
+        pods=miss.wanted,
+        fits=miss.fits,
+        resource=axis.names[row] if is_short else "",
+        needs=axis.text(row, needs) if is_short else "",
+        free=axis.text(row, free) if is_short else "",
+        lacks=axis.text(row, lacks) if is_short else "",
+        is_scattered=is_short and free + lacks > needs,
+        refusals=tuple(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))[:_MOST_REFUSALS],
+        held_by=held_by,
+        others=others,
+    )
 
 
 # --- where
@@ -113,7 +142,7 @@ def _model_choices(session: Session, job: Job, wanted: Mapping[TaskGroup, int]) 
         yield dict(zip(ordered, chosen, strict=True))
 
 
-def _choose_place(session: Session, job: Job, parts: Sequence[Part], usable: FloatArray) -> _Place:
+def _choose_place(session: Session, job: Job, parts: Sequence[FitView], usable: FloatArray) -> _Place:
     """The domain that the gang must be in: the one that lacks least among those that could ever hold it."""
     row = _main_row(session, parts)
     spare = np.maximum(usable[row], 0.0)
@@ -138,7 +167,7 @@ def _choose_place(session: Session, job: Job, parts: Sequence[Part], usable: Flo
     return _Place(level.name, best, np.flatnonzero(level.codes == best), key)
 
 
-def _main_row(session: Session, parts: Sequence[Part]) -> int:
+def _main_row(session: Session, parts: Sequence[FitView]) -> int:
     """The resource of which the gang asks for the largest part of the cluster."""
     total = np.maximum(session.snapshot.total, 1.0) * session.snapshot.axis.shared
     asked = sum((part.requests * part.count for part in parts), np.zeros(len(total)))
@@ -158,7 +187,7 @@ class _Extra:
 
 
 class _Draft:
-    def __init__(self, session: Session, parts: Sequence[Part], place: _Place, usable: FloatArray) -> None:
+    def __init__(self, session: Session, parts: Sequence[FitView], place: _Place, usable: FloatArray) -> None:
         self._session = session
         self._parts = parts
         self._place = place
@@ -181,10 +210,10 @@ class _Draft:
             self._fill(part)
         chosen = self._extra.pods > 0
         short = np.where(chosen, np.maximum(-self._left, 0.0), 0.0)
-        for at, (number, milli, _) in self._extra.gpus.items():
+        for column, (number, milli, _) in self._extra.gpus.items():
             row = next(part.group.shape.gpus[0].row for part in self._parts if part.group.shape.gpus)
-            short[row, at] = max(short[row, at], number * milli)
-        lacks = tuple(self._lack(at, short[:, at]) for at in itertools.islice(self._order, _MOST_NODES))
+            short[row, column] = max(short[row, column], number * milli)
+        lacks = tuple(self._lack(column, short[:, column]) for column in itertools.islice(self._order, _MOST_NODES))
         return Miss(
             level=self._place.level,
             domain=self._place.domain,
@@ -201,18 +230,18 @@ class _Draft:
             first=self._first,
         )
 
-    def _hardness(self, part: Part) -> float:
+    def _hardness(self, part: FitView) -> float:
         total = self._session.snapshot.total
         counted = self._session.snapshot.axis.shared & (total > 0)
         share = part.requests[counted] / total[counted]
         return float(share.max()) if len(share) else 0.0
 
-    def _lack(self, at: int, short: FloatArray) -> Lack:
-        refusals = tuple(self._extra.refusals.get(at, ()))
-        gpus, _, each = self._extra.gpus.get(at, (0, 0, ""))
-        return Lack(int(self._nodes[at]), int(self._extra.pods[at]), short, refusals, gpus, each)
+    def _lack(self, column: int, short: FloatArray) -> Lack:
+        refusals = tuple(self._extra.refusals.get(column, ()))
+        gpus, _, each = self._extra.gpus.get(column, (0, 0, ""))
+        return Lack(int(self._nodes[column]), int(self._extra.pods[column]), short, refusals, gpus, each)
 
-    def _fill(self, part: Part) -> None:
+    def _fill(self, part: FitView) -> None:
         """As many as fit, on the tightest nodes first; the rest where least is lacking."""
         if not len(self._nodes):
             self._beyond += part.count
@@ -231,26 +260,26 @@ class _Draft:
         if fits < part.count:
             self._add(part, counts, part.count - fits)
 
-    def _add(self, part: Part, have: FloatArray, missing: int) -> None:
+    def _add(self, part: FitView, have: FloatArray, missing: int) -> None:
         """Pods that found no room go where least is lacking for them, tier by tier."""
-        world = _Openings(self._session, part, self._nodes)
+        openings = _Openings(self._session, part, self._nodes)
         for _ in range(_MOST_ROUNDS):
-            can = world.open & (have < 1) if part.group.shape.is_one_per_node else world.open
+            can = openings.open & (have < 1) if part.group.shape.is_one_per_node else openings.open
             if missing <= 0 or not can.any():
                 break
-            is_small = have >= world.largest
-            tier = np.where(can, is_small * (1e6 + world.is_bare * 1e3) + world.refused, np.inf)
-            left = np.maximum(self._left[world.rows], 0.0)
-            debt = np.where(self._extra.pods > 0, 0.0, self._debt[world.rows])
-            cost = (np.maximum(world.asked - left + debt, 0.0) / world.asked).sum(axis=0)
+            is_small = have >= openings.largest
+            tier = np.where(can, is_small * (1e6 + openings.is_bare * 1e3) + openings.refused, np.inf)
+            left = np.maximum(self._left[openings.rows], 0.0)
+            debt = np.where(self._extra.pods > 0, 0.0, self._debt[openings.rows])
+            cost = (np.maximum(openings.asked - left + debt, 0.0) / openings.asked).sum(axis=0)
             here = np.flatnonzero(tier == tier.min())
             here = here[np.argsort(cost[here], kind="stable")]
-            batch = self._batch(left[:, here], world.asked, (world.largest - have)[here])
+            batch = self._batch(left[:, here], openings.asked, (openings.largest - have)[here])
             if not part.group.shape.is_one_per_node:
                 batch[is_small[here]] = missing  # to enlarge one node is less to say than to enlarge several
             taken = np.diff(np.minimum(np.cumsum(batch), missing), prepend=0.0)
             here, taken = here[taken > 0], taken[taken > 0]
-            self._take(part, world, here, taken)
+            self._take(part, openings, here, taken)
             have = have.copy()
             have[here] += taken
             self._beyond += int(taken[is_small[here]].sum())
@@ -258,21 +287,21 @@ class _Draft:
         self._beyond += missing
         self._homeless += missing
 
-    def _take(self, part: Part, world: "_Openings", here: IntArray, taken: FloatArray) -> None:
+    def _take(self, part: FitView, openings: "_Openings", here: IntArray, taken: FloatArray) -> None:
         """So many pods of the part go to these nodes, although there is no room for them."""
         if self._first is None:
-            self._first = self._for_one(part, world, int(here[0]))
+            self._first = self._for_one(part, openings, int(here[0]))
         self._left[:, here] -= np.outer(part.requests, taken)
         self._extra.pods[here] += taken
         self._order.update(dict.fromkeys(here.tolist()))
-        for at, count in zip(here[:_MOST_NODES].tolist(), taken.tolist(), strict=False):
-            node = int(self._nodes[at])
-            self._extra.refusals.setdefault(at, {}).update(dict.fromkeys(world.objections_of(node)))
-            number, milli = part.gpus_for(node, int(count), is_first=at not in self._extra.gpus)
+        for column, count in zip(here[:_MOST_NODES].tolist(), taken.tolist(), strict=False):
+            node = int(self._nodes[column])
+            self._extra.refusals.setdefault(column, {}).update(dict.fromkeys(openings.objections_of(node)))
+            number, milli = part.gpus_for(node, int(count), is_first=column not in self._extra.gpus)
             if number:
-                had, most, each = self._extra.gpus.get(at, (0, 0, ""))
+                had, most, each = self._extra.gpus.get(column, (0, 0, ""))
                 each = part.each_gpu(milli) if milli > most else each
-                self._extra.gpus[at] = (had + number, max(most, milli), each)
+                self._extra.gpus[column] = (had + number, max(most, milli), each)
 
     def _batch(self, left: FloatArray, asked: FloatArray, most: FloatArray) -> FloatArray:
         """How many more pods each node could take before it lacks more for the next than for the first of them."""
@@ -280,18 +309,18 @@ class _Draft:
         fewest: FloatArray = np.maximum(np.minimum(room, most), 1.0)
         return fewest
 
-    def _for_one(self, part: Part, world: "_Openings", at: int) -> Lack:
+    def _for_one(self, part: FitView, openings: "_Openings", column: int) -> Lack:
         """What the node lacks for the first pod that found no room."""
-        node = int(self._nodes[at])
-        short = np.where(part.requests > 0, np.maximum(part.requests - self._left[:, at], 0.0), 0.0)
+        node = int(self._nodes[column])
+        short = np.where(part.requests > 0, np.maximum(part.requests - self._left[:, column], 0.0), 0.0)
         number, milli = part.gpus_for(node, 1, is_first=True)
-        return Lack(node, 1, short, world.objections_of(node), number, part.each_gpu(milli) if number else "")
+        return Lack(node, 1, short, openings.objections_of(node), number, part.each_gpu(milli) if number else "")
 
 
 class _Openings:
     """Nodes where pods of a part might go if there were room: those that let them, or would after the least change."""
 
-    def __init__(self, session: Session, part: Part, nodes: IntArray) -> None:
+    def __init__(self, session: Session, part: FitView, nodes: IntArray) -> None:
         lifted = part.lift(nodes)
         open_ = all_pass([check for check in part.checks if not is_in(check, lifted)], len(part.now))[nodes]
         if not open_.any():
@@ -299,7 +328,7 @@ class _Openings:
             lifted = tuple(part.checks)
         suited = open_ & part.suited[nodes]
         self.open: BoolArray = suited if suited.any() else open_
-        self._objections = [check for check in (*lifted, *part.company) if not check.passes[nodes].all()]
+        self._objections = [check for check in (*lifted, *part.pod_checks) if not check.passes[nodes].all()]
         # How many objections each node has.
         self.refused: FloatArray = np.zeros(len(nodes))
         for check in self._objections:

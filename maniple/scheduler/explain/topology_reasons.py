@@ -9,7 +9,6 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray
 from maniple.scheduler.explain.nearest_miss import Miss
 from maniple.scheduler.explain.words import change, such_as
-from maniple.scheduler.framework.capacity import capacity
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import (
@@ -22,12 +21,16 @@ from maniple.scheduler.placement.domains_and_models import (
 )
 
 
-def not_close(session: Session, job: Job, need: Need, what: Mapping[TaskGroup, str], miss: Miss) -> Reason | None:
-    """The reason, if it is one of these two; `what` says what is wanted of each group that counts, in words."""
-    groups = list(what)
-    wanted = {group: min(need.by_role.get(group.role, need.total), len(group.pods)) for group in groups}
-    if len(groups) == 1:
-        wanted[groups[0]] = need.total
+def not_close(
+    session: Session,
+    job: Job,
+    need: Need,
+    wanted: Mapping[TaskGroup, int],
+    what: Mapping[TaskGroup, str],
+    miss: Miss,
+) -> Reason | None:
+    """The reason, if it is one of these two; `what` says in words what is wanted of each group."""
+    groups = list(wanted)
     if session.gpus.is_mixed and not job.mixed_models:
         for models, mine in _by_list(groups).items():
             part = need if len(mine) == len(groups) else Need({}, 1)
@@ -37,11 +40,11 @@ def not_close(session: Session, job: Job, need: Need, what: Mapping[TaskGroup, s
 
 
 def _by_list(groups: Sequence[TaskGroup]) -> dict[tuple[GpuModel, ...], list[TaskGroup]]:
-    found: dict[tuple[GpuModel, ...], list[TaskGroup]] = {}
+    by_list: dict[tuple[GpuModel, ...], list[TaskGroup]] = {}
     for group in groups:
         if group.shape.gpus:
-            found.setdefault(group.shape.constraint.gpu_models, []).append(group)
-    return found
+            by_list.setdefault(group.shape.constraint.gpu_models, []).append(group)
+    return by_list
 
 
 def _no_model(
@@ -133,19 +136,21 @@ def is_torn(session: Session, job: Job) -> bool:
 
 
 def never_close(
-    session: Session, job: Job, wanted: Mapping[TaskGroup, int], what: Mapping[TaskGroup, str], miss: Miss
+    session: Session,
+    job: Job,
+    wanted: Mapping[TaskGroup, int],
+    empty: Mapping[TaskGroup, FloatArray],
+    what: Mapping[TaskGroup, str],
+    miss: Miss,
 ) -> Reason | None:
-    """The reason, if no domain could hold what the gang wants of each group even if nothing were running."""
+    """The reason, if no domain could hold what the gang wants of each group even if nothing were running.
+
+    `empty`: how many pods of each group every node could hold then.
+    """
     if not job.required:
         return None
     level = session.snapshot.domains.levels[job.required]
-    allocatable = session.snapshot.nodes.allocatable
-    rooms: dict[TaskGroup, FloatArray] = {}
-    for group in wanted:
-        room = np.where(session.rooms.allowed(group), capacity(group.shape.requests, allocatable), 0.0)
-        if session.gpus.is_counted(group.shape):
-            room = np.minimum(room, session.gpus.fits(group.shape, None, allocatable, empty=True))
-        rooms[group] = by_domain(level, room)
+    rooms = {group: by_domain(level, empty[group]) for group in wanted}
     if np.all([rooms[group] >= count for group, count in wanted.items()], axis=0).any():
         return None
     short = min(wanted, key=lambda group: rooms[group].max(initial=0.0) - wanted[group])

@@ -1,320 +1,333 @@
-"""What was tried for a gang that waits, action by action, and why it did not help.
+"""What was tried for a gang that waits: the notes that actions left, in words.
 
-Actions leave no notes: it is found out afterwards, from the state in which they left things, by asking what they ask.
-Looking at each pod that might have been taken costs as much as taking it, so in a large cluster that is done for the
-first kinds of gangs only; what is said of the others is as true, and shorter.
+An action notes what it looks at. The words are found when the cycle is over, from the state in which the actions left
+it: a note costs nothing on the hot path, and its words are true of the plan. No action is known here by its name, so an
+action of another name, or with a note of its own, is shown like any other.
+
+To look at each pod that might have been taken costs as much as taking it. A large cluster does that for the first kinds
+of gangs only; what is said of the others is as true, and shorter.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
 from maniple.model.job import Job
-from maniple.scheduler.actions.shrink import returnable, surplus_units
 from maniple.scheduler.eviction.consent import agreed
 from maniple.scheduler.eviction.unit_table import UnitTable
-from maniple.scheduler.eviction.units import SHRUNK, Unit, UnitsOf, offered_units
-from maniple.scheduler.explain.holders import Census, Holdings
+from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
+from maniple.scheduler.explain.holders import Holders, soonest
 from maniple.scheduler.explain.nearest_miss import find_miss
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
 from maniple.scheduler.framework.hooks import Reason, VictimRule
 from maniple.scheduler.framework.plan import Nearest, Tried
-from maniple.scheduler.framework.queue_dues import EPSILON, Due, entitled, spared
+from maniple.scheduler.framework.queue_dues import EPSILON, entitled
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.search import place_gang
 
 _MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
-_TAKING = ("shrink", "reclaim", "preempt")
+
+
+@dataclass(slots=True)
+class EndOfCycle:
+    """What the explanations of one cycle share."""
+
+    session: Session
+    holders: Holders
+    looked_at: int = 0  # pods
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
-    """What an action looks at for a gang: pods of these jobs, as far as all rules let them go."""
+class Case:
+    """One gang that waits, and what is known of it by now."""
 
-    noun: str  # what those pods are, such as "of lower priority in queue 'q'"
-    count: int  # of pods, or of jobs with surplus
-    jobs: Callable[[], Iterable[Job]]
-    rules: Sequence[VictimRule]
-    units_of: UnitsOf = offered_units
-    is_surplus: bool = False
+    end: EndOfCycle
+    job: Job
+    reason: Reason
+    blocked: Reason | None  # by a limit or a share, as an action found out
+    nearest: Nearest | None
+    is_thorough: bool = False
+    is_surplus: bool = False  # the gang runs, and pods above its minimum wait
 
+    @property
+    def session(self) -> Session:
+        return self.end.session
 
-class Tries:
-    def __init__(self, session: Session, holdings: Holdings) -> None:
-        self._session = session
-        self._holdings = holdings
-        self._census = Census(session, holdings)
-        self._looked_at = 0
+    def tried(self) -> tuple[Tried, ...]:
+        demand = self.session.demands.of(self.job)
+        notes = [(action, left.get(demand) or left.get(None)) for action, left in self.session.notes.items()]
+        tried = [Tried(action, note.describe(self)) for action, note in notes if note is not None]
+        return tuple(entry for entry in tried if entry.why)
 
-    def tell(
-        self, job: Job, reason: Reason, blocked: Reason | None, nearest: Nearest | None, *, is_thorough: bool
-    ) -> tuple[Tried, ...]:
-        """For a gang that is in line; `blocked`: the limit or share that an action was told of."""
-        found = []
-        for action in dict.fromkeys(self._session.actions):
-            if action in ("allocate", "backfill"):
-                why = self._free(action, job, reason, None if blocked else nearest)
-            elif job.is_best_effort:
-                why = ""
-            elif nearest is None and blocked is not None and not self._is_limited(job):
-                why = "there is room without anybody leaving" if action in _TAKING else ""
-            else:
-                offer = self._offer(action, job)
-                why = offer if isinstance(offer, str) else self._judge(job, offer, is_thorough=is_thorough)
-            if why:
-                found.append(Tried(action, why))
-        return tuple(found)
+    def free_room(self) -> str:
+        """What the room lacks that is free, or the limit or share that closes it."""
+        return self.reason.message if self.blocked or self.nearest is None else describe_nearest(self.nearest)
 
-    def tell_surplus(self, job: Job, why: str, nearest: Nearest | None) -> tuple[Tried, ...]:
-        """Pods above a minimum get what is free, and take nothing from anybody."""
-        action = "backfill" if job.is_best_effort else "allocate"
-        if action not in self._session.actions:
-            return ()
-        return (Tried(action, why if nearest is None else describe_nearest(nearest)),)
-
-    # -- free room
-
-    def _free(self, action: str, job: Job, reason: Reason, nearest: Nearest | None) -> str:
-        if action == "backfill" and not job.is_best_effort:
-            return self._backfill(job)
-        if action == "allocate" and job.is_best_effort:
-            return ""
-        return reason.message if nearest is None else describe_nearest(nearest)
-
-    def _is_limited(self, job: Job) -> bool:
+    @property
+    def is_limited(self) -> bool:
         """Whether a limit keeps it out, and not only its queue's share."""
-        return self._session.admissible(self._session.queue_of(job), self._session.needed_resources(job)) is not None
+        needed = self.session.needed_resources(self.job)
+        return self.session.admissible(self.session.queue_of(self.job), needed) is not None
 
-    def _backfill(self, job: Job) -> str:
-        """Why it does not run meanwhile where room is reserved for others."""
-        session = self._session
-        others = [made for made in session.reservations.values() if made.job is not job]
-        if not others or job.key in session.reservations:
+
+class Note(ABC):
+    """What an action looked at for gangs. Actions leave it with Session.leave_note."""
+
+    @abstractmethod
+    def describe(self, case: Case) -> str:
+        """Why that did not help the gang; empty if the action is not for such gangs."""
+
+
+# --- free room
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRoom(Note):
+    """Free room was handed out: to gangs that ask for something, or to those that ask for nothing."""
+
+    to_best_effort: bool = False
+
+    def describe(self, case: Case) -> str:
+        return case.free_room() if case.job.is_best_effort == self.to_best_effort else ""
+
+
+class FreeAndReservedRoom(Note):
+    """Free room was handed out to gangs that ask for nothing, and to others what is reserved and not in use yet."""
+
+    def describe(self, case: Case) -> str:
+        session, job = case.session, case.job
+        if job.is_best_effort:
+            return case.free_room()
+        others = [reservation for reservation in session.reservations.values() if reservation.job is not job]
+        if case.is_surplus or not others or job.key in session.reservations:
             return ""
+        now = session.snapshot.now
         lasts = max((group.lasts_s for group in job.groups), default=0.0)
-        in_time = [made for made in others if session.snapshot.now + lasts <= made.ready]
         may_leave = job.preemptable and not any(group.stays for group in job.groups)
-        patient = [made for made in others if session.snapshot.now + job.min_runtime_s <= made.ready]
-        names = listed(sorted(made.job.name for made in others))
-        if in_time or (may_leave and patient):
+        names = listed(sorted(reservation.job.name for reservation in others))
+        last_ready = max(reservation.ready for reservation in others)
+        if now + lasts <= last_ready or (may_leave and now + job.min_runtime_s <= last_ready):
             return f"what is free of the room that is reserved for {names} is not enough for it"
         ends = "it does not say when it ends" if np.isinf(lasts) else "it ends too late"
         leaves = "may not be evicted" if not may_leave else "runs for its minRuntimeSeconds at least"
         return f"it could delay {names}, for which room is reserved: {ends}, and {leaves}"
 
-    # -- room that others hold
 
-    def _offer(self, action: str, job: Job) -> _Offer | str:
-        """What the action looks at, or why it looked at nothing; empty if it is not for gangs at all."""
-        if action == "shrink":
-            return self._shrink(job)
-        if action == "reclaim":
-            return self._reclaim(job)
-        return self._preempt(job) if action == "preempt" else ""
+# --- room that others hold
 
-    def _shrink(self, job: Job) -> _Offer | str:
-        session = self._session
-        jobs = self._census.with_surplus
-        if not jobs:
-            is_gone = any(done.reason == SHRUNK for done in session.evicted)
-            return "all surplus has been taken for others already" if is_gone else "no job has surplus"
-        if job.queue not in jobs and session.due is not None:
-            # All that is on offer belongs to other queues.
-            why = self._not_due(job, session.due)
-            if why:
-                return f"only other queues have surplus, and {why}"
-            if isinstance(self._above_share(job, session.due, set(jobs)), str):
-                return "other queues hold no surplus above what they deserve"
-        rules = [lambda claimant, found: returnable(session, claimant, found)]
-        count = sum(map(len, jobs.values()))
-        return _Offer("surplus", count, lambda: chain(*jobs.values()), rules, surplus_units, is_surplus=True)
 
-    def _reclaim(self, job: Job) -> _Offer | str:
-        session = self._session
-        rules = session.victim_rules("reclaimable")
-        if not rules:
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Running jobs that an action may look at for a gang."""
+
+    noun: str  # what their pods are, such as "of lower priority in queue 'q'"
+    count: int  # of pods, or of jobs with surplus
+    jobs: Iterable[Job]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Victims(Note):
+    """Pods of other jobs were looked at, as far as all rules let them go."""
+
+    rules: Sequence[VictimRule]
+    units_of: UnitsOf = field(default=offered_units, kw_only=True)
+    is_surplus: bool = field(default=False, kw_only=True)  # only pods above a minimum
+
+    @abstractmethod
+    def pool(self, case: Case) -> Pool | str:
+        """What there is to look at; or why there is nothing."""
+
+    def describe(self, case: Case) -> str:
+        if case.is_surplus or case.job.is_best_effort:
+            return ""
+        if case.nearest is None and case.blocked is not None and not case.is_limited:
+            return "there is room without anybody leaving"
+        pool = self.pool(case)
+        if isinstance(pool, str):
+            return pool
+        if not case.is_thorough and case.end.looked_at + pool.count > _MOST_LOOKED_AT:
+            noun = f"{pods(pool.count)} {pool.noun}"
+            if self.is_surplus:
+                noun = f"surplus of {pool.count:,} job{'s' * (pool.count > 1)}"
+            return f"{noun}: taking what may be taken of that did not make room"
+        case.end.looked_at += pool.count
+        return self._describe_taking(case, pool)
+
+    def _describe_taking(self, case: Case, pool: Pool) -> str:
+        """What would come of taking all that may be taken."""
+        session, shrunk = case.session, case.end.holders.shrunk
+        jobs = list(pool.jobs)
+        able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in shrunk)]
+        # As a table has them: the cheapest first, and no pod in two of them.
+        units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
+        kept = agreed(session, case.job, units, self.rules)
+        taken = {pod.pod for unit in kept for pod in unit.pods}
+        noun, refused = self._refused(case, pool, jobs, taken)
+        if not kept:
+            return f"{noun}, none of which may be taken: {refused}" if refused else noun
+        names = listed(sorted({unit.job.name for unit in kept}))
+        rest = f"; may not be taken: {refused}" if refused else ""
+        return f"taking all that may be taken ({pods(len(taken))} of {names}) {_effect(case, kept)}{rest}"
+
+    def _refused(self, case: Case, pool: Pool, jobs: Sequence[Job], taken: set[str]) -> tuple[str, str]:
+        """(what there is in all, what of it may not be taken and why)"""
+        holders = case.end.holders
+        guards: dict[str, tuple[int, float | None]] = {}
+        names: dict[str, None] = {}
+        count = 0
+        spent = holders.spend(pod for job in jobs for pod in job.placed if pod.pod in taken)
+        for job in jobs:
+            surplus = holders.surplus(job) if self.is_surplus else None
+            for pod in job.placed:
+                if pod.node < 0 or (surplus is not None and pod.pod not in surplus):
+                    continue
+                count += 1
+                names.setdefault(job.name)
+                if pod.pod not in taken:
+                    guard = holders.why_kept(case.job, job, pod, of_surplus=self.is_surplus, spent=spent)
+                    number, until = guards.get(guard.of_several, (0, None))
+                    guards[guard.of_several] = (number + 1, soonest(until, guard.until))
+        noun = f"surplus of {listed(list(names))} ({pods(count)})" if self.is_surplus else f"{pods(count)} {pool.noun}"
+        parts = [
+            f"{number} {what}" + ("" if until is None else f" (the first for {until:g} s more)")
+            for what, (number, until) in guards.items()
+        ]
+        return noun, joined(parts)
+
+
+def _effect(case: Case, units: Sequence[Unit]) -> str:
+    """What the gang would have if these units left."""
+    session, job = case.session, case.job
+    with Statement(session) as statement:
+        for unit in units:
+            for pod in unit.pods:
+                if pod.pod not in session.state(unit.job).evicted:
+                    statement.evict(unit.job, pod, "", job.name)
+        before = session.state(job).allocated.copy()
+        with Statement(session) as gang:
+            if place_gang(session, gang, job, later=True) and session.job_pipelined(job):
+                more = session.state(job).allocated - before
+                limit = session.admissible(session.queue_of(job), more, is_charged=True)
+                if limit is not None:
+                    return f"would make room, but {limit.message}"
+                return "would make room by the end of this cycle: it is tried again in the next one"
+        needed = session.job_need(job).total
+        wanted = {group: min(needed, session.state(job).left(group)) for group in job.groups}
+        miss = find_miss(session, job, wanted, later=True)
+    where = f" in one {miss.level}" if miss.level else ""
+    if miss.missing and miss.wanted > 1 and len(wanted) == 1:
+        return f"would make room for {miss.fits} of {pods(miss.wanted)} only{where}"
+    return f"would still not make room{' for all of it at once' * (miss.wanted > 1)}{where}"
+
+
+class OwnPodsLeave(Note):
+    """Nothing was looked at for a gang that loses pods itself."""
+
+    def describe(self, case: Case) -> str:
+        del case
+        return "pods of its own leave in this cycle, so it takes nothing from others"
+
+
+class LowerPriority(Victims):
+    """Pods of jobs with a lower priority in the gang's queue."""
+
+    def pool(self, case: Case) -> Pool | str:
+        queue = case.session.queue_of(case.job).name
+        if not self.rules:
+            return "no plugin of the policy says what may be preempted"
+        jobs, count = case.end.holders.lower(case.job)
+        if not count:
+            return f"nothing of lower priority runs in queue {queue!r}"
+        if all(map(case.end.holders.is_leaving, jobs)):
+            return f"all of lower priority that runs in queue {queue!r} is leaving already"
+        if not case.job.may_preempt:
+            return "its PriorityClass says preemptionPolicy: Never"
+        return Pool(f"of lower priority in queue {queue!r}", count, case.end.holders.lower(case.job)[0])
+
+
+class AboveShare(Victims):
+    """Pods of queues that hold more than they deserve, for a queue that does not."""
+
+    def pool(self, case: Case) -> Pool | str:
+        session, holders = case.session, case.end.holders
+        if not self.rules:
             return "no plugin of the policy says what may be reclaimed"
-        due = session.due
-        if due is None:
+        if session.due is None:
             return "no plugin of the policy says what queues deserve"
-        others = set(self._census.by_queue) - {job.queue}
+        others = set(holders.by_queue) - {case.job.queue}
         if not others:
             return "no other queue holds anything"
-        why = self._not_due(job, due)
-        if why:
-            return why
-        queues = self._above_share(job, due, others)
+        queues = _not_due(case) or _above_share(case, others)
         if isinstance(queues, str):
             return queues
         names = listed([repr(session.snapshot.queues[queue].name) for queue in queues])
         noun = f"of queue {names}, which holds" if len(queues) == 1 else f"of queues {names}, which hold"
-        rules = [*rules, lambda claimant, found: spared(session, claimant, found)]
-        by_queue, count = self._census.by_queue, sum(map(self._census.pods_of, queues))
-        return _Offer(f"{noun} more than deserved", count, lambda: chain(*map(by_queue.__getitem__, queues)), rules)
-
-    def _preempt(self, job: Job) -> _Offer | str:
-        session = self._session
-        rules = session.victim_rules("preemptable")
-        queue = session.queue_of(job).name
-        if not rules:
-            return "no plugin of the policy says what may be preempted"
-        jobs, count = self._census.lower(job)
-        if not jobs:
-            return f"nothing of lower priority runs in queue {queue!r}"
-        if all(map(self._is_leaving, self._census.lower_jobs(job))):
-            return f"all of lower priority that runs in queue {queue!r} is leaving already"
-        if not job.may_preempt:
-            return "its PriorityClass says preemptionPolicy: Never"
-        return _Offer(f"of lower priority in queue {queue!r}", count, lambda: self._census.lower_jobs(job), rules)
-
-    def _is_leaving(self, job: Job) -> bool:
-        state = self._session.states.get(job.key)
-        return state is not None and len(state.evicted) == len(job.placed)
-
-    # -- shares
-
-    def _not_due(self, job: Job, due: Due) -> str:
-        """Why its queue may take nothing of others; empty if it may of some."""
-        session = self._session
-        if entitled(session, job, due):
-            return ""
-        need = due.measure.asked(session.needed_resources(job))
-        at = session.queue_paths[job.queue][0]
-        held, deserved = due.measure.queue_held[at], due.deserved[at]
-        over = due.scarce[at] & (need > 0) & (held + need > deserved + EPSILON)
-        row = int(np.flatnonzero(over)[0])
-        axis, name = session.snapshot.axis, session.snapshot.queues[at].name
-        has = "has its due" if held[row] >= deserved[row] - EPSILON else "would have more than its due"
-        return (
-            f"queue {name!r} {has}: it deserves {axis.text(row, deserved[row])} {axis.names[row]}, "
-            f"holds {axis.text(row, held[row])}, and this needs {axis.text(row, need[row])}"
-        )
-
-    def _above_share(self, job: Job, due: Due, queues: set[int]) -> list[int] | str:
-        """Those of the queues that hold more than they deserve and may lose it to the job; or why there are none."""
-        session = self._session
-        mine, allowed = set(session.queue_paths[job.queue]), entitled(session, job, due)
-        able: list[int] = []
-        kept: dict[int, str] = {}
-        for queue in sorted(queues):
-            path = session.queue_paths[queue]
-            if not self._holdings.is_above_share(queue):
-                continue
-            meeting = next((at for at in path if at in mine), -1)
-            if not all(self._holdings.is_above_share(at) for at in path if at not in mine):
-                kept[queue] = "the queue above it does not"
-            elif meeting not in allowed:
-                kept[queue] = f"a queue above {session.queue_of(job).name!r} has its due already"
-            elif not self._is_reclaimable(queue, mine):
-                kept[queue] = "may not lose it (reclaimable: false)"
-            else:
-                able.append(queue)
-        if able:
-            return able
-        if not kept:
-            return "no other queue holds more than it deserves"
-        names = {queue: session.snapshot.queues[queue].name for queue in kept}
-        told = [f"queue {names[queue]!r} holds more than it deserves, but {why}" for queue, why in kept.items()]
-        return listed(told)
-
-    def _is_reclaimable(self, queue: int, mine: set[int]) -> bool:
-        session = self._session
-        return all(session.snapshot.queues[at].reclaimable for at in session.queue_paths[queue] if at not in mine)
-
-    # -- what would come of it
-
-    def _judge(self, job: Job, offer: _Offer, *, is_thorough: bool) -> str:
-        if not is_thorough and self._looked_at + offer.count > _MOST_LOOKED_AT:
-            noun = f"{pods(offer.count)} {offer.noun}"
-            if offer.is_surplus:
-                noun = f"surplus of {offer.count:,} job{'s' * (offer.count > 1)}"
-            return f"{noun}: taking what may be taken of that did not make room"
-        self._looked_at += offer.count
-        return _Look(self._session, self._holdings, job, offer, list(offer.jobs())).tell()
+        jobs = chain.from_iterable(holders.by_queue[queue] for queue in queues)
+        return Pool(f"{noun} more than deserved", sum(map(holders.pods_of, queues)), jobs)
 
 
-@dataclass(slots=True)
-class _Look:
-    """A close look at what an action could have taken."""
+class Surplus(Victims):
+    """Pods above the minimum of their job: of the gang's queue, and of queues that hold more than they deserve."""
 
-    session: Session
-    holdings: Holdings
-    job: Job
-    offer: _Offer
-    jobs: Sequence[Job]
-    taken: set[str] = field(default_factory=set)
+    def pool(self, case: Case) -> Pool | str:
+        by_queue = case.end.holders.with_surplus
+        if not by_queue:
+            is_gone = bool(case.end.holders.shrunk)
+            return "all surplus has been taken for others already" if is_gone else "no job has surplus"
+        if case.job.queue not in by_queue and case.session.due is not None:
+            why = _not_due(case)
+            if why:
+                return f"only other queues have surplus, and {why}"
+            if isinstance(_above_share(case, set(by_queue)), str):
+                return "other queues hold no surplus above what they deserve"
+        return Pool("surplus", sum(map(len, by_queue.values())), chain(*by_queue.values()))
 
-    def tell(self) -> str:
-        session, offer = self.session, self.offer
-        jobs = [other for other in self.jobs if offer.is_surplus or self._is_evictable(other)]
-        # As a table has them: the cheapest first, and no pod in two of them.
-        units = UnitTable(session, (unit for other in jobs for unit in offer.units_of(session, other))).units
-        kept = agreed(session, self.job, units, offer.rules)
-        self.taken = {pod.pod for unit in kept for pod in unit.pods}
-        refused = self._refused()
-        if not kept:
-            return f"{refused[0]}, none of which may be taken: {refused[1]}" if refused[1] else refused[0]
-        names = listed(sorted({unit.job.name for unit in kept}))
-        taking = f"taking all that may be taken ({pods(len(self.taken))} of {names})"
-        rest = f"; may not be taken: {refused[1]}" if refused[1] else ""
-        return f"{taking} {self._effect(kept)}{rest}"
 
-    def _is_evictable(self, other: Job) -> bool:
-        return other.preemptable and other.key not in self.holdings.shrunk
+# --- what queues deserve
 
-    def _effect(self, units: Sequence[Unit]) -> str:
-        session, job = self.session, self.job
-        queue = session.queue_of(job)
-        with Statement(session) as statement:
-            for unit in units:
-                for pod in unit.pods:
-                    if pod.pod not in session.state(unit.job).evicted:
-                        statement.evict(unit.job, pod, "", job.name)
-            before = session.state(job).allocated.copy()
-            with Statement(session) as gang:
-                if place_gang(session, gang, job, later=True) and session.job_pipelined(job):
-                    more = session.state(job).allocated - before
-                    limit = session.admissible(queue, more, is_charged=True)
-                    if limit is not None:
-                        return f"would make room, but {limit.message}"
-                    return "would make room by the end of this cycle: it is tried again in the next one"
-            need = session.job_need(job)
-            wanted = {group: min(need.total, session.state(job).left(group)) for group in job.groups}
-            miss = find_miss(session, job, wanted, later=True)
-        where = f" in one {miss.level}" if miss.level else ""
-        if miss.missing and miss.wanted > 1 and len(wanted) == 1:
-            return f"would make room for {miss.fits} of {pods(miss.wanted)} only{where}"
-        return f"would still not make room{' for all of it at once' * (miss.wanted > 1)}{where}"
 
-    def _refused(self) -> tuple[str, str]:
-        """(what there is in all, what of it may not be taken and why)"""
-        holdings, offer = self.holdings, self.offer
-        why: dict[str, tuple[int, float | None]] = {}
-        names: dict[str, None] = {}
-        count = 0
-        spent = holdings.spend(pod for other in self.jobs for pod in other.placed if pod.pod in self.taken)
-        for other in self.jobs:
-            surplus = holdings.surplus(other)
-            for pod in other.placed:
-                is_surplus = pod.pod in surplus
-                if pod.node < 0 or (offer.is_surplus and not is_surplus):
-                    continue
-                count += 1
-                names.setdefault(other.name)
-                if pod.pod in self.taken:
-                    continue
-                guard = holdings.why_kept(self.job, other, pod, of_surplus=offer.is_surplus, spent=spent)
-                had, until = why.get(guard.what, (0, None))
-                until = guard.until if until is None else until if guard.until is None else min(until, guard.until)
-                why[guard.what] = (had + 1, until)
-        noun = (
-            f"surplus of {listed(list(names))} ({pods(count)})" if offer.is_surplus else f"{pods(count)} {offer.noun}"
-        )
-        parts = [
-            f"{number} {what}" + ("" if until is None else f" (the first for {until:g} s more)")
-            for what, (number, until) in why.items()
-        ]
-        return noun, joined(parts)
+def _not_due(case: Case) -> str:
+    """Why its queue may take nothing of others; empty if it may of some."""
+    session, due = case.session, case.session.due
+    if due is None or entitled(session, case.job, due):
+        return ""
+    need = due.measure.asked(session.needed_resources(case.job))
+    queue = session.queue_of(case.job)
+    held, deserved = due.measure.queue_held[queue.index], due.deserved[queue.index]
+    over = due.scarce[queue.index] & (need > 0) & (held + need > deserved + EPSILON)
+    row = int(np.flatnonzero(over)[0])
+    axis = session.snapshot.axis
+    has = "has its due" if held[row] >= deserved[row] - EPSILON else "would have more than its due"
+    return (
+        f"queue {queue.name!r} {has}: it deserves {axis.text(row, deserved[row])} {axis.names[row]}, "
+        f"holds {axis.text(row, held[row])}, and this needs {axis.text(row, need[row])}"
+    )
+
+
+def _above_share(case: Case, queues: set[int]) -> list[int] | str:
+    """Those of the queues that hold more than they deserve and may lose it to the gang; or why there are none."""
+    session, holders, due = case.session, case.end.holders, case.session.due
+    own = session.queue_of(case.job)
+    path_up = set(session.queue_paths[own.index])
+    allowed = set() if due is None else entitled(session, case.job, due)
+    able: list[int] = []
+    refusals: list[str] = []
+    for queue in sorted(filter(holders.is_above_share, queues)):
+        path = session.queue_paths[queue]
+        below = [ancestor for ancestor in path if ancestor not in path_up]
+        meeting = next((ancestor for ancestor in path if ancestor in path_up), -1)
+        if not all(map(holders.is_above_share, below)):
+            why = "the queue above it does not"
+        elif meeting not in allowed:
+            why = f"a queue above {own.name!r} has its due already"
+        elif not all(session.snapshot.queues[ancestor].reclaimable for ancestor in below):
+            why = "may not lose it (reclaimable: false)"
+        else:
+            able.append(queue)
+            continue
+        refusals.append(f"queue {session.snapshot.queues[queue].name!r} holds more than it deserves, but {why}")
+    return able or listed(refusals) or "no other queue holds more than it deserves"

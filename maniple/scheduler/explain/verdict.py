@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maniple.api.keys import split_name
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray
-from maniple.scheduler.explain.holders import Holdings
-from maniple.scheduler.explain.nearest_miss import Miss, find_miss
-from maniple.scheduler.explain.nearest_report import nearest_of
-from maniple.scheduler.explain.nodes import View, look
+from maniple.scheduler.explain.holders import Holders
+from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
+from maniple.scheduler.explain.nodes import NodeReport, count_nodes
 from maniple.scheduler.explain.topology_reasons import is_torn, never_close, no_such_model, not_close
-from maniple.scheduler.explain.tried import Tries
+from maniple.scheduler.explain.tried import Case, EndOfCycle
 from maniple.scheduler.explain.words import change, pods
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
@@ -43,22 +44,22 @@ class Explainer:
         self._session = session
         self._thorough = thorough
         self._verdicts: dict[object, _Verdict] = {}
-        self._views: dict[object, View] = {}
+        self._reports: dict[object, NodeReport] = {}
         self._misses: dict[object, Miss] = {}
-        self._holdings = Holdings(session)
-        self._tries = Tries(session, self._holdings)
+        self._holders = Holders(session)
+        self._end = EndOfCycle(session, self._holders)
         self._promised: dict[tuple[str, str], FloatArray] = {}
-        for done in session.placed:
-            if done.later:
-                before = self._promised.get(done.job.key, 0.0)
-                self._promised[done.job.key] = before + done.group.shape.requests * done.spot.total
+        for placed in session.placed:
+            if placed.later:
+                before = self._promised.get(placed.job.key, 0.0)
+                self._promised[placed.job.key] = before + placed.group.shape.requests * placed.spot.total
 
     def explain_all(self) -> Iterator[Waiting]:
-        """Everybody who waits."""
-        found = [(job, self.explain(job)) for job in self._session.snapshot.waiting]
-        told = [(job, verdict) for job, verdict in found if verdict is not None]
-        places = self._places([job for job, verdict in told if verdict.reason.is_in_line])
-        for job, verdict in told:
+        """Every gang that waits."""
+        explained = [(job, self.explain(job)) for job in self._session.snapshot.waiting]
+        waiting = [(job, verdict) for job, verdict in explained if verdict is not None]
+        places = self._places([job for job, verdict in waiting if verdict.reason.is_in_line])
+        for job, verdict in waiting:
             yield Waiting(
                 group=job.name,
                 kind=job.key[1],
@@ -91,7 +92,7 @@ class Explainer:
         need = session.job_need(job) if job.exists else Need({}, 0)
         # Whether a gang is complete does not depend on an action having asked.
         blocked = session.blocked.get(job.key)
-        if blocked is None and job.exists and not self._was_asked(job):
+        if blocked is None and job.exists and job.key not in session.checked:
             blocked = session.job_valid(job)
         if not job.exists or state.promised_count or job.name == self._thorough:
             return self._judge(job, need, left, blocked)
@@ -100,11 +101,6 @@ class Explainer:
         if verdict is None:
             verdict = self._verdicts[kind] = self._judge(job, need, left, blocked)
         return verdict
-
-    def _was_asked(self, job: Job) -> bool:
-        """Whether some action has asked if the job is valid."""
-        asking = ("backfill",) if job.is_best_effort else ("allocate", "shrink", "reclaim", "preempt")
-        return bool(job.groups) and not job.is_suspended and any(name in self._session.actions for name in asking)
 
     def _kind(self, job: Job, left: int) -> tuple[object, ...]:
         """All that decides why a gang waits and what could help it, apart from what stands in its way already."""
@@ -130,7 +126,7 @@ class Explainer:
         session = self._session
         state = session.state(job)
         if not job.exists:
-            name, kind = job.name.split("/", 1)[1], job.key[1]
+            name, kind = split_name(job.name)[1], job.key[1]
             what = "job" if kind == "ElasticJob" else "group"
             message = f"its pods name the {what} {name!r}, and there is no such {kind} in their namespace"
             return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created", is_in_line=False), {})
@@ -157,9 +153,9 @@ class Explainer:
             limits = self._limits(job, wanted)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
-        nearest = nearest_of(session, self._holdings, job, miss)
-        tried = self._tries.tell(job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
-        return _Verdict(reason, needs, counts, tried, nearest)
+        nearest = nearest_of(session, self._holders, job, miss)
+        case = Case(self._end, job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
+        return _Verdict(reason, needs, counts, case.tried(), nearest)
 
     # -- what stands in the way beside what was found first
 
@@ -241,76 +237,84 @@ class Explainer:
             would = " and ".join(text for text in (blocked.cure, change(session, miss, [group])) if text)
             why = blocked.message
         else:
-            view = self._view(job, group)
-            counts = view.counts
+            report = self._report(job, group)
+            counts = report.counts
             why, would = "no node has room for one", change(session, miss, [group])
-            nearest = nearest_of(session, self._holdings, job, miss)
-            need = Need({}, 1)
+            nearest = nearest_of(session, self._holders, job, miss)
             apart = None
-            if view.fits or is_torn(session, job):
-                apart = not_close(session, job, need, {group: f"1 pod of {view.asks}"}, miss)
+            if report.fits or is_torn(session, job):
+                apart = not_close(session, job, Need({}, 1), {group: 1}, {group: f"1 pod of {report.asks}"}, miss)
             if apart is not None:
                 why, would = apart.message, apart.would_start_if
-            elif view.fits:
-                why, would = "no action of the policy places such pods", _action_for(group)
+            elif report.fits:
+                why, would = self._not_tried(job)
         wait = "waits" if left == 1 else "wait"
         message = f"the gang runs; {pods(left)} above its minimum {wait}: {why}"
         reason = Reason("SurplusWaiting", message, would, is_in_line=False)
-        return _Verdict(reason, {}, counts, self._tries.tell_surplus(job, why, nearest), nearest)
+        case = Case(self._end, job, replace(reason, message=why), None, nearest, is_surplus=True)
+        return _Verdict(reason, {}, counts, case.tried(), nearest)
 
     def _no_room(self, job: Job, need: Need, miss: Miss) -> tuple[Reason, tuple[NodeCount, ...]]:
         """The group that is hardest to place speaks for the gang."""
         session = self._session
         groups = session.groups(job)
         wanted = {group: min(need.by_role.get(group.role, need.total), len(group.pods)) for group in groups}
-        views = {group: self._view(job, group) for group in groups}
-        group = min(groups, key=lambda group: views[group].fits - wanted[group])
-        view, count = views[group], wanted[group]
+        reports = {group: self._report(job, group) for group in groups}
+        group = min(groups, key=lambda group: reports[group].fits - wanted[group])
+        report, count = reports[group], wanted[group]
         if len(groups) == 1:
             count = need.total
-        what = f"{pods(count)} of {view.asks}"
+        what = f"{pods(count)} of {report.asks}"
         wanted[group] = count
-        phrases = {group: f"{pods(wanted[group])} of {views[group].asks}" for group in groups}
-        never = never_close(session, job, wanted, phrases, miss)
-        if never is not None and all(views[group].fits_empty >= wanted[group] for group in groups):
-            return never, view.counts
+        phrases = {group: f"{pods(wanted[group])} of {reports[group].asks}" for group in groups}
+        empty = {group: report.empty for group, report in reports.items()}
+        never = never_close(session, job, wanted, empty, phrases, miss)
+        if never is not None and all(reports[group].fits_empty >= wanted[group] for group in groups):
+            return never, report.counts
         unknown = no_such_model(session, group, count)
         if unknown is not None:
-            return Reason("NoNodeFits", f"needs {what}, and {unknown[0]}", unknown[1]), view.counts
+            return Reason("NoNodeFits", f"needs {what}, and {unknown[0]}", unknown[1]), report.counts
         would = change(session, miss, groups)
         rules = " and ".join(dict.fromkeys(text for text in map(_rules, groups) if text))
         if would and rules:
             would += f", as far as their {rules} lets them"
-        if view.fits_empty < count:
-            code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
-            message = f"needs {what}; even an empty cluster has room for {view.fits_empty}"
-            return Reason(code, message, would or "a node that meets the pod's demands were added"), view.counts
-        if view.fits < count:
-            message = f"needs {what} at once; there is room for {view.fits} now"
-            return Reason("InsufficientResources", message, would or "more room came free"), view.counts
-        apart = not_close(session, job, need, phrases, miss)
+        if report.fits_empty < count:
+            code = "InsufficientResources" if report.fits_empty else "NoNodeFits"
+            message = f"needs {what}; even an empty cluster has room for {report.fits_empty}"
+            return Reason(code, message, would or "a node that meets the pod's demands were added"), report.counts
+        if report.fits < count:
+            message = f"needs {what} at once; there is room for {report.fits} now"
+            return Reason("InsufficientResources", message, would or "more room came free"), report.counts
+        apart = not_close(session, job, need, wanted, phrases, miss)
         if apart is not None:
-            return apart, view.counts
+            return apart, report.counts
         if _rules(group):
             message = f"needs {what}; each finds a node, but not all together: {rules} stands between them"
             return Reason(
                 "InsufficientResources", message, f"there were more nodes where their {rules} lets them go"
-            ), view.counts
+            ), report.counts
         if len(groups) > 1:
             message = f"needs {what} together with its other pods; each part fits alone, but not all at once"
-            return Reason("InsufficientResources", message, would or "more room came free"), view.counts
-        if self._was_asked(job):
-            message = f"needs {what}; there is room by the end of this cycle, and there was none when its turn came"
-            return Reason("NotTried", message, "the next cycle came"), view.counts
-        message = f"needs {what} and there is room, but no action of the policy places such pods"
-        return Reason("NotTried", message, _action_for(group)), view.counts
+            return Reason("InsufficientResources", message, would or "more room came free"), report.counts
+        why, would = self._not_tried(job)
+        return Reason("NotTried", f"needs {what}; {why}", would), report.counts
 
-    def _view(self, job: Job, group: TaskGroup) -> View:
+    def _not_tried(self, job: Job) -> tuple[str, str]:
+        """Why pods wait for which there is room by now, and what would start them."""
+        if job.key in self._session.checked:
+            return (
+                "there is room by the end of this cycle, and there was none when its turn came",
+                "the next cycle came",
+            )
+        action = Ability.BACKFILL if job.is_best_effort else Ability.ALLOCATE
+        return "there is room, but no action of the policy places such pods", f"the policy's actions included {action}"
+
+    def _report(self, job: Job, group: TaskGroup) -> NodeReport:
         key = (self._session.demands.of_group(group), group.peers, self._exempt(job))
-        view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = look(self._session, group)
-        return view
+        report = self._reports.get(key)
+        if report is None:
+            report = self._reports[key] = count_nodes(self._session, group)
+        return report
 
     def _needs(self, job: Job, need: Need) -> dict[str, str]:
         """The pods still needed to start, and what they ask for together."""
@@ -338,7 +342,3 @@ def _rules(group: TaskGroup) -> str:
         ("topology spread", any(spread.is_required for spread in peers.spread)),
     )
     return " and ".join(name for name, is_there in rules if is_there)
-
-
-def _action_for(group: TaskGroup) -> str:
-    return f"the policy's actions included {'backfill' if group.shape.is_best_effort else 'allocate'}"

@@ -5,10 +5,11 @@ A Plan is a value: applying it is somebody else's job.
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
+
+from maniple.api.timestamps import format_timestamp
 
 
 class Bind(msgspec.Struct, frozen=True, order=True):
@@ -123,4 +124,4 @@ class Plan:
 
 def written(moment: float) -> str:
     """A moment as Kubernetes writes it; what is left of a second is rounded up."""
-    return datetime.fromtimestamp(math.ceil(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_timestamp(math.ceil(moment))

@@ -23,12 +23,13 @@ from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.accounting import BySpeed, Measure, Speeds
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.capacity import Rooms, capacity
-from maniple.scheduler.framework.demand import Demands
+from maniple.scheduler.framework.demand import Demand, Demands
 from maniple.scheduler.framework.gpus import GpuRoom, Grants
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule
 from maniple.scheduler.reservation.book import Reserved
 
 if TYPE_CHECKING:
+    from maniple.scheduler.explain.tried import Note
     from maniple.scheduler.framework.queue_dues import Due
     from maniple.scheduler.framework.statement import Evicted, Placed
 
@@ -127,6 +128,9 @@ class Session:
         self.reserved = Reserved(self.gpus, self.free.shape, self.job_key)
         self.reservations = self.reserved.by_job  # job -> what is kept for it
         self.blocked: dict[tuple[str, str], Reason] = {}  # said by an action, for explanations
+        self.checked: set[tuple[str, str]] = set()  # gangs that actions have asked job_valid about
+        self.action = ""  # the name of the one that runs
+        self.notes: dict[str, dict[Demand | None, Note]] = {}  # that actions left, by their names
         self.put_aside: list[Job] = []  # by allocate, for backfill: who stood back for a gang that was blocked
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
@@ -230,6 +234,10 @@ class Session:
 
     def forget_failures(self) -> None:
         self._failed.clear()
+
+    def leave_note(self, note: "Note", demand: Demand | None = None) -> None:
+        """The action that runs says what it looks at, for gangs of one Demand or (None) for all others."""
+        self.notes.setdefault(self.action, {})[demand] = note
 
     # -- what plugins say, combined
 

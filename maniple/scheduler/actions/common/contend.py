@@ -13,6 +13,7 @@ from maniple.scheduler.actions.backfill import Filling
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.search import RoomMaker
 from maniple.scheduler.eviction.unit_table import Market
+from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import VictimRule
 from maniple.scheduler.framework.session import Session
@@ -45,7 +46,10 @@ def contend(
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
         alike = session.demands.of(job)
-        if alike in in_vain or session.state(job).evicted:
+        if session.state(job).evicted:
+            session.leave_note(OwnPodsLeave(), alike)
+            continue
+        if alike in in_vain:
             continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
             continue
