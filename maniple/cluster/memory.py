@@ -20,6 +20,7 @@ from maniple.cluster.arrivals import Calendar
 from maniple.cluster.assumed import marked, with_bind
 from maniple.model.building.from_scratch import Ours, build_snapshot
 from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods, sort_objects
+from maniple.model.reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, load_policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
@@ -30,8 +31,15 @@ OVER = ("Succeeded", "Failed")
 
 class MemoryCluster:
     def __init__(
-        self, objects: Objects, ours: Ours | None = None, now: float | None = None, step_s: float | None = None
+        self,
+        objects: Objects,
+        ours: Ours | None = None,
+        now: float | None = None,
+        step_s: float | None = None,
+        reads: Reads | None = None,
     ) -> None:
+        """`reads`: labels and annotations that plugins declare to read."""
+        self._reads = reads
         self._objects = objects
         self._ours = ours or Ours()
         self._now = now
@@ -43,7 +51,7 @@ class MemoryCluster:
             self._imply([])
 
     def snapshot(self) -> Snapshot:
-        made = build_snapshot(self._objects, self._ours, self._now)
+        made = build_snapshot(self._objects, self._ours, self._now, self._reads)
         self._now = made.now
         return made
 
@@ -216,6 +224,7 @@ def plan_objects(
     """`maniple plan` as a function: plain Kubernetes objects in, the documented JSON form out."""
     ours = ours or Ours()
     decoded = decode([("objects", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))])
-    cluster = MemoryCluster(sort_objects(decoded, scheduler_name=ours.scheduler_name), ours)
     chosen = None if policy is None else load_policy(policy.encode(), "policy")
+    reads = None if chosen is None else chosen.reads
+    cluster = MemoryCluster(sort_objects(decoded, scheduler_name=ours.scheduler_name), ours, reads=reads)
     return run_rounds(cluster, chosen, rounds).to_json()

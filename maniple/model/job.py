@@ -1,5 +1,6 @@
 """Jobs (gangs), the groups of like pods they wait with, and queues: plain values that a snapshot is made of."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -8,6 +9,7 @@ from maniple.model.elastic import Elastic
 from maniple.model.gpu.devices import Granted
 from maniple.model.pod_affinity import Peers
 from maniple.model.pod_identity import pod_order
+from maniple.model.reads import nothing
 from maniple.model.resources import FloatArray
 from maniple.model.shape import Shape
 
@@ -25,6 +27,16 @@ class TaskGroup:
     pods: tuple[str, ...]  # ns/name, in the order in which they are placed
     lasts_s: float = inf  # how long its pods run at most, where they say so
     stays: bool = False  # critical, or under a PodDisruptionBudget: nobody can count on it to make way
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of its pods, of those that plugins declare to read."""
+        return self.shape.constraint.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations of its pods, of those that plugins declare to read."""
+        return self.shape.constraint.annotations
 
     @property
     def is_coupled(self) -> bool:
@@ -50,6 +62,7 @@ class PlacedPod:
     ends: float = inf  # at the latest, where it says so
     makes_way_for: str = ""  # the gang (ns/name) in whose reserved room it runs until that gang can start
     is_ours: bool = True  # False: another scheduler placed it; it counts for its gang, but is not ours to evict
+    annotations: Mapping[str, str] = field(default_factory=nothing)  # only keys that plugins declare to read
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -93,6 +106,9 @@ class Job:
     may_preempt: bool = True
     allocated: FloatArray | None = None  # what its placed pods hold; None: nothing
     pending: FloatArray | None = None
+    # Of its PodGroup or ElasticJob, or of the pod that it is; only keys that plugins declare to read.
+    labels: Mapping[str, str] = field(default_factory=nothing)
+    annotations: Mapping[str, str] = field(default_factory=nothing)
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from maniple.api.kubernetes import (
 )
 from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import GpuAsk, Gpus
+from maniple.model.reads import Reads, pick
 from maniple.model.resources import Axis, FloatArray, Request, RequestTable
 
 ZONE_LABELS = (
@@ -47,6 +48,8 @@ class Constraint:
     missing_volumes: tuple[str, ...]
     images: tuple[str, ...]
     gpu_models: tuple[GpuModel, ...]  # the one liked best first; empty: any
+    labels: Mapping[str, str]  # only keys that plugins declare to read
+    annotations: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,9 @@ class Shapes:
         gpus: Gpus,
         claims: Mapping[tuple[str, str], PersistentVolumeClaim],
         volumes: Mapping[str, PersistentVolume],
+        reads: Reads,
     ) -> None:
+        self._reads = reads
         self._axis = axis
         self._requests = requests
         self._gpus = gpus
@@ -156,6 +161,8 @@ class Shapes:
         # As they are now: whoever asks again when a claim has been bound gets another constraint.
         resolved = self._resolve(pod.metadata.namespace, claims) if claims else None
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
+        labels = pick(self._reads.pod_labels, pod.metadata.labels)
+        annotations = pick(self._reads.pod_annotations, pod.metadata.annotations)
         key = (
             selector,
             msgspec.json.encode(affinity) if affinity else None,
@@ -164,6 +171,8 @@ class Shapes:
             tuple(container.image for container in spec.containers),
             spec.node_name,
             models,
+            tuple(labels.items()),  # in the order of the sorted keys
+            tuple(annotations.items()),
         )
         found = self._constraints.get(key)
         if found is None:
@@ -181,6 +190,8 @@ class Shapes:
                 missing_volumes=missing,
                 images=tuple(container.image for container in spec.containers),
                 gpu_models=models,
+                labels=labels,
+                annotations=annotations,
             )
         return found
 

@@ -15,6 +15,7 @@ from maniple.cli.support.read_files import read_one, read_sources
 from maniple.cluster.memory import MemoryCluster
 from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
 from maniple.model.building.input_objects import sort_objects
+from maniple.model.reads import Reads
 from maniple.scheduler import Policy, load_policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,7 +76,7 @@ def read_cluster(
     objects = sort_objects(decoded, scheduler_name=scheduler_name)
     for note in decoded.notes:
         click.echo(f"note: {printable(note)}", err=True)
-    return MemoryCluster(objects, Ours(scheduler_name, every_pod), moment, step_s), chosen
+    return MemoryCluster(objects, Ours(scheduler_name, every_pod), moment, step_s, _reads(chosen)), chosen
 
 
 def read_live(
@@ -96,8 +97,13 @@ def read_live(
     reading = run_live(lambda: read_objects(kubeconfig, context, ours))
     for note in reading.notes:
         click.echo(f"note: {note}", err=True)
-    cluster = MemoryCluster(reading.objects, ours, time.time() if moment is None else moment, step_s)
+    moment = time.time() if moment is None else moment
+    cluster = MemoryCluster(reading.objects, ours, moment, step_s, _reads(chosen))
     return cluster, chosen, reading.namespace
+
+
+def _reads(policy: Policy | None) -> Reads | None:
+    return None if policy is None else policy.reads
 
 
 def _moment(text: str | None) -> float | None:

@@ -17,6 +17,7 @@ from maniple.model.pod_affinity import PeerReader
 from maniple.model.pod_identity import group_name
 from maniple.model.priority import Priorities
 from maniple.model.queues import build_queues
+from maniple.model.reads import Reads
 from maniple.model.resources import Axis, FloatArray, RequestTable
 from maniple.model.shape import Shapes
 
@@ -68,6 +69,7 @@ class Frame:
         topologies: Sequence[types.Topology],
         claims: Mapping[tuple[str, str], kubernetes.PersistentVolumeClaim],
         volumes: Mapping[str, kubernetes.PersistentVolume],
+        reads: Reads | None = None,
     ) -> None:
         """`queues`: by name, the default one among them, and nothing wrong with the tree. `requests`: all there are."""
         self.ours = ours
@@ -85,7 +87,8 @@ class Frame:
         self.level_of_label = {label: name for name, label in levels.items()}
         self.priorities = Priorities(priority_classes)
         self.queues, self.queue_index = build_queues(queues, self.axis)
-        self.shapes = Shapes(self.axis, requests, self.gpus, claims, volumes)
+        self.reads = reads or Reads()
+        self.shapes = Shapes(self.axis, requests, self.gpus, claims, volumes, self.reads)
         self.reader = PeerReader({})
         self.budgets: Sequence[Budget] = ()
 

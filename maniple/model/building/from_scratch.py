@@ -23,19 +23,22 @@ from maniple.model.gpu.devices import GpuPod, count_gpu_pods, gpu_problems
 from maniple.model.job import Job
 from maniple.model.pod_affinity import PeerReader, term_keys
 from maniple.model.queues import tree_problems, with_default
+from maniple.model.reads import Reads
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
 
 __all__ = ["DEFAULT_SCHEDULER", "Ours", "build_snapshot"]
 
 
-def build_snapshot(objects: Objects, ours: Ours | None = None, now: float | None = None) -> Snapshot:
+def build_snapshot(
+    objects: Objects, ours: Ours | None = None, now: float | None = None, reads: Reads | None = None
+) -> Snapshot:
     """The snapshot of `objects` at `now` (default: the newest moment that any of them mentions)."""
-    return _Builder(objects, ours or Ours()).build(now)
+    return _Builder(objects, ours or Ours(), reads).build(now)
 
 
 class _Builder:
-    def __init__(self, objects: Objects, ours: Ours) -> None:
+    def __init__(self, objects: Objects, ours: Ours, reads: Reads | None) -> None:
         self.objects = objects
         self.ours = ours
         self.wrong: list[str] = []
@@ -61,6 +64,7 @@ class _Builder:
             topologies=objects.topologies,
             claims={(claim.metadata.namespace, claim.metadata.name): claim for claim in objects.claims},
             volumes={volume.metadata.name: volume for volume in objects.volumes},
+            reads=reads,
         )
         terms = [keys for pod in chain(pods, objects.implied, unplaced) if (keys := term_keys(pod)) is not None]
         namespaces = {namespace.metadata.name: namespace.metadata.labels for namespace in objects.namespaces}
