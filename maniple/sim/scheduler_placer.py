@@ -41,7 +41,7 @@ class SchedulerPlacer:
         objects = Objects(
             nodes=[_node(node) for node in nodes], pods=[_pod(number, pod) for number, pod in enumerate(models)]
         )
-        snapshot = build_snapshot(objects, Ours(every_pod=True))
+        snapshot = build_snapshot(objects, Ours(every_pod=True), reads=self._policy.reads)
         by_name = {job.name: job.groups[0] for job in snapshot.waiting}
         self._groups = [by_name[f"openb/pod-{number}"] for number in range(len(kinds))]
         self._arrived_kinds: dict[GpuPod, int] = {}

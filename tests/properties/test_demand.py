@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maniple.model.job import Job, TaskGroup
+from maniple.model.reads import Reads
 from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.demand import Demands
-from maniple.scheduler.framework.hooks import Check, Hooks, Victim
+from maniple.scheduler.framework.hooks import Check, Hooks, Victim, nothing_else
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import PLUGINS
 from properties.adapter import plan
@@ -78,7 +79,27 @@ class Declared(OddNodes):
         return Hooks(predicate=predicate, group_kind=kind)
 
 
-ODD = {"odd-victims": OddVictims, "odd-nodes": OddNodes, "declared": Declared}
+class Labelled:
+    """Where a pod may go depends on a label that it declares to read, and the order of jobs on an annotation."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+        self.reads = Reads(pod_labels=("app",), job_annotations=("example.com/rank",))
+
+    def open(self, session: Session) -> Hooks:
+        names = session.snapshot.nodes.names
+
+        def predicate(group: TaskGroup) -> list[Check]:
+            allowed = [bool(number(group.labels.get("app", "") + name)) for name in names]
+            return [Check("has another label", np.array(allowed, dtype=bool))]
+
+        def order(job: Job) -> float:
+            return number(job.annotations.get("example.com/rank", job.name))
+
+        return Hooks(predicate=predicate, job_order=order, group_kind=nothing_else)
+
+
+ODD = {"odd-victims": OddVictims, "odd-nodes": OddNodes, "declared": Declared, "labelled": Labelled}
 
 
 @pytest.fixture(scope="module", autouse=True)

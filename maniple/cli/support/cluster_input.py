@@ -15,6 +15,7 @@ from maniple.cli.support.read_files import read_one, read_sources
 from maniple.cluster.memory import MemoryCluster
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.ownership import DEFAULT_SCHEDULER, Ours
+from maniple.model.reads import Reads
 from maniple.scheduler import Policy, load_policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,7 +76,7 @@ def read_cluster(
     objects = sort_objects(decoded, scheduler_name=scheduler_name)
     for note in decoded.notes:
         click.echo(f"note: {printable(note)}", err=True)
-    return MemoryCluster(objects, Ours(scheduler_name, every_pod), time_s, step_s), chosen
+    return MemoryCluster(objects, Ours(scheduler_name, every_pod), time_s, step_s, _reads(chosen)), chosen
 
 
 def read_running_cluster(
@@ -96,8 +97,13 @@ def read_running_cluster(
     reading = run_async(lambda: read_objects(kubeconfig, context, ours))
     for note in reading.notes:
         click.echo(f"note: {note}", err=True)
-    cluster = MemoryCluster(reading.objects, ours, time.time() if time_s is None else time_s, step_s)
+    time_s = time.time() if time_s is None else time_s
+    cluster = MemoryCluster(reading.objects, ours, time_s, step_s, _reads(chosen))
     return cluster, chosen, reading.namespace
+
+
+def _reads(policy: Policy | None) -> Reads | None:
+    return None if policy is None else policy.reads
 
 
 def _read_time(text: str | None) -> float | None:

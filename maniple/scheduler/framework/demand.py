@@ -2,8 +2,9 @@
 
 A cycle decides ten thousand gangs of a few kinds: what was tried in vain for one is not tried again for its equals.
 Equal means equal in everything that a decision looks at, also in what plugins look at. The framework compares a gang's
-queue, priority, need and pods; a plugin adds the rest (Hooks.job_kind, group_kind, victim_kind). A plugin that has
-callbacks about gangs and declares nothing makes each gang its own kind: slower, never wrong.
+queue, priority, need, pods, and the labels and annotations that plugins declare to read. A plugin adds the rest
+(Hooks.job_kind, group_kind, victim_kind). A plugin that has callbacks about gangs and declares nothing makes each gang
+its own kind: slower, never wrong.
 
 Every memory across gangs must use these keys, never keys of its own.
 """
@@ -13,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from maniple.model.job import Job, PlacedPod, TaskGroup
+from maniple.model.reads import Reads
 from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 
 if TYPE_CHECKING:
@@ -45,13 +47,16 @@ class Demand(NamedTuple):
 class Demands:
     is_shared: ClassVar[bool] = True  # False, for tests: no answer equals another, so nothing is remembered
 
-    def __init__(self, session: "Session", hooks: Sequence[Hooks]) -> None:
+    def __init__(self, session: "Session", hooks: Sequence[Hooks], reads: Reads) -> None:
         self._session = session
         self._serials = count(-1, -1)
         self._numbers: dict[Hashable, int] = {}
         self._shapes: dict[TaskGroup, int] = {}
         self._groups: dict[TaskGroup, int] = {}
+        self._reads = reads
         self._job_kinds = _declared(hooks, _ABOUT_JOBS, "job_kind", lambda job: job.key)
+        if reads.job_labels or reads.job_annotations:
+            self._job_kinds.append(_written)
         self._group_kinds = _declared(hooks, _ABOUT_GROUPS, "group_kind", id)
         self._victim_kinds = _declared(hooks, _ABOUT_VICTIMS, "victim_kind", lambda victim: victim.pod.pod)
 
@@ -106,13 +111,16 @@ class Demands:
                 pod.is_critical,
                 *(id(measure.of_pod(pod)) for measure in session.by_speed.values()),
                 *(budget.covers(pod.pod, pod.labels) for budget in session.snapshot.budgets),
+                *(pod.labels.get(key, "") for key in self._reads.pod_labels),
+                *(pod.annotations.get(key, "") for key in self._reads.pod_annotations),
                 *(self._number(kind(Victim(job, pod))) for kind in self._victim_kinds),
             )
             for pod in pods
         ]
         if len(kinds) < len(job.placed) or job.succeeded:
             return job.key, tuple(kinds)
-        return job.queue, job.priority, job.min_member, tuple(job.role_min.items()), tuple(sorted(kinds))
+        gang = (job.queue, job.priority, job.min_member, tuple(job.role_min.items()), _written(job))
+        return gang, tuple(sorted(kinds))
 
     def serial(self) -> int:
         return 0 if self.is_shared else next(self._serials)
@@ -127,6 +135,11 @@ class Demands:
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _written(job: Job) -> Hashable:
+    """The labels and annotations of the job that plugins declare to read."""
+    return tuple(job.labels.items()), tuple(job.annotations.items())
 
 
 def _declared(

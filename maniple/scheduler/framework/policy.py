@@ -7,13 +7,15 @@ names the nearest valid word; nothing is ever ignored. kube-scheduler's older `k
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from importlib.resources import files
+from operator import or_
 
 from maniple.api.decode.documents import load_one
 from maniple.api.errors import InputError, nearest
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects
+from maniple.model.reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.actions import REGISTRY as ACTIONS
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
@@ -55,9 +57,15 @@ class Policy:
     actions: tuple[tuple[str, Action], ...]
     tiers: tuple[tuple[PluginChoice, ...], ...]
 
+    @property
+    def reads(self) -> Reads:
+        """Labels and annotations that its plugins read: snapshots for this policy must carry them."""
+        declared = [getattr(choice.plugin, "reads", Reads()) for tier in self.tiers for choice in tier]
+        return reduce(or_, declared, Reads())
+
     def session(self, snapshot: Snapshot) -> Session:
         """A cycle with this policy, before its actions have run."""
-        return Session(snapshot, self.tiers, self.actions)
+        return Session(snapshot, self.tiers, self.actions, self.reads)
 
 
 @cache

@@ -17,6 +17,7 @@ from maniple.api.types import GpuModel
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.pod_affinity import PeerCounts
 from maniple.model.pod_identity import pod_order
+from maniple.model.reads import Reads
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
@@ -108,6 +109,7 @@ class Session:
         snapshot: Snapshot,
         tiers: Sequence[Sequence[Opener]],
         actions: Sequence[tuple[str, Action]] = (),
+        reads: Reads | None = None,
     ) -> None:
         """`tiers`: the policy's plugins; `actions`: all that it has, in their order, whoever runs them."""
         self.snapshot = snapshot
@@ -150,7 +152,7 @@ class Session:
         self.patience_s = next((hooks.patience_s for hooks in self.hooks if hooks.patience_s is not None), None)
         worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
         self.gpus.worth = None if worth is None else worth.tolist()
-        self.demands = Demands(self, self.hooks)
+        self.demands = Demands(self, self.hooks, reads or Reads())
         self.rooms = Rooms(self._room, self._later, self.gpus, len(snapshot.nodes), self.hooks, self.demands)
 
     # -- the world

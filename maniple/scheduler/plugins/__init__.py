@@ -23,7 +23,11 @@ from maniple.scheduler.plugins.topology import TopologyPlugin
 
 
 class Plugin(Protocol):
-    """Policy. Reads its arguments once, and gives each session its callbacks."""
+    """Policy. Reads its arguments once, and gives each session its callbacks.
+
+    One that looks at labels or annotations of waiting pods and jobs names them in an attribute `reads: Reads`, of the
+    class or set by the constructor: groups and jobs carry these keys and no others.
+    """
 
     def __init__(self, arguments: Arguments) -> None: ...
 
