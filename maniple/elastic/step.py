@@ -16,7 +16,7 @@ from maniple.elastic.failures import LONGEST_S, has_failed
 from maniple.elastic.generations import next_generation
 from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEvent
 from maniple.elastic.job import Place
-from maniple.elastic.sizes import as_target, wanted_sizes
+from maniple.elastic.sizes import as_target, resized, wanted_sizes
 from maniple.elastic.state import ACTIVE, OVER, Phase, State
 
 _SKEW_S = 30.0  # by so much the clocks of two machines may differ
@@ -250,7 +250,7 @@ class Turn:
     def set_target(self, sizes: dict[str, int]) -> None:
         if as_target(sizes) == self.status.target:
             return
-        self.change(target=as_target(sizes), last_resize_time=from_seconds(self.now), resizes=self.status.resizes + 1)
+        self.status = resized(self.status, sizes, from_seconds(self.now))
 
     def start_over(self) -> None:
         """The next start is with the minimum: what it had above that may be somebody else's by then."""

@@ -34,8 +34,9 @@ def _round(round_: Round) -> Iterable[str]:
     if gangs:
         rows = [[name, queue_of[name], str(len(binds)), _nodes(binds)] for name, binds in sorted(gangs.items())]
         yield "Starts\n" + render(["GANG", "QUEUE", "PODS", "NODES"], rows)
-    if plan.evictions:
-        rows = [[e.pod, e.reason, e.beneficiary] for e in plan.evictions]
+    leaving = sorted(plan.leaving())
+    if leaving:
+        rows = [[e.pod, e.reason, e.beneficiary] for e in leaving]
         yield "Leaves\n" + render(["POD", "REASON", "FOR"], rows)
     if plan.resizes:
         rows = [[r.job, r.role, str(r.from_size), str(r.to_size)] for r in plan.resizes]

@@ -12,7 +12,9 @@ import msgspec
 
 from maniple.api import kubernetes
 from maniple.api.decode.server_objects import read_live
-from maniple.api.types import BACKFILL_ANNOTATION, GPUS_ANNOTATION
+from maniple.api.gpu.assignment import format_assignment, read_assignment
+from maniple.api.keys import split_name
+from maniple.cluster.assumed import bind_annotations
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
@@ -57,7 +59,7 @@ class Binder:
 
     def assume(self, binds: list[Bind]) -> list[Bind]:
         """Those of the binds whose pods are still there, which count as bound from now on."""
-        there = [bind for bind in binds if self._mirror.find(kubernetes.Pod, _key(bind)) is not None]
+        there = [bind for bind in binds if self._mirror.find(kubernetes.Pod, split_name(bind.pod)) is not None]
         for bind in there:
             self._mirror.cache.assume_bind(bind.pod, bind)
         return there
@@ -90,12 +92,12 @@ class Binder:
         return outcome, said
 
     async def _outcome(self, bind: Bind) -> tuple[str, str]:
-        key = _key(bind)
+        key = split_name(bind.pod)
         found = self._mirror.find(kubernetes.Pod, key)
         if found is None:
             return "gone", ""
         uid = found[1].uid
-        body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, annotations_of(bind)), _Target(bind.node)))
+        body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, bind_annotations(bind)), _Target(bind.node)))
         path = PODS.path(*key, "binding")
         backoff = Backoff(0.1, 2.0)
         until = time.monotonic() + _PATIENCE_S
@@ -136,7 +138,9 @@ class Binder:
         backoff = Backoff()
         while True:
             try:
-                live = read_live(await self._client.get(PODS.path(*_key(bind)), timeout_s=_ANSWER_S), PODS.struct)
+                live = read_live(
+                    await self._client.get(PODS.path(*split_name(bind.pod)), timeout_s=_ANSWER_S), PODS.struct
+                )
             except ApiError as refusal:
                 if refusal.status == 404:
                     return "gone"
@@ -154,22 +158,6 @@ class Binder:
                     return "gone"
                 if not pod.spec.node_name:
                     return "failed"
-                is_ours = (pod.spec.node_name, pod.metadata.annotations.get(GPUS_ANNOTATION, "")) == _given(bind)
+                given = read_assignment(pod.metadata.annotations)
+                is_ours = (pod.spec.node_name, given) == (bind.node, format_assignment(bind.gpus))
                 return "bound" if is_ours else "bound by another"
-
-
-def _given(bind: Bind) -> tuple[str, str]:
-    return bind.node, ",".join(bind.gpus)
-
-
-def annotations_of(bind: Bind) -> dict[str, str]:
-    """What the API server copies from the binding to the pod, in the same write."""
-    made = {GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
-    if bind.backfill is not msgspec.UNSET:
-        made[BACKFILL_ANNOTATION] = bind.backfill
-    return made
-
-
-def _key(bind: Bind) -> tuple[str, str]:
-    namespace, _, name = bind.pod.partition("/")
-    return namespace, name

@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from maniple.api import kubernetes
+from maniple.api.keys import split_name
 from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
@@ -37,7 +38,7 @@ class Evictor:
         self._refused = {uid: (at, pause) for uid, (at, pause) in self._refused.items() if at + pause > now}
         chosen = []
         for eviction in evictions:
-            found = self._mirror.find(kubernetes.Pod, _key(eviction.pod))
+            found = self._mirror.find(kubernetes.Pod, split_name(eviction.pod))
             if found is None or self._refused.get(found[1].uid, (0.0, 0.0))[0] > now:
                 continue
             self._mirror.cache.assume_eviction(eviction.pod)
@@ -57,7 +58,7 @@ class Evictor:
             self._mirror.cache.forget(eviction.pod)
 
     async def _outcome(self, eviction: Eviction) -> str:
-        key = _key(eviction.pod)
+        key = split_name(eviction.pod)
         found = self._mirror.find(kubernetes.Pod, key)
         if found is None:
             return "gone"
@@ -99,8 +100,3 @@ class Evictor:
     def _refuse(self, uid: str) -> None:
         pause = min(_LONGEST_S, 2 * self._refused[uid][1]) if uid in self._refused else _FIRST_S
         self._refused[uid] = (time.monotonic() + pause, pause)
-
-
-def _key(pod: str) -> tuple[str, str]:
-    namespace, _, name = pod.partition("/")
-    return namespace, name

@@ -132,14 +132,14 @@ class Server:
 
     async def _wind_up(self, tasks: list[asyncio.Task[None]]) -> None:
         """No new cycle; what is on its way is waited for; then the lease is given back."""
-        log.info("stopping", extra={"under_way": len(self.applier.under_way)})
+        log.info("stopping", extra={"under_way": len(self.applier.writes.tasks)})
         if self.jobs is not None:
             self.jobs.pause()
         renewing = tasks[-1] if self.lease is not None else None
         for task in tasks:
             if task is not renewing:
                 task.cancel()
-        writes = [*self.applier.under_way, *self.statuses.under_way, *(self.jobs.under_way if self.jobs else ())]
+        writes = [*self.applier.writes.tasks, *self.statuses.under_way, *(self.jobs.under_way if self.jobs else ())]
         if writes:
             _, left = await asyncio.wait(writes, timeout=_STOP_S)
             for task in left:
@@ -319,7 +319,7 @@ class Server:
         try:
             await self.read_once()
             made = await self.cycle()
-            await self.applier.settle()
+            await self.applier.writes.settle()
             await self.statuses.settle()
             await self.events.flush()
         finally:

@@ -15,12 +15,12 @@ from maniple.model.job import Job
 from maniple.scheduler.actions.shrink import returnable, surplus_units
 from maniple.scheduler.eviction.consent import agreed
 from maniple.scheduler.eviction.unit_table import Table
-from maniple.scheduler.eviction.units import SHRUNK, Unit, UnitsOf, offered_units
+from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.explain.holders import Census, Holdings
 from maniple.scheduler.explain.nearest_miss import find_miss
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
 from maniple.scheduler.framework.hooks import Reason, VictimRule
-from maniple.scheduler.framework.plan import Nearest, Tried
+from maniple.scheduler.framework.plan import SHRUNK, Nearest, Tried
 from maniple.scheduler.framework.queue_dues import EPSILON, Due, entitled, spared
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement

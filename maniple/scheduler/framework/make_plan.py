@@ -1,15 +1,18 @@
-"""A finished session as a Plan: binds with their GPUs, nominations, evictions, and why the rest waits."""
+"""Turns a finished session into a Plan: binds with their GPUs, evictions, resizes, nominations, and why gangs wait."""
 
 from collections.abc import Iterator
 
 from msgspec import UNSET, UnsetType
 
 from maniple.api.gpu.requests import WHOLE
+from maniple.model.building.job_builder import JobKey
 from maniple.scheduler.explain.verdict import Explainer
 from maniple.scheduler.framework.gpus import GpuRoom, Grants
 from maniple.scheduler.framework.plan import (
+    SHRUNK,
     Bind,
     Eviction,
+    Leaver,
     Nomination,
     Plan,
     QueueShare,
@@ -25,23 +28,37 @@ from maniple.scheduler.framework.statement import Placed
 def make_plan(session: Session, thorough: str = "") -> Plan:
     """`thorough`: the name of a job of which everything is to be said, whatever that costs."""
     waiting = Explainer(session, thorough).explain_all()
+    leavers = _leavers(session)
+    given_up = {leaver.pod for several in leavers.values() for leaver in several}
+    evictions = (Eviction(e.pod.pod, e.reason, e.beneficiary) for e in session.evicted if e.pod.pod not in given_up)
     return Plan(
         binds=tuple(sorted(_binds(session))),
-        evictions=tuple(sorted(Eviction(e.pod.pod, e.reason, e.beneficiary) for e in session.evicted)),
+        evictions=tuple(sorted(evictions)),
         nominations=tuple(sorted(_nominations(session))),
-        resizes=tuple(sorted(_resizes(session))),
+        resizes=tuple(sorted(_resizes(session, leavers))),
         reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
         waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.kind))),
         queues=tuple(_shares(session)),
     )
 
 
-def _resizes(session: Session) -> Iterator[Resize]:
+def _leavers(session: Session) -> dict[tuple[JobKey, str], list[Leaver]]:
+    """The replicas that elastic jobs give up by shrinking, by job and role. Surplus of a PodGroup is evicted."""
+    leavers: dict[tuple[JobKey, str], list[Leaver]] = {}
+    for evicted in session.evicted:
+        role = (evicted.job.key, evicted.pod.role)
+        if evicted.reason == SHRUNK and role in session.resized:
+            leavers.setdefault(role, []).append(Leaver(evicted.pod.pod, evicted.beneficiary))
+    return leavers
+
+
+def _resizes(session: Session, leavers: dict[tuple[JobKey, str], list[Leaver]]) -> Iterator[Resize]:
     jobs = {job.key: job for job in session.snapshot.jobs} if session.resized else {}
     for (key, role), size in session.resized.items():
         elastic = jobs[key].elastic
         if elastic is not None:
-            yield Resize(jobs[key].name, role, elastic.roles[role].size, size)
+            leaves = tuple(sorted(leavers.get((key, role), ())))
+            yield Resize(jobs[key].name, role, elastic.roles[role].size, size, leaves)
 
 
 def _reservations(session: Session) -> Iterator[ReservedNodes]:

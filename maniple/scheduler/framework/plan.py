@@ -1,14 +1,18 @@
-"""The outcome of a cycle: who goes where, who leaves, who is promised what, who waits and why. Sorted, serialisable.
+"""The outcome of a cycle: binds, evictions, nominations, resizes, reservations, and why gangs wait. A value, sorted.
 
-A Plan is a value: applying it is somebody else's job.
+It is applied by the shells of the Cache (kube/serve/applier.py, cluster/memory.py).
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
+
+from maniple.api.timestamps import format_timestamp
+
+SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
 
 
 class Bind(msgspec.Struct, frozen=True, order=True):
@@ -32,11 +36,25 @@ class Nomination(msgspec.Struct, frozen=True, order=True):
     node: str
 
 
-class Resize(msgspec.Struct, frozen=True, order=True):
+class Leaver(msgspec.Struct, frozen=True, order=True):
+    """A replica that leaves when its job shrinks, and the gang that gets its room."""
+
+    pod: str
+    beneficiary: str = field(name="for")
+
+
+class Resize(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """A new size of an elastic job's role. A job that shrinks for others names the replicas that leave."""
+
     job: str
     role: str
     from_size: int = field(name="from")
     to_size: int = field(name="to")
+    leaves: tuple[Leaver, ...] = ()
+
+    def evictions(self) -> list[Eviction]:
+        """The replicas that leave, for a shell that evicts them itself."""
+        return [Eviction(leaver.pod, SHRUNK, leaver.beneficiary) for leaver in self.leaves]
 
 
 class ReservedNodes(msgspec.Struct, frozen=True):
@@ -120,7 +138,13 @@ class Plan:
     waiting: tuple[Waiting, ...] = ()
     queues: tuple[QueueShare, ...] = ()
 
+    def leaving(self) -> Iterator[Eviction]:
+        """All pods that leave: evicted, or given up by a job that shrinks."""
+        yield from self.evictions
+        for resize in self.resizes:
+            yield from resize.evictions()
+
 
 def written(moment: float) -> str:
-    """A moment as Kubernetes writes it; what is left of a second is rounded up."""
-    return datetime.fromtimestamp(math.ceil(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A moment as Kubernetes writes it, rounded up to the second."""
+    return format_timestamp(math.ceil(moment))
