@@ -6,9 +6,9 @@ Events may be lost by a server, a proxy, or a mistake of ours; without this, an 
 import asyncio
 import logging
 
+from maniple.kube.serve.feed import Feed, list_resource
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Client, UnansweredError
-from maniple.kube.transport.list_watch import Feed, list_all
 from maniple.kube.transport.mirror import Key, Mirror, as_number
 from maniple.kube.transport.resource_kinds import Resource
 
@@ -32,7 +32,7 @@ async def check_once(client: Client, feed: Feed, mirror: Mirror, metrics: Metric
     for resource, watcher in feed.watchers.items():
         if not watcher.is_served or not watcher.synced.is_set():
             continue
-        lives, version = await list_all(client, resource)
+        lives, version = await list_resource(client, resource)
         there = {(live.head.namespace, live.head.name): live for live in lives}
         versions = {key: as_number(live.head.resource_version) for key, live in there.items()}
         if not _differing(mirror, resource, versions, version):

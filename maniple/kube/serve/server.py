@@ -20,6 +20,7 @@ from maniple.kube.jobs.manifests import Setting
 from maniple.kube.serve.applier import Applier
 from maniple.kube.serve.drift import check_for_ever
 from maniple.kube.serve.events import Events
+from maniple.kube.serve.feed import Feed, list_resource
 from maniple.kube.serve.gangs import Gangs, jobs_by_queue
 from maniple.kube.serve.health import start_web
 from maniple.kube.serve.metrics import Metrics
@@ -27,7 +28,6 @@ from maniple.kube.serve.patches import Patches
 from maniple.kube.serve.status import Statuses
 from maniple.kube.transport.client import ApiError, Client
 from maniple.kube.transport.lease import Lease
-from maniple.kube.transport.list_watch import Feed, list_all
 from maniple.kube.transport.login import Login
 from maniple.kube.transport.mirror import Key, Mirror, Wrong
 from maniple.kube.transport.resource_kinds import RESOURCES, Resource
@@ -302,7 +302,7 @@ class Server:
         """Lists everything, without watching."""
         for resource in RESOURCES:
             try:
-                lives, version = await list_all(self.client, resource)
+                lives, version = await list_resource(self.client, resource)
             except ApiError as error:
                 if not resource.may_lack(error.status):
                     raise
