@@ -18,6 +18,7 @@ from maniple.kube.jobs.agent_endpoint import Endpoint, keep_certified, open_endp
 from maniple.kube.jobs.controller import Jobs
 from maniple.kube.jobs.manifests import Setting
 from maniple.kube.serve.applier import Applier
+from maniple.kube.serve.background import ObjectRef
 from maniple.kube.serve.drift import check_for_ever
 from maniple.kube.serve.events import Events
 from maniple.kube.serve.feed import Feed, list_resource
@@ -29,8 +30,8 @@ from maniple.kube.serve.status import Statuses
 from maniple.kube.transport.client import ApiError, Client
 from maniple.kube.transport.lease import Lease
 from maniple.kube.transport.login import Login
-from maniple.kube.transport.mirror import Key, Mirror, Wrong
-from maniple.kube.transport.resource_kinds import RESOURCES, Resource
+from maniple.kube.transport.mirror import Mirror, Rejected
+from maniple.kube.transport.resource_kinds import RESOURCES
 from maniple.model.building.from_scratch import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
@@ -86,7 +87,7 @@ class Server:
         self.feed = Feed(client, self.mirror, self._poke, self.metrics)
         self.lease = None
         if settings.lease is not None:
-            self.lease = Lease(client, *settings.lease, settings.identity, self.metrics)
+            self.lease = Lease(client, *settings.lease, settings.identity, self.metrics.leader.set)
             client.seconds_left = self.lease.seconds_left
         self._changed = asyncio.Event()
         self._cycled_at = time.monotonic()
@@ -139,7 +140,7 @@ class Server:
         for task in tasks:
             if task is not renewing:
                 task.cancel()
-        writes = [*self.applier.writes.tasks, *self.statuses.under_way, *(self.jobs.under_way if self.jobs else ())]
+        writes = [*self.applier.writes.tasks, *self.statuses.writes.tasks, *(self.jobs.under_way if self.jobs else ())]
         if writes:
             _, left = await asyncio.wait(writes, timeout=_STOP_S)
             for task in left:
@@ -271,17 +272,17 @@ class Server:
         now = time.monotonic()
         if not self.applier.is_busy or now - self._told_at > _TELL_S:
             self._told_at = now
-            self.statuses.write(snapshot, plan, self.wrong())
+            self.statuses.write(snapshot, plan, self.rejected())
 
-    def wrong(self) -> dict[tuple[Resource, Key], Wrong]:
-        """Objects that are set aside, by what cannot be read in them or by what they contradict."""
-        found = {(entry.resource, entry.key): entry for entry in self.mirror.wrong}
-        for (kind, namespace, name), why in self.cache.problems.items():
-            there = self.mirror.find(kind, (namespace, name))
-            if there is not None:
-                place = (there[0], (namespace, name))
-                found[place] = Wrong(*place, there[1].uid, tuple(why))
-        return found
+    def rejected(self) -> dict[ObjectRef, Rejected]:
+        """Objects that are set aside because they cannot be read, or contradict others."""
+        rejected = {(entry.resource, entry.key): entry for entry in self.mirror.rejected}
+        for (kind, *key), why in self.cache.problems.items():
+            found = self.mirror.find(kind, (key[0], key[1]))
+            if found is not None:
+                ref = (found[0], (key[0], key[1]))
+                rejected[ref] = Rejected(*ref, found[1].uid, tuple(why))
+        return rejected
 
     def _measure(self, snapshot: Snapshot) -> None:
         pending, running = jobs_by_queue(snapshot)
@@ -294,7 +295,7 @@ class Server:
             self.metrics.gpus.labels(table.resource, "idle").set(idle)
             self.metrics.gpus.labels(table.resource, "allocated").set(float(table.there.sum()) - idle)
         self.metrics.pods_waiting.set(sum(job.waiting_pods for job in snapshot.waiting))
-        self.metrics.invalid.set(len(self.wrong()))
+        self.metrics.invalid.set(len(self.rejected()))
 
     # -- once
 
@@ -320,7 +321,7 @@ class Server:
             await self.read_once()
             made = await self.cycle()
             await self.applier.writes.settle()
-            await self.statuses.settle()
+            await self.statuses.writes.settle()
             await self.events.flush()
         finally:
             if renewing is not None:

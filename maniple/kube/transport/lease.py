@@ -9,11 +9,11 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
 
-from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Client, UnansweredError
 
 log = logging.getLogger("maniple.lease")
@@ -46,14 +46,16 @@ class _Lease(msgspec.Struct, rename="camel"):
 
 
 class Lease:
-    def __init__(self, client: Client, namespace: str, name: str, identity: str, metrics: Metrics) -> None:
+    def __init__(
+        self, client: Client, namespace: str, name: str, identity: str, report: Callable[[bool], None]
+    ) -> None:
         self.identity = identity
         self.term = 0  # how often we have become the leader
         self.since = 0.0  # when we last did, on the monotonic clock
         self._client = client
         self._namespace, self._name = namespace, name
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._metrics = metrics
+        self._report = report  # takes whether we lead, at every change
         self._known: _Lease | None = None
         self._changed_at = 0.0  # when what we know of the lease last changed
         self._write_until = 0.0
@@ -98,7 +100,7 @@ class Lease:
             self._is_leader = is_ours
             self.term += is_ours
             self.since = time.monotonic()
-            self._metrics.leader.set(is_ours)
+            self._report(is_ours)
             log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
         async with self._turned:
             self._turned.notify_all()
@@ -106,7 +108,7 @@ class Lease:
     async def release(self) -> None:
         """Gives the lease back, so that another need not wait for it to run out. No write may be on its way."""
         was_leader, self._is_leader, self._write_until = self._is_leader, False, 0.0
-        self._metrics.leader.set(0)
+        self._report(False)
         if was_leader and self._known is not None:
             spec = msgspec.structs.replace(self._known.spec, holder_identity="", lease_duration_seconds=1)
             try:

@@ -37,8 +37,8 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """An object that is not taken as it is, and why."""
+class Rejected:
+    """An object that is set aside, and why."""
 
     resource: Resource
     key: Key
@@ -51,7 +51,7 @@ class Mirror:
         self.cache = cache
         self.changes = 0
         self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
-        self._wrong: dict[tuple[Resource, Key], Wrong] = {}
+        self._rejected: dict[tuple[Resource, Key], Rejected] = {}
         self._gone: dict[str, int] = {}  # uid -> the version as of which it is no more; the last that went at the end
         self._rivals: dict[type, list[Resource]] = {}
         for resource in RESOURCES:
@@ -78,9 +78,9 @@ class Mirror:
         return None
 
     @property
-    def wrong(self) -> Iterable[Wrong]:
+    def rejected(self) -> Iterable[Rejected]:
         """Objects that cannot be read."""
-        return self._wrong.values()
+        return self._rejected.values()
 
     def put(self, resource: Resource, live: Live) -> bool:
         """An object that is new or has changed. What is older than what we know already changes nothing.
@@ -161,9 +161,9 @@ class Mirror:
     def _announce(self, resource: Resource, key: Key) -> None:
         seen = self._seen[resource].get(key)
         if seen is not None and seen.wrong:
-            self._wrong[resource, key] = Wrong(resource, key, seen.uid, seen.wrong)
+            self._rejected[resource, key] = Rejected(resource, key, seen.uid, seen.wrong)
         else:
-            self._wrong.pop((resource, key), None)
+            self._rejected.pop((resource, key), None)
         for listener in self._listeners:
             listener(resource, key, None if seen is None else seen.item)
 

@@ -54,7 +54,7 @@ def test_what_cannot_be_read_does_not_stop_the_stream(watcher: Watcher) -> None:
     watcher.take(b"not even json")
     watcher.take(event("ADDED", 7, name="s"))
     assert names(watcher) == {"s"}
-    assert len(list(watcher.mirror.wrong)) == 2
+    assert len(list(watcher.mirror.rejected)) == 2
     assert watcher.version == "7"
 
 

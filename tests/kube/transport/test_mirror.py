@@ -115,12 +115,12 @@ def test_of_two_groups_of_one_name_ours_counts_and_the_other_when_ours_goes() ->
 def test_what_cannot_be_read_is_told_and_set_aside_until_it_can() -> None:
     known = mirror()
     known.put(QUEUES, live(QUEUES, "q", 1, spec={"weight": "heavy"}))
-    (wrong,) = known.wrong
+    (wrong,) = known.rejected
     assert wrong.key == ("", "q")
     assert "spec.weight" in wrong.why[0]
     assert known.objects().queues == []
     known.put(QUEUES, live(QUEUES, "q", 2, spec={"weight": 2}))
-    assert list(known.wrong) == []
+    assert list(known.rejected) == []
     assert [queue.metadata.name for queue in known.objects().queues] == ["q"]
 
 
