@@ -6,11 +6,14 @@ import signal
 
 import pytest
 
+from tools.failure_report import observe
 
-def pytest_configure() -> None:
+
+def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in its background with interrupts ignored, and so would be all that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    observe(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

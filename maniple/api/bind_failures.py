@@ -7,9 +7,9 @@ has worked.
 from dataclasses import dataclass
 from datetime import datetime
 
+from maniple.api.labels import BIND_FAILURES_ANNOTATION as COUNT
+from maniple.api.labels import LAST_BIND_FAILURE_ANNOTATION as LAST
 from maniple.api.timestamps import parse_timestamp
-from maniple.api.types import BIND_FAILURES_ANNOTATION as COUNT
-from maniple.api.types import LAST_BIND_FAILURE_ANNOTATION as LAST
 
 _FIRST_S = 10.0
 _LONGEST_S = 300.0

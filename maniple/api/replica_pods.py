@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from maniple.api.labels import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.meta import Labels, ObjectMeta, OwnerReference, Struct
-from maniple.api.types import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 
 _GENERATION = re.compile(r'"generation":\s*(\d{1,18})')
 _STILL_STARTING = ("", "ContainerCreating", "PodInitializing")

@@ -17,40 +17,9 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 DEFAULT_QUEUE = "default"
-OUR_VARIABLES = "MANIPLE_"  # of a pod: names that begin so are set and read by the controller and the agent
-OUR_FOLDER = "/var/run/maniple"  # of a pod: what the controller mounts is below it
+RESERVED_ENV_PREFIX = "MANIPLE_"  # environment variables that the controller and the agent set and read
+RESERVED_MOUNT_PATH = "/var/run/maniple"  # the controller mounts volumes below it
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
-
-POD_GROUP_LABEL = "maniple.dev/pod-group"
-JOB_LABEL = "maniple.dev/job"
-ROLE_LABEL = "maniple.dev/role"
-INDEX_LABEL = "maniple.dev/index"
-GPUS_ANNOTATION = "maniple.dev/gpus"  # the devices that a bound pod has
-GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"  # of a node: its devices and their links (gputopology.py)
-GPU_FRACTION_ANNOTATION = "maniple.dev/gpu-fraction"  # of a pod: what it asks of GPUs (gpuwish.py)
-GPU_MEMORY_ANNOTATION = "maniple.dev/gpu-memory"
-GPU_MODELS_ANNOTATION = "maniple.dev/gpu-models"
-BIND_FAILURES_ANNOTATION = "maniple.dev/bind-failures"  # of a gang: how often binding it has failed (bindfailures.py)
-LAST_BIND_FAILURE_ANNOTATION = "maniple.dev/last-bind-failure"
-RESERVED_ANNOTATION = "maniple.dev/reserved"  # of a gang: "true" while nodes are kept for it (those of its nominations)
-BACKFILL_ANNOTATION = "maniple.dev/backfill"  # of a bound pod: the gang (ns/name) for which it will make way
-GENERATION_ANNOTATION = "maniple.dev/generation"  # of a replica: the notice of its job's generation, for the replica
-NPROC_ANNOTATION = "maniple.dev/nproc"  # of a role's template: workers that each replica starts
-
-OWN_LABELS = (POD_GROUP_LABEL, JOB_LABEL, ROLE_LABEL, INDEX_LABEL)
-OWN_ANNOTATIONS = (
-    GPUS_ANNOTATION,
-    GPU_TOPOLOGY_ANNOTATION,
-    GPU_FRACTION_ANNOTATION,
-    GPU_MEMORY_ANNOTATION,
-    GPU_MODELS_ANNOTATION,
-    BIND_FAILURES_ANNOTATION,
-    LAST_BIND_FAILURE_ANNOTATION,
-    RESERVED_ANNOTATION,
-    BACKFILL_ANNOTATION,
-    GENERATION_ANNOTATION,
-    NPROC_ANNOTATION,
-)
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
 Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from maniple.api import kubernetes, types
+from maniple.api.labels import JOB_LABEL
 from maniple.api.meta import ObjectMeta
 from maniple.model.building.input_objects import Objects, pods_by_job
 from maniple.model.pod_identity import group_name
@@ -50,7 +51,7 @@ def _arrival(
     if not isinstance(item, kubernetes.Pod):
         return own
     meta = item.metadata
-    gang = meta.labels.get(types.JOB_LABEL) or group_name(item)
+    gang = meta.labels.get(JOB_LABEL) or group_name(item)
     return max(own, groups.get((meta.namespace, gang), own))
 
 
@@ -80,7 +81,7 @@ def _started(pod: kubernetes.Pod) -> float:
 
 
 def _job_of(pod: kubernetes.Pod) -> tuple[str, str]:
-    return pod.metadata.namespace, pod.metadata.labels.get(types.JOB_LABEL, "")
+    return pod.metadata.namespace, pod.metadata.labels.get(JOB_LABEL, "")
 
 
 def _key(meta: ObjectMeta) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.gpu.assignment import format_assignment
 from maniple.api.keys import name_of
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.phases import FINISHED
 from maniple.elastic.sizes import decided_sizes, resized
 from maniple.scheduler.framework.plan import Bind
@@ -42,9 +43,9 @@ class Assumed:
 
 def bind_annotations(bind: Bind) -> dict[str, str]:
     """The annotations of a binding. The API server copies them to the pod in the same write."""
-    annotations = {types.GPUS_ANNOTATION: format_assignment(bind.gpus)} if bind.gpus else {}
+    annotations = {GPUS_ANNOTATION: format_assignment(bind.gpus)} if bind.gpus else {}
     if bind.backfill is not msgspec.UNSET:
-        annotations[types.BACKFILL_ANNOTATION] = bind.backfill
+        annotations[BACKFILL_ANNOTATION] = bind.backfill
     return annotations
 
 
@@ -91,9 +92,9 @@ def marked(item: Marked, holders: Container[str]) -> Marked:
     """The item, annotated as reserved for if its namespace/name is among the holders, and not annotated otherwise."""
     meta = item.metadata
     is_holder = name_of(meta) in holders
-    if is_holder == (meta.annotations.get(types.RESERVED_ANNOTATION) == "true"):
+    if is_holder == (meta.annotations.get(RESERVED_ANNOTATION) == "true"):
         return item
-    annotations = {key: value for key, value in meta.annotations.items() if key != types.RESERVED_ANNOTATION}
+    annotations = {key: value for key, value in meta.annotations.items() if key != RESERVED_ANNOTATION}
     if is_holder:
-        annotations[types.RESERVED_ANNOTATION] = "true"
+        annotations[RESERVED_ANNOTATION] = "true"
     return replace(item, metadata=replace(meta, annotations=annotations))

@@ -14,6 +14,7 @@ import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
+from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.validate.ours import problems
 from maniple.cluster.assumed import Assumed, AssumedSize, Marked, applied, marked, with_size
 from maniple.cluster.strip import countable, trimmed
@@ -212,7 +213,7 @@ class Cache:
     def _annotated_reserved(self) -> frozenset[str]:
         kinds = (types.PodGroup, types.ElasticJob, kubernetes.Pod)
         items = (item for kind in kinds for item in self._held.get(kind, {}).values())
-        return frozenset(_name(item) for item in items if types.RESERVED_ANNOTATION in item.metadata.annotations)
+        return frozenset(_name(item) for item in items if RESERVED_ANNOTATION in item.metadata.annotations)
 
     # -- what is known
 

@@ -16,6 +16,7 @@ import numpy as np
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import decode
 from maniple.api.keys import key_of, name_of
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.cluster.arrivals import Calendar
 from maniple.cluster.assumed import marked, with_bind, with_sizes
@@ -94,7 +95,7 @@ class MemoryCluster:
         """Adds the pods that jobs have yet to create; `kept` are those implied before."""
         objects = self._objects
         over = {key_of(job.metadata) for job in objects.elastic_jobs if job.status.phase in FINISHED}
-        kept = [pod for pod in kept if (pod.metadata.namespace, pod.metadata.labels[types.JOB_LABEL]) not in over]
+        kept = [pod for pod in kept if (pod.metadata.namespace, pod.metadata.labels[JOB_LABEL]) not in over]
         more = implied_pods(objects.elastic_jobs, [*objects.pods, *kept], scheduler_name=self._ours.scheduler_name)
         # A job whose last pods have just left is one without pods again.
         objects.implied = [*kept, *more]
@@ -123,7 +124,7 @@ def _nominated(pod: kubernetes.Pod, node: str) -> kubernetes.Pod:
 
 def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
     """The pending pod that its controller creates in place of an evicted one."""
-    of_bind = (types.GPUS_ANNOTATION, types.BACKFILL_ANNOTATION)
+    of_bind = (GPUS_ANNOTATION, BACKFILL_ANNOTATION)
     kept = {key: value for key, value in pod.metadata.annotations.items() if key not in of_bind}
     metadata = msgspec.structs.replace(
         pod.metadata, annotations=kept, uid="", creation_timestamp=now, deletion_timestamp=None

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from maniple.api import types
+from maniple.api.labels import NPROC_ANNOTATION
 from maniple.api.quantity import parse_quantity
 
 Place = tuple[str, int]  # role, index
@@ -86,7 +87,7 @@ def _roles(written: tuple[types.ElasticRole, ...]) -> tuple[Role, ...]:
 
 
 def _slots(role: types.ElasticRole) -> int:
-    said = role.template.metadata.annotations.get(types.NPROC_ANNOTATION, "")
+    said = role.template.metadata.annotations.get(NPROC_ANNOTATION, "")
     if said.isascii() and said.isdecimal():
         return max(1, int(said[:9]))
     limits = [container.resources.limits for container in role.template.spec.containers]

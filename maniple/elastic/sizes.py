@@ -1,4 +1,4 @@
-"""How many replicas of each role the job is to have now."""
+"""The size of each role of a job, computed as the scheduler does (model/elastic.py)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -8,27 +8,12 @@ import msgspec
 from maniple.api import types
 from maniple.elastic.events import Replica
 from maniple.elastic.job import Job
+from maniple.model.elastic import role_sizes
 
 
-def wanted_sizes(
-    job: Job, target: Iterable[types.RoleTarget], replicas: Iterable[Replica], *, keeps_first: bool
-) -> dict[str, int]:
-    """What the scheduler decided, else as many as there are, and always between the bounds of the role.
-
-    This is how the scheduler counts too (model/elastic.py). `keeps_first`: the job runs, and needs its meeting point.
-    """
-    decided = {one.role: one.replicas for one in target}
-    there: dict[str, int] = {}
-    for replica in replicas:
-        if replica.is_alive:
-            there[replica.role] = max(there.get(replica.role, 0), replica.index + 1)
-    sizes = {}
-    for role in job.roles:
-        size = decided.get(role.name, there.get(role.name, 0))
-        sizes[role.name] = max(role.least, min(role.most, size))
-    if keeps_first:
-        sizes[job.lead] = max(1, sizes[job.lead])
-    return sizes
+def wanted_sizes(job: Job, target: Iterable[types.RoleTarget], replicas: Iterable[Replica]) -> dict[str, int]:
+    """Role -> replicas that the job should have now."""
+    return role_sizes(job.roles, target, (replica.place for replica in replicas if replica.is_alive))
 
 
 def as_target(sizes: Mapping[str, int]) -> tuple[types.RoleTarget, ...]:

@@ -81,8 +81,7 @@ class Turn:
 
     @property
     def wanted(self) -> dict[str, int]:
-        keeps_first = any((one.role, one.index) == self.job.first for one in self.generation.members)
-        return wanted_sizes(self.job, self.status.target, self.replicas.values(), keeps_first=keeps_first)
+        return wanted_sizes(self.job, self.status.target, self.replicas.values())
 
     def wanted_places(self) -> list[Place]:
         """Places to be filled now. While one that the job had is missing, those are all that it has: what room there is

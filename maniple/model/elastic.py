@@ -1,8 +1,11 @@
 """How large an elastic job is, may be, and how fast it is at which size: an ElasticJob's part of the snapshot."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from maniple.api import kubernetes, types
+from maniple.api.phases import FINISHED
 from maniple.model.pod_identity import pod_order, pod_role
 
 
@@ -86,21 +89,43 @@ def _speed(curve: tuple[tuple[float, float], ...], replicas: float) -> float:
     return before[1]
 
 
-def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:
-    """Role -> replicas: what the scheduler decided last, else as many as there are, and never less than the minimum.
+class RoleBounds(Protocol):
+    """The bounds of a role's size: `least` and `most` are min and max, or the pin."""
 
-    `pods` are all pods of the job.
+    @property
+    def name(self) -> str: ...
+    @property
+    def least(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+
+
+def role_sizes(
+    roles: Iterable[RoleBounds], target: Iterable[types.RoleTarget], living: Iterable[tuple[str, int]]
+) -> dict[str, int]:
+    """Role -> replicas: what the scheduler decided last, else one more than the highest index; always within bounds.
+
+    Scheduler and controller must agree on this: replicas at or above the size are deleted. `living` are (role, index)
+    of the replicas that neither have finished nor are being deleted. It is read only if a role has no target.
     """
-    decided = {target.role: target.replicas for target in job.status.target}
-    sizes: dict[str, int] = {}
-    for role in job.spec.roles:
-        size = decided.get(role.name)
-        if size is None and pods:
-            mine = [pod for pod in pods if pod_role(pod.metadata) == role.name]
-            mine = [pod for pod in mine if pod.status.phase not in ("Succeeded", "Failed")]
-            size = max(len(mine), max((replica_index(pod) + 1 for pod in mine), default=0))
-        sizes[role.name] = max(role.least, size or 0)
-    return sizes
+    sizes = {one.role: one.replicas for one in target}
+    bounds = {role.name: role for role in roles}
+    if not bounds.keys() <= sizes.keys():
+        present: dict[str, int] = {}
+        for role, index in living:
+            present[role] = max(present.get(role, 0), index + 1)
+        sizes = present | sizes
+    return {name: max(role.least, min(role.most, sizes.get(name, 0))) for name, role in bounds.items()}
+
+
+def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:
+    """The sizes of a job's roles. `pods` are all pods of the job."""
+    living = (
+        (pod_role(pod.metadata), replica_index(pod))
+        for pod in pods
+        if pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
+    )
+    return role_sizes(job.spec.roles, job.status.target, living)
 
 
 def replica_index(pod: kubernetes.Pod) -> int:

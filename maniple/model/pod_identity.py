@@ -3,8 +3,16 @@
 import re
 from math import inf
 
-from maniple.api import types
 from maniple.api.kubernetes import Pod
+from maniple.api.labels import (
+    GENERATION_ANNOTATION,
+    INDEX_LABEL,
+    JOB_LABEL,
+    NPROC_ANNOTATION,
+    OWN_ANNOTATIONS,
+    POD_GROUP_LABEL,
+    ROLE_LABEL,
+)
 from maniple.api.meta import Labels, ObjectMeta
 
 _LONGEST_S = 2**31 - 1  # Kubernetes takes no longer deadline; who writes one means that there is none
@@ -13,16 +21,16 @@ _COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 _KUBE_BATCH_GROUP = "scheduling.k8s.io/group-name"
 _VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
 # The labels and annotations in which a pod may name its gang.
-GANG_NAMES = frozenset({types.JOB_LABEL, types.POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
+GANG_NAMES = frozenset({JOB_LABEL, POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
 # The annotations that are read here or elsewhere; others make no difference to a decision.
 READ_ANNOTATIONS = frozenset(
     {
-        *types.OWN_ANNOTATIONS,
+        *OWN_ANNOTATIONS,
         _KUBE_BATCH_GROUP,
         _VOLCANO_GROUP,
         _VOLCANO_ROLE,
     }
-) - {types.GENERATION_ANNOTATION, types.NPROC_ANNOTATION}  # of no concern to a scheduler, and the first is long
+) - {GENERATION_ANNOTATION, NPROC_ANNOTATION}  # of no concern to a scheduler, and the first is long
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
 
 
@@ -30,7 +38,7 @@ def group_name(pod: Pod) -> str:
     """The gang that the pod names, in any of the ways there are; empty if it names none."""
     labels, annotations, group = pod.metadata.labels, pod.metadata.annotations, pod.spec.scheduling_group
     return (
-        labels.get(types.POD_GROUP_LABEL)
+        labels.get(POD_GROUP_LABEL)
         or (group.pod_group_name if group is not None else "")
         or labels.get(_COSCHEDULING_GROUP)
         or annotations.get(_KUBE_BATCH_GROUP)
@@ -41,7 +49,7 @@ def group_name(pod: Pod) -> str:
 
 def pod_role(meta: ObjectMeta) -> str:
     labels = meta.labels
-    return labels.get(types.ROLE_LABEL) or labels.get(_VOLCANO_ROLE) or meta.annotations.get(_VOLCANO_ROLE, "")
+    return labels.get(ROLE_LABEL) or labels.get(_VOLCANO_ROLE) or meta.annotations.get(_VOLCANO_ROLE, "")
 
 
 def lasts_s(pod: Pod) -> float:
@@ -59,7 +67,7 @@ def pod_owner(meta: ObjectMeta) -> str:
 
 def pod_order(name: str, labels: Labels) -> tuple[str, int, str]:
     """Pods in the order people count them: by index label, else by the number at the end of the name."""
-    index = labels.get(types.INDEX_LABEL)
+    index = labels.get(INDEX_LABEL)
     if index is not None and index.isdecimal() and len(index) <= 18:
         return "", int(index), name
     match = _TRAILING_NUMBER.search(name)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from maniple.api.gpu.requests import WHOLE, read_fraction, read_memory
 from maniple.api.kubernetes import Container, Pod, PodSpec
+from maniple.api.labels import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
 from maniple.api.meta import ResourceList
 from maniple.api.quantity import format_quantity, parse_quantity, to_units
-from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, GPU_RESOURCES
+from maniple.api.types import GPU_RESOURCES
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from maniple.api import kubernetes
+from maniple.api.labels import GPU_FRACTION_ANNOTATION, GPU_MODELS_ANNOTATION
 from maniple.api.meta import ObjectMeta
-from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MODELS_ANNOTATION
 from maniple.model.building.from_scratch import Ours, build_snapshot
 from maniple.model.building.input_objects import Objects
 from maniple.model.gpu.devices import GpuPod

@@ -18,6 +18,7 @@ from docs.pages import NOT_RUN, ROOT, Block, blocks, commands, is_as_shown, page
 from maniple.api import types
 from maniple.api.decode.decode import decode
 from maniple.api.decode.documents import load_one
+from maniple.api.labels import POD_GROUP_LABEL
 from maniple.api.quantity import parse_quantity
 from maniple.cli.main import COMMANDS, group
 from maniple.cluster.memory import plan_objects
@@ -393,7 +394,7 @@ def pod(name: str, queue: str, resource: str) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {types.POD_GROUP_LABEL: queue}},
+        "metadata": {"name": name, "labels": {POD_GROUP_LABEL: queue}},
         "spec": {"schedulerName": "maniple", "containers": [container]},
     }
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from maniple.api.types import GPUS_ANNOTATION
+from maniple.api.labels import GPUS_ANNOTATION
 
 EXPECTED = "GPU ids with commas between them, such as 0,1"
 _LIST = re.compile(r"[^,\s]+(?:,[^,\s]+)*")

@@ -5,8 +5,9 @@ Readers raise ValueError with what to write instead; validation puts the pod and
 
 from decimal import Decimal, InvalidOperation
 
+from maniple.api.labels import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, GPU_MODELS_ANNOTATION
 from maniple.api.quantity import parse_quantity, to_units
-from maniple.api.types import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, GPU_MODELS_ANNOTATION, GpuModel
+from maniple.api.types import GpuModel
 
 ANY_MODEL = "*"
 WHOLE = 1000  # thousandths of a GPU

@@ -16,17 +16,17 @@ from maniple.api.errors import Problem, nearest
 from maniple.api.gpu import assignment
 from maniple.api.gpu.requests import wish_problems
 from maniple.api.gpu.topology_annotation import problems as topology_problems
-from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
-from maniple.api.quantity import parse_quantity
-from maniple.api.timestamps import LAST_YEAR
-from maniple.api.types import (
+from maniple.api.labels import (
     GPU_TOPOLOGY_ANNOTATION,
     GPUS_ANNOTATION,
-    GROUP,
     OWN_ANNOTATIONS,
     OWN_LABELS,
     RESERVED_ANNOTATION,
 )
+from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta, ResourceList
+from maniple.api.quantity import parse_quantity
+from maniple.api.timestamps import LAST_YEAR
+from maniple.api.types import GROUP
 
 MAX_USER_PRIORITY = 1_000_000_000
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from maniple.api import kubernetes, types
 from maniple.api.errors import Problem, nearest
+from maniple.api.labels import NPROC_ANNOTATION
 from maniple.api.validate import kubernetes as kube
 from maniple.api.validate.kubernetes import (
     A_LABEL,
@@ -106,9 +107,9 @@ def _host_names(job: types.ElasticJob, found: Found) -> None:
 
 
 def _workers(annotations: Mapping[str, str], at: str, found: Found) -> None:
-    text = annotations.get(types.NPROC_ANNOTATION, "1")
+    text = annotations.get(NPROC_ANNOTATION, "1")
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_REPLICAS):
-        where = f"{at}.annotations[{types.NPROC_ANNOTATION}]"
+        where = f"{at}.annotations[{NPROC_ANNOTATION}]"
         add(found, where, "a number of workers of 1 or more, such as '8'", shown(text))
 
 

@@ -9,8 +9,8 @@ import msgspec
 from maniple.api.errors import InputError, printable
 from maniple.api.gpu.nvidia_smi import read_topology
 from maniple.api.gpu.topology_annotation import GpuTopology, TopologyError, parse_topology, read_memory, to_json
+from maniple.api.labels import GPU_TOPOLOGY_ANNOTATION
 from maniple.api.quantity import QuantityError, format_quantity
-from maniple.api.types import GPU_TOPOLOGY_ANNOTATION
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.table import render
 from maniple.model.gpu.link_search import Matrix

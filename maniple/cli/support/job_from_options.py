@@ -12,7 +12,7 @@ from maniple.cli.support.reserved_fields import is_our_folder
 
 ROLE = "worker"
 # What the controller mounts into every pod; with framework torch it starts the workers anew at each size.
-AGENT = ("python3", f"{types.OUR_FOLDER}/agent/agent.pyz", "--")
+AGENT = ("python3", f"{types.RESERVED_MOUNT_PATH}/agent/agent.pyz", "--")
 
 _RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
@@ -109,9 +109,9 @@ def _variable(text: str, wrong: list[str]) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         wrong.append(f"--env: expected NAME=VALUE, such as EPOCHS=90, found {text!r}")
-    elif name.startswith(types.OUR_VARIABLES):
+    elif name.startswith(types.RESERVED_ENV_PREFIX):
         wrong.append(
-            f"--env: names that begin with {types.OUR_VARIABLES} are Maniple's own, for its agent; "
+            f"--env: names that begin with {types.RESERVED_ENV_PREFIX} are Maniple's own, for its agent; "
             f"expected another, such as MY_{name}, found {text!r}"
         )
     return {"name": name, "value": value}
@@ -131,7 +131,7 @@ def _mounts(texts: Sequence[str], wrong: list[str]) -> tuple[list[dict[str, Any]
         place = posixpath.normpath("/" + path.lstrip("/"))
         if is_our_folder(path):
             wrong.append(
-                f"--mount: {types.OUR_FOLDER} is Maniple's own, where its agent is mounted; "
+                f"--mount: {types.RESERVED_MOUNT_PATH} is Maniple's own, where its agent is mounted; "
                 f"expected another PATH, such as /data, found {text!r}"
             )
         elif place in seen:

@@ -4,9 +4,9 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-from maniple.api.types import OUR_FOLDER, OUR_VARIABLES
+from maniple.api.types import RESERVED_ENV_PREFIX, RESERVED_MOUNT_PATH
 
-_FOLDERS = (OUR_FOLDER, "/run/maniple")  # in most images /var/run is a link to /run
+_FOLDERS = (RESERVED_MOUNT_PATH, "/run/maniple")  # in most images /var/run is a link to /run
 
 
 def is_our_folder(path: str) -> bool:
@@ -32,17 +32,17 @@ def taken_in(job: dict[str, Any]) -> Iterator[str]:
 def _taken_in_container(container: dict[str, Any], at: str) -> Iterator[str]:
     for index, one in _objects(container, "env"):
         name = str(one.get("name"))
-        if name.startswith(OUR_VARIABLES):
+        if name.startswith(RESERVED_ENV_PREFIX):
             yield (
-                f"{at}.env[{index}].name: names that begin with {OUR_VARIABLES} are Maniple's own, for its agent; "
-                f"expected another, such as MY_{name}, found {name!r}"
+                f"{at}.env[{index}].name: names that begin with {RESERVED_ENV_PREFIX} are Maniple's own, "
+                f"for its agent; expected another, such as MY_{name}, found {name!r}"
             )
     for index, one in _objects(container, "volumeMounts"):
         path = str(one.get("mountPath"))
         if is_our_folder(path):
             yield (
-                f"{at}.volumeMounts[{index}].mountPath: {OUR_FOLDER} is Maniple's own, where its agent is mounted; "
-                f"expected another, such as /data, found {path!r}"
+                f"{at}.volumeMounts[{index}].mountPath: {RESERVED_MOUNT_PATH} is Maniple's own, "
+                f"where its agent is mounted; expected another, such as /data, found {path!r}"
             )
 
 

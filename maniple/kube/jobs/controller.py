@@ -347,7 +347,7 @@ class Jobs:
             await self.hands.make_surroundings(state.job)
             entry.surrounded_at = time.monotonic()
         spec = self.hands.spec(entry.key, entry.uid)
-        sizes = wanted_sizes(state.job, state.status.target, state.replicas.values(), keeps_first=False)
+        sizes = wanted_sizes(state.job, state.status.target, state.replicas.values())
 
         async def create(one: CreateReplica) -> None:
             try:

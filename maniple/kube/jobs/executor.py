@@ -9,6 +9,7 @@ import msgspec
 
 from maniple.api import types
 from maniple.api.decode.server_objects import read_live
+from maniple.api.labels import GENERATION_ANNOTATION
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.elastic.conditions import OURS, Conditions
 from maniple.elastic.generations import notice
@@ -194,7 +195,7 @@ class Hands:
             await self._create(folder, whole)  # somebody has deleted it
 
     async def _annotate(self, key: Key, uid: str, text: str) -> None:
-        body = {"metadata": {"uid": uid, "annotations": {types.GENERATION_ANNOTATION: text}}}
+        body = {"metadata": {"uid": uid, "annotations": {GENERATION_ANNOTATION: text}}}
         try:
             answer = await self._client.write(
                 self._client.jobs, "PATCH", PODS.path(*key), msgspec.json.encode(body), MERGE_PATCH

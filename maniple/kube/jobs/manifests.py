@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from maniple.api import types
+from maniple.api.labels import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.validate.kubernetes import is_service_name
 from maniple.elastic.job import Job, Place
 
-AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.OUR_FOLDER}/{name}" for name in ("agent", "pod", "hosts"))
+AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.RESERVED_MOUNT_PATH}/{name}" for name in ("agent", "pod", "hosts"))
 RENDEZVOUS_PORT = 29400
 GRACE_MORE_S = 5  # for the agent itself, after its workers
 _HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -55,7 +56,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
     role = next(one for one in job.roles if one.name == place[0])
     meta, spec = template.get("metadata") or {}, copy.deepcopy(template.get("spec") or {})
     name = job.pod(place)
-    labels = {types.JOB_LABEL: job.name, types.ROLE_LABEL: place[0], types.INDEX_LABEL: str(place[1])}
+    labels = {JOB_LABEL: job.name, ROLE_LABEL: place[0], INDEX_LABEL: str(place[1])}
     spec |= {"schedulerName": to.scheduler_name, "restartPolicy": "Never"}
     spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + GRACE_MORE_S)
     if priority:
@@ -91,7 +92,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
             "name": name,
             "namespace": job.namespace,
             "labels": {**(meta.get("labels") or {}), **labels},
-            "annotations": _without(meta.get("annotations") or {}, types.GENERATION_ANNOTATION),  # ours to write
+            "annotations": _without(meta.get("annotations") or {}, GENERATION_ANNOTATION),  # ours to write
             "ownerReferences": [_owner(job)],
         },
         "spec": spec,
@@ -99,7 +100,7 @@ def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], pr
 
 
 def _is_ours(variable: Manifest) -> bool:
-    return str(variable.get("name")).startswith(types.OUR_VARIABLES)
+    return str(variable.get("name")).startswith(types.RESERVED_ENV_PREFIX)
 
 
 def _of_framework(job: Job, place: Place, slots: int) -> list[Manifest]:
@@ -124,7 +125,7 @@ def _of_framework(job: Job, place: Place, slots: int) -> list[Manifest]:
 
 
 def _volumes(job: Job, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
-    field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{types.GENERATION_ANNOTATION}']"}}
+    field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{GENERATION_ANNOTATION}']"}}
     secret = {"secretName": secret_name(job, has_token=bool(to.url))}
     volumes: list[Manifest] = [
         {"name": "maniple-pod", "downwardAPI": {"items": [field]}},
@@ -147,7 +148,7 @@ def service(job: Job) -> Manifest:
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {types.JOB_LABEL: job.name},
+            "selector": {JOB_LABEL: job.name},
         },
     }
 
@@ -186,7 +187,7 @@ def _without(entries: Manifest, name: str) -> Manifest:
 
 
 def _head(job: Job, kind: str, name: str) -> Manifest:
-    labels = {types.JOB_LABEL: job.name} if kind != "Pod" else {}
+    labels = {JOB_LABEL: job.name} if kind != "Pod" else {}
     meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": [_owner(job)]}
     return {"apiVersion": "v1", "kind": kind, "metadata": meta}
 

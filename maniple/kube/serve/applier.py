@@ -12,6 +12,7 @@ import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import Key, split_name
+from maniple.api.labels import BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.timestamps import format_timestamp
 from maniple.cluster.assumed import with_sizes
 from maniple.kube.serve.background import Background
@@ -117,7 +118,7 @@ class Applier:
                 self._note_failure(*found, job.bind_failures + 1, failures)
             return
         if found is not None and job.bind_failures:
-            self._annotate(*found, dict.fromkeys((types.BIND_FAILURES_ANNOTATION, types.LAST_BIND_FAILURE_ANNOTATION)))
+            self._annotate(*found, dict.fromkeys((BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION)))
         if len(job.placed) < job.min_member:
             self._metrics.gang_wait.observe(max(0.0, time.time() - job.created))
         if found is not None:
@@ -132,8 +133,8 @@ class Applier:
         note = f"binding failed{nth}, and will be tried again later: {failures[0]}{more}"
         self._events.add(Regarding.of(resource, key, seen.uid), "BindFailed", note, "Bind", "Warning")
         annotations: dict[str, str | None] = {
-            types.BIND_FAILURES_ANNOTATION: str(count),
-            types.LAST_BIND_FAILURE_ANNOTATION: format_timestamp(time.time()),
+            BIND_FAILURES_ANNOTATION: str(count),
+            LAST_BIND_FAILURE_ANNOTATION: format_timestamp(time.time()),
         }
         self._annotate(resource, key, seen, annotations)
 
@@ -209,9 +210,9 @@ class Applier:
             found = self._gangs.find(key) or self._mirror.find(kubernetes.Pod, key)
             if found is None or found[1].item is None:
                 continue
-            is_annotated = found[1].item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true"
+            is_annotated = found[1].item.metadata.annotations.get(RESERVED_ANNOTATION) == "true"
             if is_annotated != (key in wanted):
-                annotations = {types.RESERVED_ANNOTATION: "true" if key in wanted else None}
+                annotations = {RESERVED_ANNOTATION: "true" if key in wanted else None}
                 body = {"metadata": {"annotations": annotations}}
                 self.writes.begin(self._patches.write(found[0], key, body), (found[0], key))
         self._gangs.reserved = wanted

@@ -9,6 +9,7 @@ from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
 from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, join_key, split_name
+from maniple.api.labels import JOB_LABEL, RESERVED_ANNOTATION
 from maniple.api.meta import Struct
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
@@ -48,7 +49,7 @@ class Gangs:
         return any(map(self._ours.claims, self.members(key)))
 
     def _hear(self, resource: Resource, key: Key, item: Object | None) -> None:
-        if item is not None and item.metadata.annotations.get(types.RESERVED_ANNOTATION) == "true":
+        if item is not None and item.metadata.annotations.get(RESERVED_ANNOTATION) == "true":
             self.reserved.add(key)
         if resource.read_as in (types.PodGroup, types.ElasticJob):
             self.touched.add(key)
@@ -107,7 +108,7 @@ def has_started(source: Struct) -> bool:
 
 def gang_of(pod: kubernetes.Pod) -> Key | None:
     meta = pod.metadata
-    name = meta.labels.get(types.JOB_LABEL) or group_name(pod)
+    name = meta.labels.get(JOB_LABEL) or group_name(pod)
     return (meta.namespace, name) if name else None
 
 

@@ -13,6 +13,7 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.decode.server_objects import Head, Version, read_live
 from maniple.api.errors import InputError, nearest
+from maniple.api.labels import JOB_LABEL
 from maniple.api.validate.kubernetes import A_LABEL, is_label
 from maniple.kube.transport.client import (
     JSON,
@@ -305,7 +306,7 @@ def folder(resource: Resource, namespace: str | None) -> str:
 
 
 def replica_query(job: str = "") -> dict[str, str]:
-    return {"labelSelector": f"{types.JOB_LABEL}={job}" if job else types.JOB_LABEL}
+    return {"labelSelector": f"{JOB_LABEL}={job}" if job else JOB_LABEL}
 
 
 def read_job(raw: msgspec.Raw) -> types.ElasticJob | None:

@@ -7,6 +7,7 @@ import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.server_objects import read_live
+from maniple.api.labels import GPUS_ANNOTATION, JOB_LABEL
 from maniple.model.elastic import replica_index
 from maniple.model.pod_identity import pod_role
 from maniple.model.resources import RequestTable
@@ -64,7 +65,7 @@ class Replica:
 
     @property
     def job(self) -> tuple[str, str]:
-        return self.pod.metadata.namespace, self.pod.metadata.labels[types.JOB_LABEL]
+        return self.pod.metadata.namespace, self.pod.metadata.labels[JOB_LABEL]
 
     @property
     def role(self) -> str:
@@ -81,7 +82,7 @@ class Replica:
     @property
     def gpus(self) -> str:
         """The GPUs that it was given."""
-        return self.pod.metadata.annotations.get(types.GPUS_ANNOTATION, "")
+        return self.pod.metadata.annotations.get(GPUS_ANNOTATION, "")
 
     @property
     def is_over(self) -> bool:
@@ -137,7 +138,7 @@ class Replica:
 def read_replica(raw: msgspec.Raw) -> Replica | None:
     """None: a pod that nothing can be made of, or one of no job."""
     item = read_live(raw, kubernetes.Pod).item
-    if not isinstance(item, kubernetes.Pod) or types.JOB_LABEL not in item.metadata.labels:
+    if not isinstance(item, kubernetes.Pod) or JOB_LABEL not in item.metadata.labels:
         return None
     return Replica(item, msgspec.json.decode(raw, type=_Facts).status)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maniple.api import kubernetes, types
+from maniple.api.labels import JOB_LABEL
 from maniple.model.budgets import Budget
 from maniple.model.domains import Domains
 from maniple.model.nodes import NodeTable
@@ -42,7 +43,7 @@ class Ours:
 def matters(pod: kubernetes.Pod, ours: Ours) -> bool:
     """Whether the pod can make a difference: it is on a node, is ours to place, or counts for a gang."""
     phase, is_placed = pod.status.phase, bool(pod.spec.node_name)
-    if types.JOB_LABEL in pod.metadata.labels:
+    if JOB_LABEL in pod.metadata.labels:
         return True
     if phase == "Running" and is_placed:
         return True

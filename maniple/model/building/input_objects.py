@@ -9,6 +9,7 @@ from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Decoded, Object
 from maniple.api.errors import InputError
 from maniple.api.gpu.requests import write_models
+from maniple.api.labels import GPU_MODELS_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.meta import ObjectMeta
 from maniple.model.building.cluster_tables import Ours
 from maniple.model.building.job_builder import is_loose, job_key, key_of
@@ -79,7 +80,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     check_pods(objects)
     objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [
-        f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[types.JOB_LABEL]} will create a pod "
+        f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[JOB_LABEL]} will create a pod "
         f"of that name; give the pod its labels, or rename it"
         for pod in objects.implied
         if (kubernetes.Pod, pod.metadata.namespace, pod.metadata.name) in seen
@@ -148,7 +149,7 @@ def pods_by_job(pods: Iterable[kubernetes.Pod]) -> dict[tuple[str, str], list[ku
     """(namespace, ElasticJob) -> its pods."""
     found: dict[tuple[str, str], list[kubernetes.Pod]] = {}
     for pod in pods:
-        name = pod.metadata.labels.get(types.JOB_LABEL)
+        name = pod.metadata.labels.get(JOB_LABEL)
         if name:
             found.setdefault((pod.metadata.namespace, name), []).append(pod)
     return found
@@ -162,13 +163,13 @@ def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, sch
     meta, template = job.metadata, role.template
     labels = {
         **template.metadata.labels,
-        types.JOB_LABEL: meta.name,
-        types.ROLE_LABEL: role.name,
-        types.INDEX_LABEL: str(index),
+        JOB_LABEL: meta.name,
+        ROLE_LABEL: role.name,
+        INDEX_LABEL: str(index),
     }
     annotations = template.metadata.annotations
-    if role.gpu_models and types.GPU_MODELS_ANNOTATION not in annotations:
-        annotations = {**annotations, types.GPU_MODELS_ANNOTATION: write_models(role.gpu_models)}
+    if role.gpu_models and GPU_MODELS_ANNOTATION not in annotations:
+        annotations = {**annotations, GPU_MODELS_ANNOTATION: write_models(role.gpu_models)}
     spec = template.spec
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     fields |= {

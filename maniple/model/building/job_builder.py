@@ -12,6 +12,7 @@ from maniple.api.bind_failures import read_bind_failures
 from maniple.api.decode.decode import Object
 from maniple.api.errors import nearest
 from maniple.api.gpu.requests import read_models
+from maniple.api.labels import GPU_MODELS_ANNOTATION, JOB_LABEL, RESERVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
 from maniple.model.building.cluster_tables import Frame, Ours
 from maniple.model.elastic import read_elastic
@@ -35,7 +36,7 @@ def key_of(
     `loose`: groups that are no gangs, see `is_loose`.
     """
     meta = pod.metadata
-    name = meta.labels.get(types.JOB_LABEL)
+    name = meta.labels.get(JOB_LABEL)
     if name:
         key = (f"{meta.namespace}/{name}", "ElasticJob")
         if key in declared:
@@ -58,7 +59,7 @@ def called_by(pod: kubernetes.Pod) -> JobKey | None:
     meta = pod.metadata
     if pod.status.phase == "Failed" or (not pod.spec.node_name and not _waits(pod)):
         return None
-    group, job = group_name(pod), meta.labels.get(types.JOB_LABEL)
+    group, job = group_name(pod), meta.labels.get(JOB_LABEL)
     if not group and not job:
         return None
     return f"{meta.namespace}/{group or job}", "PodGroup" if group else "ElasticJob"
@@ -166,7 +167,7 @@ class JobMaker:
     def _note_annotations(self, meta: ObjectMeta, job: Job) -> None:
         if not meta.annotations:
             return
-        job.holds_reservation = meta.annotations.get(types.RESERVED_ANNOTATION) == "true"
+        job.holds_reservation = meta.annotations.get(RESERVED_ANNOTATION) == "true"
         failures = read_bind_failures(meta.annotations)
         if failures is not None:
             job.bind_failures = failures.count
@@ -217,7 +218,7 @@ class JobMaker:
 
     def models_of(self, pod: kubernetes.Pod, job: Job) -> tuple[types.GpuModel, ...]:
         """GPU models that the pod may have: its own list, else that of its role."""
-        written = pod.metadata.annotations.get(types.GPU_MODELS_ANNOTATION)
+        written = pod.metadata.annotations.get(GPU_MODELS_ANNOTATION)
         if written:
             try:
                 return read_models(written)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from maniple.api import kubernetes, types
+from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
 from maniple.model.building.cluster_tables import Ours
 from maniple.model.building.input_objects import next_replicas
 from maniple.model.building.job_builder import JobKey, JobMaker, is_loose, job_key, key_of
@@ -86,7 +87,7 @@ class Declared:
             self._set_aside(key, {})
             return
         own = job.metadata.name
-        pods = [pod for pod in census.members(key[0]) if pod.metadata.labels.get(types.JOB_LABEL) == own]
+        pods = [pod for pod in census.members(key[0]) if pod.metadata.labels.get(JOB_LABEL) == own]
         pods = [pod for pod in pods if misplaced_note(pod, key) is None]
         contrary = {pod.metadata.name: str(problem) for pod, problem in replica_problems(job, pods)}
         self._set_aside(key, {f"{job.metadata.namespace}/{name}": why for name, why in contrary.items()})
@@ -104,12 +105,12 @@ class Declared:
     def contradiction(self, pod: kubernetes.Pod) -> str:
         """Why the pod cannot be what it says it is; empty if it can."""
         meta = pod.metadata
-        job = meta.labels.get(types.JOB_LABEL) if self._contrary else None
+        job = meta.labels.get(JOB_LABEL) if self._contrary else None
         if job:
             contrary = self._contrary.get((f"{meta.namespace}/{job}", "ElasticJob"), {})
             if why := contrary.get(f"{meta.namespace}/{meta.name}"):
                 return why
-        note = misplaced_note(pod, self._named(pod)) if types.BIND_FAILURES_ANNOTATION in meta.annotations else None
+        note = misplaced_note(pod, self._named(pod)) if BIND_FAILURES_ANNOTATION in meta.annotations else None
         return str(note or "")
 
     def key_of(self, pod: kubernetes.Pod) -> JobKey | None:

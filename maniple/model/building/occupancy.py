@@ -8,7 +8,8 @@ from math import inf
 
 import numpy as np
 
-from maniple.api import kubernetes, types
+from maniple.api import kubernetes
+from maniple.api.labels import BACKFILL_ANNOTATION
 from maniple.api.types import GpuModel
 from maniple.model.building.job_builder import JobMaker
 from maniple.model.gpu.devices import Millis
@@ -115,7 +116,7 @@ def placed_pod(
         is_critical=is_critical(pod),
         labels=meta.labels,
         ends=inf if pod.spec.active_deadline_seconds is None else started + lasts_s(pod),
-        makes_way_for=meta.annotations.get(types.BACKFILL_ANNOTATION, "") if meta.annotations else "",
+        makes_way_for=meta.annotations.get(BACKFILL_ANNOTATION, "") if meta.annotations else "",
         is_ours=maker.frame.ours.claims(pod),
     )
 

@@ -6,7 +6,8 @@ From here it is known which resources and which labels matter, and so whether th
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from maniple.api import kubernetes, types
+from maniple.api import kubernetes
+from maniple.api.labels import JOB_LABEL
 from maniple.model.building.cluster_tables import Ours, matters
 from maniple.model.building.job_builder import JobKey, called_by
 from maniple.model.pod_affinity import term_keys
@@ -131,7 +132,7 @@ class Census:
 def gangs_named(pod: kubernetes.Pod) -> tuple[str, ...]:
     """ns/name of the gangs that the pod says it belongs to, one way or another."""
     meta = pod.metadata
-    group, job = group_name(pod), meta.labels.get(types.JOB_LABEL)
+    group, job = group_name(pod), meta.labels.get(JOB_LABEL)
     if not job or job == group:
         return (f"{meta.namespace}/{group}",) if group else ()
     return (f"{meta.namespace}/{job}", f"{meta.namespace}/{group}") if group else (f"{meta.namespace}/{job}",)

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 
 from maniple.api import kubernetes, types
 from maniple.api.errors import Problem, nearest
+from maniple.api.labels import BIND_FAILURES_ANNOTATION, INDEX_LABEL, ROLE_LABEL
 from maniple.api.replica_pods import is_index
 from maniple.model.building.job_builder import JobKey
 from maniple.model.building.task_groups import may_wait
 from maniple.model.pod_identity import pod_role
 
-_ROLE = f"metadata.labels[{types.ROLE_LABEL}]"
-_INDEX = f"metadata.labels[{types.INDEX_LABEL}]"
+_ROLE = f"metadata.labels[{ROLE_LABEL}]"
+_INDEX = f"metadata.labels[{INDEX_LABEL}]"
 
 
 def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> Iterator[tuple[kubernetes.Pod, Problem]]:
@@ -34,7 +35,7 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> I
             continue
         if pod.metadata.deletion_timestamp is not None:
             continue  # the one in its place may be there already
-        place = pod_role(pod.metadata), int(pod.metadata.labels[types.INDEX_LABEL])
+        place = pod_role(pod.metadata), int(pod.metadata.labels[INDEX_LABEL])
         before = first.setdefault(place, pod.metadata.name)
         if before != pod.metadata.name:
             message = f"expected an index of its own among the role's replicas, found {str(place[1])!r}, which pod "
@@ -50,16 +51,16 @@ def _seniority(pod: kubernetes.Pod, job: str) -> tuple[bool, bool, float, str]:
 
 def misplaced_note(pod: kubernetes.Pod, gang: JobKey | None) -> Problem | None:
     """Binds fail gang by gang: what a pod of a gang that waits says of them is an order that nobody obeys."""
-    if types.BIND_FAILURES_ANNOTATION not in pod.metadata.annotations or pod.spec.node_name or not may_wait(pod):
+    if BIND_FAILURES_ANNOTATION not in pod.metadata.annotations or pod.spec.node_name or not may_wait(pod):
         return None
     if gang is None or gang[1] == "Pod":
         return None
-    at = f"metadata.annotations[{types.BIND_FAILURES_ANNOTATION}]"
+    at = f"metadata.annotations[{BIND_FAILURES_ANNOTATION}]"
     return Problem(at, f"expected it on {gang[1]} {gang[0].split('/', 1)[1]}, whose pod this is, found it here")
 
 
 def _problem(job: types.ElasticJob, roles: dict[str, types.ElasticRole], pod: kubernetes.Pod) -> Problem | None:
-    name, role, index = pod.metadata.name, pod_role(pod.metadata), pod.metadata.labels.get(types.INDEX_LABEL)
+    name, role, index = pod.metadata.name, pod_role(pod.metadata), pod.metadata.labels.get(INDEX_LABEL)
     whose = f"ElasticJob {job.metadata.name}"
     if not role:
         return Problem(_ROLE, f"expected a role of {whose}, such as {next(iter(roles))!r}, found none")

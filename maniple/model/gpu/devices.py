@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.gpu.topology_annotation import GpuTopology, parse_topology
 from maniple.api.kubernetes import Node
+from maniple.api.labels import GPU_TOPOLOGY_ANNOTATION
 from maniple.api.quantity import format_quantity
-from maniple.api.types import GPU_RESOURCES, GPU_TOPOLOGY_ANNOTATION, GpuModel
+from maniple.api.types import GPU_RESOURCES, GpuModel
 from maniple.model.gpu.links import LinkClass, node_links
 from maniple.model.resources import CPU, MEMORY, Axis, BoolArray, FloatArray, IntArray, amounts
 

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maniple.api import kubernetes, types
+from maniple.api import kubernetes
 from maniple.api.gpu.requests import WHOLE
+from maniple.api.labels import GPUS_ANNOTATION
 from maniple.model.building.cluster_tables import Frame
 from maniple.model.gpu.devices import GpuAsk, Granted, Millis
 
@@ -41,7 +42,7 @@ class Devices:
         if not asks:
             return None, request
         meta = pod.metadata
-        written = meta.annotations.get(types.GPUS_ANNOTATION, "")
+        written = meta.annotations.get(GPUS_ANNOTATION, "")
         named = tuple([self._named(node, ask, written) for ask in asks]) if written else ((),) * len(asks)
         hand = Hand((meta.namespace, meta.name), node, asks, named, meta.deletion_timestamp is not None)
         if asks[0].memory:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from maniple.api import types
+from maniple.api.labels import GENERATION_ANNOTATION
 from maniple.elastic.job import Job, read_job
 from maniple.kube.jobs import manifests
 
@@ -41,7 +42,7 @@ def test_a_pod_is_one_of_its_job_and_never_restarts_by_itself() -> None:
 
 
 def test_a_notice_is_not_the_templates_to_write() -> None:
-    written = {types.GENERATION_ANNOTATION: '{"generation": 99}', "note": "stays"}
+    written = {GENERATION_ANNOTATION: '{"generation": 99}', "note": "stays"}
     template = {"metadata": {"annotations": written}, "spec": {"containers": [{"name": "main"}]}}
     assert made(job(), template)["metadata"]["annotations"] == {"note": "stays"}
 

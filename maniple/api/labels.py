@@ -1,0 +1,43 @@
+"""Labels and annotations of `maniple.dev`: the keys only. Modules that read or write a value say what it may be."""
+
+# Labels of pods.
+POD_GROUP_LABEL = "maniple.dev/pod-group"
+JOB_LABEL = "maniple.dev/job"
+ROLE_LABEL = "maniple.dev/role"
+INDEX_LABEL = "maniple.dev/index"
+
+# Annotations of nodes.
+GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"  # its GPUs and their links: gpu/topology_annotation.py
+
+# Annotations of pods that ask for GPUs: gpu/requests.py.
+GPU_FRACTION_ANNOTATION = "maniple.dev/gpu-fraction"
+GPU_MEMORY_ANNOTATION = "maniple.dev/gpu-memory"
+GPU_MODELS_ANNOTATION = "maniple.dev/gpu-models"
+
+# Annotations of bound pods.
+GPUS_ANNOTATION = "maniple.dev/gpus"  # the GPUs that the pod has: gpu/assignment.py
+BACKFILL_ANNOTATION = "maniple.dev/backfill"  # namespace/name of the gang that the pod makes way for
+
+# Annotations of gangs: of a PodGroup, an ElasticJob, or a pod without either.
+BIND_FAILURES_ANNOTATION = "maniple.dev/bind-failures"  # how often binding has failed: bind_failures.py
+LAST_BIND_FAILURE_ANNOTATION = "maniple.dev/last-bind-failure"
+RESERVED_ANNOTATION = "maniple.dev/reserved"  # "true" while the nodes that its pods are nominated for are kept for it
+
+# Annotations of an ElasticJob's replicas.
+GENERATION_ANNOTATION = "maniple.dev/generation"  # the notice of the job's generation for this replica
+NPROC_ANNOTATION = "maniple.dev/nproc"  # in a role's template: workers that each replica starts
+
+OWN_LABELS = (POD_GROUP_LABEL, JOB_LABEL, ROLE_LABEL, INDEX_LABEL)
+OWN_ANNOTATIONS = (
+    GPUS_ANNOTATION,
+    GPU_TOPOLOGY_ANNOTATION,
+    GPU_FRACTION_ANNOTATION,
+    GPU_MEMORY_ANNOTATION,
+    GPU_MODELS_ANNOTATION,
+    BIND_FAILURES_ANNOTATION,
+    LAST_BIND_FAILURE_ANNOTATION,
+    RESERVED_ANNOTATION,
+    BACKFILL_ANNOTATION,
+    GENERATION_ANNOTATION,
+    NPROC_ANNOTATION,
+)
