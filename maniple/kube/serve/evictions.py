@@ -1,7 +1,7 @@
 """Evictions through the Eviction API: PodDisruptionBudgets hold, pods have their grace, DisruptionTarget is set.
 
-A budget that refuses (429) is asked again later, and less often each time; meanwhile plans that count on that pod are
-made again every cycle, and may find another way.
+If a budget refuses (429), the eviction is tried again later, with longer pauses. Meanwhile every cycle plans anew, and
+may find another victim.
 """
 
 import logging
@@ -30,12 +30,12 @@ class Evictor:
         self._mirror = mirror
         self._metrics = metrics
         self._events = events
-        self._refused: dict[str, tuple[float, float]] = {}  # uid -> when to try again, and the pause after that
+        self._refused: dict[str, tuple[float, float]] = {}  # uid -> when to try again, and the pause before that
 
     def assume(self, evictions: list[Eviction]) -> list[Eviction]:
-        """Those that can be tried now; they count as leaving from now on."""
+        """The evictions that can be tried now. Their pods count as leaving from now on."""
         now = time.monotonic()
-        self._refused = {uid: (at, pause) for uid, (at, pause) in self._refused.items() if at + pause > now}
+        self._refused = {uid: (again, pause) for uid, (again, pause) in self._refused.items() if again + pause > now}
         chosen = []
         for eviction in evictions:
             found = self._mirror.find(kubernetes.Pod, split_name(eviction.pod))
@@ -89,7 +89,7 @@ class Evictor:
                     return "failed"
                 await backoff.wait(error)
             except UnansweredError as error:
-                await backoff.wait(error)  # the same request again does no harm
+                await backoff.wait(error)  # repeating the request is harmless
             else:
                 note = f"{eviction.reason}: makes room for {eviction.beneficiary}"
                 self._events.add(regarding, "Evicted", note, "Evict")

@@ -19,10 +19,9 @@ class Bind(msgspec.Struct, frozen=True, order=True):
     pod: str
     node: str
     gpus: tuple[str, ...] = ()
-    gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, where it is not all of it
-    ring_gbs: float | UnsetType = field(default=UNSET, name="ringGBs")  # of a ring over its GPUs, where links are known
-    # The gang in whose reserved room it runs until that gang can start.
-    backfill: str | UnsetType = UNSET
+    gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, if it is not all of it
+    ring_gbs: float | UnsetType = field(default=UNSET, name="ringGBs")  # of a ring over its GPUs, if links are known
+    backfill: str | UnsetType = UNSET  # the gang in whose reserved room it runs until that gang can start
 
 
 class Eviction(msgspec.Struct, frozen=True, order=True):
@@ -58,7 +57,7 @@ class Resize(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
 
 
 class ReservedNodes(msgspec.Struct, frozen=True):
-    """Room that is kept for a gang which cannot start yet: how many of its pods will go to each node, and when."""
+    """Room that is kept for a gang that cannot start yet: how many of its pods will go to each node, and when."""
 
     group: str
     nodes: dict[str, int]
