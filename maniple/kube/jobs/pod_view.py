@@ -55,7 +55,7 @@ def _domains(node: str, mirror: Mirror) -> tuple[str, ...]:
     if not node:
         return ()
     found = mirror.find(kubernetes.Node, ("", node))
-    labels = found[1].item.metadata.labels if found is not None and found[1].item is not None else {}
+    labels = found.item.metadata.labels if found is not None and found.item is not None else {}
     resource = mirror.rivals(types.Topology)[0]
     topologies = [seen.item for _, seen in sorted(mirror.seen(resource).items())]
     levels = next((one.spec.levels for one in topologies if isinstance(one, types.Topology)), ())

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from maniple.api import kubernetes, types
-from maniple.api.keys import Key, split_name
+from maniple.api.keys import join_key, split_name
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.timestamps import format_timestamp
 from maniple.cluster.assumed import with_sizes
@@ -24,7 +24,7 @@ from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.patches import Patches
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.mirror import Mirror, Seen
-from maniple.kube.transport.resource_kinds import PODS, Resource
+from maniple.kube.transport.resource_kinds import ObjectRef
 from maniple.model.building.job_builder import JobKey
 from maniple.model.job import Job
 from maniple.model.snapshot import Snapshot
@@ -104,45 +104,43 @@ class Applier:
         return {what for what, due in self._due.items() if now >= due}
 
     def _is_there(self, pod: str, uid: str) -> bool:
-        found = self._mirror.find(kubernetes.Pod, split_name(pod))
-        return found is not None and found[1].uid == uid
+        seen = self._mirror.find(kubernetes.Pod, split_name(pod))
+        return seen is not None and seen.uid == uid
 
     # -- gangs
 
     async def _start(self, job: Job, binds: list[Bind]) -> None:
         failures = await self._binder.bind_all(binds)
-        found = self._object_of(job)
+        gang = self._object_of(job)
         if failures:
             log.warning("gang not bound whole", extra={"gang": job.name, "failed": len(failures), "of": len(binds)})
-            if found is not None:
-                self._note_failure(*found, job.bind_failures + 1, failures)
+            if gang is not None:
+                self._note_failure(gang, job.bind_failures + 1, failures)
             return
-        if found is not None and job.bind_failures:
-            self._annotate(*found, dict.fromkeys((BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION)))
+        if gang is not None and job.bind_failures:
+            self._annotate(gang, dict.fromkeys((BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION)))
         if len(job.placed) < job.min_member:
             self._metrics.gang_wait.observe(max(0.0, time.time() - job.created))
-        if found is not None:
+        if gang is not None:
             nodes = sorted({bind.node for bind in binds})
             shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
             note = f"{len(binds)} pods bound to {shown}" if len(binds) > 1 else f"bound to {shown}"
-            self._events.add(Regarding.of(found[0], found[1], found[2].uid), "Scheduled", note, "Bind")
+            self._events.add(Regarding.of(*gang.ref, gang.uid), "Scheduled", note, "Bind")
 
-    def _note_failure(self, resource: Resource, key: Key, seen: Seen, count: int, failures: list[str]) -> None:
+    def _note_failure(self, seen: Seen, count: int, failures: list[str]) -> None:
         more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
         nth = f" (failure {count})" if count > 1 else ""
         note = f"binding failed{nth}, and will be tried again later: {failures[0]}{more}"
-        self._events.add(Regarding.of(resource, key, seen.uid), "BindFailed", note, "Bind", "Warning")
+        self._events.add(Regarding.of(*seen.ref, seen.uid), "BindFailed", note, "Bind", "Warning")
         annotations: dict[str, str | None] = {
             BIND_FAILURES_ANNOTATION: str(count),
             LAST_BIND_FAILURE_ANNOTATION: format_timestamp(time.time()),
         }
-        self._annotate(resource, key, seen, annotations)
+        self._annotate(seen, annotations)
 
-    def _object_of(self, job: Job) -> tuple[Resource, Key, Seen] | None:
-        key = split_name(job.name)
+    def _object_of(self, job: Job) -> Seen | None:
         kind: type = {"Pod": kubernetes.Pod, "PodGroup": types.PodGroup, "ElasticJob": types.ElasticJob}[job.key[1]]
-        found = self._mirror.find(kind, key)
-        return None if found is None else (found[0], key, found[1])
+        return self._mirror.find(kind, split_name(job.name))
 
     # -- elastic jobs
 
@@ -153,11 +151,12 @@ class Applier:
         such controller, or if they are still there long after their grace.
         """
         for resize in resizes:
-            job = self._find_job(resize.job)
+            job = self._mirror.find(types.ElasticJob, split_name(resize.job))
+            grace_s = job.item.spec.elastic.grace_seconds if job and isinstance(job.item, types.ElasticJob) else None
             for eviction in self._evictor.assume(resize.evictions()):
                 pod = self._mirror.find(kubernetes.Pod, split_name(eviction.pod))
-                if self.runs_jobs and job is not None and pod is not None:
-                    self._shrinking[pod[1].uid] = (eviction, job[1].spec.elastic.grace_seconds + _LATE_S)
+                if self.runs_jobs and grace_s is not None and pod is not None:
+                    self._shrinking[pod.uid] = (eviction, grace_s + _LATE_S)
                 else:
                     self.writes.begin(self._evictor.evict(eviction))
 
@@ -166,24 +165,18 @@ class Applier:
         for resize in resizes:
             decided.setdefault(resize.job, {})[resize.role] = resize.to_size
         for name, sizes in decided.items():
-            found = self._find_job(name)
-            if found is not None:
+            job = self._mirror.find(types.ElasticJob, split_name(name))
+            if job is not None and isinstance(job.item, types.ElasticJob):
                 self._metrics.resizes.inc()
                 log.info("resized", extra={"job": name, "sizes": sizes})
                 self._mirror.cache.assume_size(name, sizes, time.time())
-                self.writes.begin(self._write_size(found[0], name, found[1], sizes))
+                self.writes.begin(self._write_size(job.ref, job.item, sizes))
 
-    async def _write_size(self, resource: Resource, name: str, job: types.ElasticJob, sizes: dict[str, int]) -> None:
+    async def _write_size(self, ref: ObjectRef, job: types.ElasticJob, sizes: dict[str, int]) -> None:
         resized = msgspec.to_builtins(with_sizes(job, sizes, datetime.now(UTC).replace(microsecond=0)).status)
         status = {field: resized[field] for field in ("target", "lastResizeTime", "resizes")}
-        if not await self._patches.write(resource, split_name(name), {"status": status}, "status"):
-            self._mirror.cache.forget_size(name)
-
-    def _find_job(self, name: str) -> tuple[Resource, types.ElasticJob] | None:
-        found = self._mirror.find(types.ElasticJob, split_name(name))
-        if found is None or not isinstance(found[1].item, types.ElasticJob):
-            return None
-        return found[0], found[1].item
+        if not await self._patches.write(*ref, {"status": status}, "status"):
+            self._mirror.cache.forget_size(join_key(ref[1]))
 
     # -- nominations and annotations
 
@@ -193,38 +186,36 @@ class Applier:
         self._mirror.cache.promise(wanted)
         bound = {bind.pod for bind in plan.binds} if self._gangs.nominated else set()
         for pod in (*wanted, *(self._gangs.nominated - wanted.keys() - bound)):
-            node, key = wanted.get(pod, ""), split_name(pod)
-            found = self._mirror.find(kubernetes.Pod, key)
-            if found is None or not isinstance(found[1].item, kubernetes.Pod):
+            node, seen = wanted.get(pod, ""), self._mirror.find(kubernetes.Pod, split_name(pod))
+            if seen is None or not isinstance(seen.item, kubernetes.Pod):
                 continue
-            item = found[1].item
-            if item.status.nominated_node_name != node and not item.spec.node_name:
+            if seen.item.status.nominated_node_name != node and not seen.item.spec.node_name:
                 body = {"status": {"nominatedNodeName": node or None}}
-                self.writes.begin(self._patches.write(PODS, key, body, "status"), (PODS, key))
+                self.writes.begin(self._patches.write(*seen.ref, body, "status"), seen.ref)
 
     def _reserve(self, groups: set[str]) -> None:
         """Annotates the gangs that nodes are reserved for, and no others."""
         self._mirror.cache.mark_reserved(groups)
         wanted = {split_name(name) for name in groups}
         for key in sorted(wanted | self._gangs.reserved):
-            found = self._gangs.find(key) or self._mirror.find(kubernetes.Pod, key)
-            if found is None or found[1].item is None:
+            seen = self._gangs.find(key) or self._mirror.find(kubernetes.Pod, key)
+            if seen is None or seen.item is None:
                 continue
-            is_annotated = found[1].item.metadata.annotations.get(RESERVED_ANNOTATION) == "true"
+            is_annotated = seen.item.metadata.annotations.get(RESERVED_ANNOTATION) == "true"
             if is_annotated != (key in wanted):
                 annotations = {RESERVED_ANNOTATION: "true" if key in wanted else None}
                 body = {"metadata": {"annotations": annotations}}
-                self.writes.begin(self._patches.write(found[0], key, body), (found[0], key))
+                self.writes.begin(self._patches.write(*seen.ref, body), seen.ref)
         self._gangs.reserved = wanted
 
-    def _annotate(self, resource: Resource, key: Key, seen: Seen, changes: dict[str, str | None]) -> None:
+    def _annotate(self, seen: Seen, changes: dict[str, str | None]) -> None:
         if seen.item is None:
             return
         meta = seen.item.metadata
         annotations = {name: value for name, value in (meta.annotations | changes).items() if value is not None}
         item = msgspec.structs.replace(seen.item, metadata=msgspec.structs.replace(meta, annotations=annotations))
         self._mirror.cache.put(item)
-        self.writes.begin(self._patches.assume(resource, key, {"metadata": {"annotations": changes}}))
+        self.writes.begin(self._patches.assume(*seen.ref, {"metadata": {"annotations": changes}}))
 
 
 def _by_gang(snapshot: Snapshot, binds: Iterable[Bind]) -> Iterable[tuple[Job, list[Bind]]]:

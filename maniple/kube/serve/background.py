@@ -5,10 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from maniple.api.keys import Key
-from maniple.kube.transport.resource_kinds import Resource
-
-ObjectRef = tuple[Resource, Key]
+from maniple.kube.transport.resource_kinds import ObjectRef, Resource
 
 
 class Background:

@@ -92,10 +92,10 @@ class Binder:
 
     async def _outcome(self, bind: Bind) -> tuple[str, str]:
         key = split_name(bind.pod)
-        found = self._mirror.find(kubernetes.Pod, key)
-        if found is None:
+        seen = self._mirror.find(kubernetes.Pod, key)
+        if seen is None:
             return "gone", ""
-        uid = found[1].uid
+        uid = seen.uid
         body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, bind_annotations(bind)), _Target(bind.node)))
         path = PODS.path(*key, "binding")
         backoff = Backoff(0.1, 2.0)

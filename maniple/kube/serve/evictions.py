@@ -38,8 +38,8 @@ class Evictor:
         self._refused = {uid: (again, pause) for uid, (again, pause) in self._refused.items() if again + pause > now}
         chosen = []
         for eviction in evictions:
-            found = self._mirror.find(kubernetes.Pod, split_name(eviction.pod))
-            if found is None or self._refused.get(found[1].uid, (0.0, 0.0))[0] > now:
+            pod = self._mirror.find(kubernetes.Pod, split_name(eviction.pod))
+            if pod is None or self._refused.get(pod.uid, (0.0, 0.0))[0] > now:
                 continue
             self._mirror.cache.assume_eviction(eviction.pod)
             chosen.append(eviction)
@@ -59,10 +59,10 @@ class Evictor:
 
     async def _outcome(self, eviction: Eviction) -> str:
         key = split_name(eviction.pod)
-        found = self._mirror.find(kubernetes.Pod, key)
-        if found is None:
+        pod = self._mirror.find(kubernetes.Pod, key)
+        if pod is None:
             return "gone"
-        uid = found[1].uid
+        uid = pod.uid
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

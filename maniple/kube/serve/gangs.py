@@ -74,16 +74,15 @@ class Gangs:
             self._members.setdefault(gang, {})[key] = None
             self.touched.add(gang)
 
-    def find(self, key: Key) -> tuple[Resource, Seen] | None:
+    def find(self, key: Key) -> Seen | None:
         """The ElasticJob or PodGroup of this name."""
         return self._mirror.find(types.ElasticJob, key) or self._mirror.find(types.PodGroup, key)
 
     def was_whole(self, job: Job) -> bool:
         """Whether its whole minimum has been bound at once since it last had no pods."""
-        found = self.find(split_name(job.name))
-        if found is None:
+        seen = self.find(split_name(job.name))
+        if seen is None:
             return True
-        _, seen = found
         if seen.source is not None:
             return has_started(seen.source)
         if isinstance(seen.item, types.PodGroup | types.ElasticJob):

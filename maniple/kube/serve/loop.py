@@ -8,14 +8,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.applier import Applier
-from maniple.kube.serve.background import ObjectRef
 from maniple.kube.serve.gangs import Gangs, jobs_by_queue
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.status import Statuses
 from maniple.kube.transport.mirror import Mirror, Rejected
+from maniple.kube.transport.resource_kinds import ObjectRef
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
 
@@ -29,26 +29,18 @@ _BUSY_S = 0.4
 _STATUS_S = 15.0
 
 
+@dataclass
 class Loop:
-    def __init__(
-        self,
-        cache: SharedCache,
-        mirror: Mirror,
-        gangs: Gangs,
-        applier: Applier,
-        statuses: Statuses,
-        metrics: Metrics,
-        policy: Policy | None,
-        is_leading: Callable[[], bool],
-    ) -> None:
-        self._cache = cache
-        self._mirror = mirror
-        self._gangs = gangs
-        self._applier = applier
-        self._statuses = statuses
-        self._metrics = metrics
-        self._policy = policy
-        self._is_leading = is_leading
+    mirror: Mirror
+    gangs: Gangs
+    applier: Applier
+    statuses: Statuses
+    metrics: Metrics
+    policy: Policy | None
+    is_leading: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self._cache = self.mirror.cache
         self._changed = asyncio.Event()
         self._cycle_s = 0.0
         self._status_at = time.monotonic()
@@ -56,7 +48,7 @@ class Loop:
 
     def poke(self) -> None:
         """Something was reported."""
-        if self._cache.is_changed or self._gangs.touched:
+        if self._cache.is_changed or self.gangs.touched:
             self._changed.set()
 
     async def rest(self, plan: Plan) -> None:
@@ -69,7 +61,7 @@ class Loop:
         except TimeoutError:
             return
         # While many binds are on their way there is no hurry: the room that they take counts as taken.
-        await asyncio.sleep(max(_DEBOUNCE_S, self._cycle_s, _BUSY_S if self._applier.is_busy else 0.0))
+        await asyncio.sleep(max(_DEBOUNCE_S, self._cycle_s, _BUSY_S if self.applier.is_busy else 0.0))
         self._changed.clear()
 
     async def cycle(self) -> tuple[Snapshot, Plan]:
@@ -77,10 +69,10 @@ class Loop:
         start = time.perf_counter()
         snapshot = await self._cache.snapshot(time.time())
         looked = time.perf_counter()
-        plan = await asyncio.to_thread(schedule, snapshot, self._policy)
+        plan = await asyncio.to_thread(schedule, snapshot, self.policy)
         decided = time.perf_counter()
-        if self._is_leading():
-            self._applier.apply(snapshot, plan)
+        if self.is_leading():
+            self.applier.apply(snapshot, plan)
             applied = time.perf_counter()
             self._write_status(snapshot, plan)
             self._measure(snapshot)
@@ -88,7 +80,7 @@ class Loop:
             phases = {"snapshot": looked - start, "schedule": decided - looked}
             phases |= {"apply": applied - decided, "status": done - applied}
             for phase, took_s in phases.items():
-                self._metrics.cycle.labels(phase).observe(took_s)
+                self.metrics.cycle.labels(phase).observe(took_s)
         self._cycle_s = time.perf_counter() - start
         self.cycled_at = time.monotonic()
         if plan.binds or plan.evictions or plan.resizes:
@@ -107,29 +99,28 @@ class Loop:
     def _write_status(self, snapshot: Snapshot, plan: Plan) -> None:
         """Binds come first: while there are many, status is written seldom."""
         now = time.monotonic()
-        if not self._applier.is_busy or now - self._status_at > _STATUS_S:
+        if not self.applier.is_busy or now - self._status_at > _STATUS_S:
             self._status_at = now
-            self._statuses.write(snapshot, plan, self.rejected())
+            self.statuses.write(snapshot, plan, self.rejected())
 
     def rejected(self) -> dict[ObjectRef, Rejected]:
         """Objects that are set aside because they cannot be read, or contradict others."""
-        rejected = {(entry.resource, entry.key): entry for entry in self._mirror.rejected}
+        rejected = {(entry.resource, entry.key): entry for entry in self.mirror.rejected}
         for (kind, namespace, name), why in self._cache.problems.items():
-            found = self._mirror.find(kind, (namespace, name))
-            if found is not None:
-                ref = (found[0], (namespace, name))
-                rejected[ref] = Rejected(*ref, found[1].uid, tuple(why))
+            seen = self.mirror.find(kind, (namespace, name))
+            if seen is not None:
+                rejected[seen.ref] = Rejected(*seen.ref, seen.uid, tuple(why))
         return rejected
 
     def _measure(self, snapshot: Snapshot) -> None:
         pending, running = jobs_by_queue(snapshot)
         for queue in snapshot.queues:
-            self._metrics.queue_depth.labels(queue.name, "pending").set(pending.get(queue.name, 0))
-            self._metrics.queue_depth.labels(queue.name, "running").set(running.get(queue.name, 0))
+            self.metrics.queue_depth.labels(queue.name, "pending").set(pending.get(queue.name, 0))
+            self.metrics.queue_depth.labels(queue.name, "running").set(running.get(queue.name, 0))
         for row, free in snapshot.gpus_free.items():
             table = snapshot.gpus.tables[row]
             idle = float(free[table.there].sum()) / 1000
-            self._metrics.gpus.labels(table.resource, "idle").set(idle)
-            self._metrics.gpus.labels(table.resource, "allocated").set(float(table.there.sum()) - idle)
-        self._metrics.pods_waiting.set(sum(job.waiting_pods for job in snapshot.waiting))
-        self._metrics.invalid.set(len(self.rejected()))
+            self.metrics.gpus.labels(table.resource, "idle").set(idle)
+            self.metrics.gpus.labels(table.resource, "allocated").set(float(table.there.sum()) - idle)
+        self.metrics.pods_waiting.set(sum(job.waiting_pods for job in snapshot.waiting))
+        self.metrics.invalid.set(len(self.rejected()))

@@ -82,14 +82,13 @@ class Server:
             self.lease = Lease(client, *settings.lease, settings.identity, self.metrics.leader.set)
             client.seconds_left = self.lease.seconds_left
         self.loop = Loop(
-            self.cache,
             self.mirror,
             self.gangs,
             self.applier,
             self.statuses,
             self.metrics,
             settings.policy,
-            lambda: self.lease is None or self.lease.is_leading,
+            is_leading=lambda: self.lease is None or self.lease.is_leading,
         )
         self.feed = Feed(client, self.mirror, self.loop.poke, self.metrics)
         self._agents_open = asyncio.Event()
@@ -257,7 +256,7 @@ class Server:
         return f"no cycle for {silent_s:.0f} s" if self.feed.is_synced and silent_s > _STUCK_S else ""
 
     def _unready(self) -> str:
-        missing = [str(one.resource) for one in self.feed.watchers.values() if not one.synced.is_set()]
+        missing = [str(resource) for resource, watcher in self.feed.watchers.items() if not watcher.synced.is_set()]
         return f"not read yet: {', '.join(missing)}" if missing else ""
 
 
@@ -270,12 +269,12 @@ def _allow_connections() -> None:
 
 
 async def serve(
-    login: Login, settings: Settings, stop: asyncio.Event, made: Callable[[Server], None] | None = None
+    login: Login, settings: Settings, stop: asyncio.Event, started: Callable[[Server], None] | None = None
 ) -> None:
-    """Runs until `stop`. `made` is called with the server before it runs."""
+    """Runs until `stop`. `started` is called with the server before it runs."""
     _allow_connections()
     async with Client(login) as client:
         server = Server(client, settings)
-        if made is not None:
-            made(server)
+        if started is not None:
+            started(server)
         await server.run(stop)

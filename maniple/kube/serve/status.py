@@ -14,7 +14,7 @@ from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup, UpstreamPodGroupStatus
 from maniple.api.keys import Key, split_name
 from maniple.api.timestamps import format_timestamp
-from maniple.kube.serve.background import Background, ObjectRef
+from maniple.kube.serve.background import Background
 from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.serve.gang_status import (
     INVALID,
@@ -34,7 +34,7 @@ from maniple.kube.serve.throttle import Throttle
 from maniple.kube.serve.upstream_status import upstream_conditions
 from maniple.kube.transport.client import STRATEGIC_PATCH
 from maniple.kube.transport.mirror import Mirror, Rejected, Seen
-from maniple.kube.transport.resource_kinds import PODS, Resource
+from maniple.kube.transport.resource_kinds import PODS, ObjectRef
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Plan, QueueShare, Waiting
 
@@ -108,10 +108,10 @@ class Statuses:
     # -- gangs
 
     def _write_gang(self, key: Key, why: Why | None, rejected: Mapping[ObjectRef, Rejected]) -> None:
-        found = self._gangs.find(key)
-        if found is None:
+        seen = self._gangs.find(key)
+        if seen is None:
             return
-        ref, seen = (found[0], key), found[1]
+        ref = seen.ref
         if self.writes.is_busy(ref):
             self._gangs.touched.add(key)
             return
@@ -124,7 +124,7 @@ class Statuses:
             return
         if not members and seen.source is not None and not self._is_unclaimed(key, seen):
             return
-        change = self._change_of(ref, seen, Count.of(members), why)
+        change = self._change_of(seen, Count.of(members), why)
         if change is None:
             return
         if self._written.is_recent(ref, change.pause_s):
@@ -134,7 +134,7 @@ class Statuses:
         if why is not None and self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
             self._events.add(Regarding.of(*ref, seen.uid), why.reason, why.message, "Schedule", "Warning")
         if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first write to it
-            self._report_unread(ref, seen)
+            self._report_unread(seen)
 
     def _is_unclaimed(self, key: Key, seen: Seen) -> bool:
         """Another system's group without pods, whose own scheduler would have written something by now."""
@@ -147,11 +147,11 @@ class Statuses:
         status: dict[str, Any] = getattr(seen.source, "status", {})
         return status.get("phase", "Pending") in ("", "Pending") and not status.get("conditions")
 
-    def _change_of(self, ref: ObjectRef, seen: Seen, count: Count, why: Why | None) -> _Change | None:
+    def _change_of(self, seen: Seen, count: Count, why: Why | None) -> _Change | None:
         """The status that the gang should have; None: it has it."""
         now, item, source = _now(), seen.item, seen.source
         if isinstance(item, types.ElasticJob):
-            return self._change_of_job(ref, item, count, why, now)
+            return self._change_of_job(seen.ref, item, count, why, now)
         if not isinstance(item, types.PodGroup):
             return None
         if isinstance(source, UpstreamPodGroup):
@@ -192,10 +192,10 @@ class Statuses:
         count = Count.of(self._gangs.members(key))
         return job_conditions(job, count, None, _now()) if count.is_whole(least(job)) else job.status.conditions
 
-    def _report_unread(self, ref: ObjectRef, seen: Seen) -> None:
+    def _report_unread(self, seen: Seen) -> None:
         """Fields of another system's object that have no counterpart here."""
         if seen.notes:
-            self._events.add(Regarding.of(*ref, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
+            self._events.add(Regarding.of(*seen.ref, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
 
     # -- pods
 
@@ -224,14 +224,14 @@ class Statuses:
             self._pods.clear()  # most are of pods that are gone; writing the rest again changes nothing on the server
 
     def _has_condition(self, key: Key, why: Why) -> bool:
-        found = self._mirror.find(kubernetes.Pod, key)
-        return found is None or self._pods.is_same(found[1].uid, why.reason, why.message)
+        pod = self._mirror.find(kubernetes.Pod, key)
+        return pod is None or self._pods.is_same(pod.uid, why.reason, why.message)
 
     def _write_pod(self, key: Key, why: Why) -> bool:
-        found = self._mirror.find(kubernetes.Pod, key)
-        if found is None or not isinstance(found[1].item, kubernetes.Pod) or found[1].item.spec.node_name:
+        pod = self._mirror.find(kubernetes.Pod, key)
+        if pod is None or not isinstance(pod.item, kubernetes.Pod) or pod.item.spec.node_name:
             return False
-        uid, ref = found[1].uid, (PODS, key)
+        uid, ref = pod.uid, pod.ref
         if self.writes.is_busy(ref) or not self._pods.admit(uid, why.reason, why.message, reword_s=_REWORD_POD_S):
             return False
         condition = {
@@ -239,7 +239,7 @@ class Statuses:
             "status": "False",
             "reason": "Unschedulable",  # the word that cluster autoscalers look for; ours begins the message
             "message": f"{why.reason}: {why.message}",
-            "lastTransitionTime": found[1].item.metadata.creation_timestamp,  # it has never been scheduled
+            "lastTransitionTime": pod.item.metadata.creation_timestamp,  # it has never been scheduled
         }
         self._begin(ref, self._write_condition(ref, uid, {"status": {"conditions": [condition]}}))
         return True
@@ -257,8 +257,9 @@ class Statuses:
     ) -> None:
         pending, running = jobs_by_queue(snapshot)
         by_name = {share.name: share for share in shares}
-        for resource, key, seen in self._our_queues():
-            ref = (resource, key)
+        ours = next(queues for queues in self._mirror.rivals(types.Queue) if not queues.is_foreign)
+        for key, seen in self._mirror.seen(ours).items():
+            ref = seen.ref
             if self.writes.is_busy(ref) or self._written.is_recent(ref, _QUEUE_S):
                 continue
             before = seen.item.status if isinstance(seen.item, types.Queue) else types.QueueStatus()
@@ -286,13 +287,9 @@ class Statuses:
 
     def _report_unread_queues(self) -> None:
         for resource in self._mirror.rivals(types.Queue):
-            for key, seen in self._mirror.seen(resource).items():
-                if seen.notes and self._unread_events.admit((resource, key), seen.notes):
-                    self._report_unread((resource, key), seen)
-
-    def _our_queues(self) -> list[tuple[Resource, Key, Seen]]:
-        resource = next(queues for queues in self._mirror.rivals(types.Queue) if not queues.is_foreign)
-        return [(resource, key, seen) for key, seen in self._mirror.seen(resource).items()]
+            for seen in self._mirror.seen(resource).values():
+                if seen.notes and self._unread_events.admit(seen.ref, seen.notes):
+                    self._report_unread(seen)
 
     # -- objects that are set aside
 

@@ -16,7 +16,7 @@ from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.cluster.shared_cache import SharedCache
 from maniple.cluster.strip import trimmed
-from maniple.kube.transport.resource_kinds import RESOURCES, Resource
+from maniple.kube.transport.resource_kinds import RESOURCES, ObjectRef, Resource
 from maniple.model.building.input_objects import Objects
 
 __all__ = ["Key", "Mirror", "Rejected", "Seen", "as_number"]
@@ -34,8 +34,14 @@ class Seen(NamedTuple):
     source: Struct | None
     wrong: tuple[str, ...]
     notes: tuple[str, ...]
-    replica: ReplicaFacts | None = None
-    spec: bytes = b""
+    replica: ReplicaFacts | None
+    spec: bytes
+    resource: Resource
+    key: Key
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.resource, self.key
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Mirror:
         self.cache = cache
         self.changes = 0
         self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
-        self._rejected: dict[tuple[Resource, Key], Rejected] = {}
+        self._rejected: dict[ObjectRef, Rejected] = {}
         self._gone: dict[str, int] = {}  # uid of a deleted object -> the version of its deletion, latest last
         self._rivals: dict[type, list[Resource]] = {}
         for resource in RESOURCES:
@@ -71,12 +77,12 @@ class Mirror:
         """All resources that are read as this kind, ours first."""
         return self._rivals[kind]
 
-    def find(self, kind: type, key: Key) -> tuple[Resource, Seen] | None:
-        """The object that counts under this name, and its resource."""
+    def find(self, kind: type, key: Key) -> Seen | None:
+        """The object that counts under this name. Its item is never None."""
         for resource in self._rivals[kind]:
-            found = self._seen[resource].get(key)
-            if found is not None and found.item is not None:
-                return resource, found
+            seen = self._seen[resource].get(key)
+            if seen is not None and seen.item is not None:
+                return seen
         return None
 
     @property
@@ -89,7 +95,8 @@ class Mirror:
 
         The answer to a write of ours may arrive after the watch has reported the deletion: the object stays gone.
         """
-        key, seen = _entry(live)
+        seen = _read(resource, live)
+        key = seen.key
         if seen.version <= self._gone.get(seen.uid, -1):
             return False
         before = self._seen[resource].get(key)
@@ -155,8 +162,8 @@ class Mirror:
         counts = self.find(kind, key)
         if counts is None:
             self.cache.remove(kind, *key)
-        elif counts[1].item is not None:
-            self.cache.put(counts[1].item)
+        elif counts.item is not None:
+            self.cache.put(counts.item)
         self.changes += 1
         self._announce(resource, key)
 
@@ -170,12 +177,13 @@ class Mirror:
             listener(resource, key, None if seen is None else seen.item)
 
 
-def _entry(live: Live) -> tuple[Key, Seen]:
+def _read(resource: Resource, live: Live) -> Seen:
     head, item = live.head, live.item
     if isinstance(item, kubernetes.Pod | kubernetes.Node):  # there are many, with up to a megabyte of annotations
         item = trimmed(item)
-    seen = Seen(as_number(head.resource_version), head.uid, item, *live[2:])
-    return (head.namespace, head.name), seen
+    return Seen(
+        as_number(head.resource_version), head.uid, item, *live[2:], resource=resource, key=(head.namespace, head.name)
+    )
 
 
 def as_number(version: str) -> int:

@@ -51,6 +51,8 @@ class Resource:
         return f"{self.plural}.{self.api_version}"
 
 
+ObjectRef = tuple[Resource, Key]
+
 _PLURALS = {
     "Node": "nodes",
     "Pod": "pods",

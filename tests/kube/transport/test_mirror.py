@@ -40,8 +40,8 @@ def test_an_older_version_changes_nothing() -> None:
     assert not known.put(PODS, pod("a", 5))
     found = known.find(kubernetes.Pod, ("ns", "a"))
     assert found is not None
-    assert isinstance(found[1].item, kubernetes.Pod)
-    assert found[1].item.spec.node_name == "n1"
+    assert isinstance(found.item, kubernetes.Pod)
+    assert found.item.spec.node_name == "n1"
 
 
 def test_a_pod_made_anew_under_the_same_name_counts() -> None:
@@ -51,7 +51,7 @@ def test_a_pod_made_anew_under_the_same_name_counts() -> None:
     known.remove(PODS, ("ns", "a"), 8)  # the end of the old one, told late
     found = known.find(kubernetes.Pod, ("ns", "a"))
     assert found is not None
-    assert found[1].uid == "new"
+    assert found.uid == "new"
 
 
 def test_the_answer_to_a_write_that_comes_after_the_end_of_its_object_brings_nothing_back() -> None:
