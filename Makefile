@@ -4,8 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SUB := $(MAKE) --no-print-directory
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Tests that need a cluster, Helm or PyTorch.
+ON_PROGRAMS := tests/e2e tests/deploy/test_chart.py tests/worker/test_torch.py
+SECONDS ?= 600
 
-.PHONY: help install test lint types imports programs unit demo bench bench-cluster chaos stress cluster cluster-down crds manifests diagram lock clean
+.PHONY: help install test unit properties lint types imports missing programs all-tests demo bench bench-cluster chaos stress cluster cluster-down crds manifests diagram lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,9 +25,14 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $(STAMP)
 
 test: ## install, lint, type-check, check the import rule, build a cluster's programs, run the tests; says how long each part took
-	@tools/timed.sh install "$(MAKE) --no-print-directory install" lint "$(MAKE) --no-print-directory lint" \
-	  types "$(MAKE) --no-print-directory types" imports "$(MAKE) --no-print-directory imports" \
-	  programs "$(MAKE) --no-print-directory programs" tests "$(MAKE) --no-print-directory unit"
+	@tools/timed.sh install "$(SUB) install missing" lint "$(SUB) lint" types "$(SUB) types" \
+	  imports "$(SUB) imports" programs "$(SUB) programs" tests "$(SUB) all-tests"
+
+unit: $(STAMP) ## the tests that need no cluster, with fewer random cases: at most 4 minutes; stops at the first failure
+	$(PYTEST) --exitfirst --hypothesis-profile=quick $(addprefix --ignore=,$(ON_PROGRAMS))
+
+properties: $(STAMP) ## the property tests with fresh seeds, for SECONDS=600; prints the seed of what fails
+	@$(BIN)/python -m tools.properties --seconds $(SECONDS) -- -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -34,12 +44,14 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
+missing: $(STAMP)
+	@$(BIN)/python -m tools.cluster build --dry-run
+
 programs: $(STAMP)
 	$(BIN)/python -m tools.cluster build --if-possible
-	$(BIN)/python -m tools.helm
 
-unit: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal
+all-tests: $(STAMP)
+	$(PYTEST)
 
 demo: $(STAMP) ## plan the examples and print them as tables
 	@$(BIN)/python tools/demo.py
@@ -63,7 +75,7 @@ chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while 
 	MANIPLE_JOBS=200 $(BIN)/pytest tests/e2e/test_elastic.py -k many_jobs -n 0 -q
 
 stress: $(STAMP) ## the tests on a machine that is busy with something else: finds those that count on an idle one
-	tools/loaded.sh 2 $(BIN)/pytest -n 2 --dist worksteal
+	tools/loaded.sh 2 $(PYTEST)
 
 crds: $(STAMP) ## write deploy/crds/ from the types
 	$(BIN)/maniple crds --write deploy/crds

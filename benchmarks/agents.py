@@ -17,7 +17,7 @@ import uvloop
 from benchmarks.measuring import Result
 from maniple.api import types
 from maniple.elastic.generations import notice
-from maniple.elastic.job import read_job
+from maniple.elastic.job import read_job_spec
 from maniple.kube.jobs import agent_credentials
 from maniple.kube.jobs.agent_server import Agents
 
@@ -35,7 +35,7 @@ def told(count: int, number: int) -> bytes:
     role = {"name": "worker", "min": 1, "max": count, "template": {"spec": {"containers": [{"name": "main"}]}}}
     item = {"metadata": {"name": "bert", "namespace": "team", "uid": UID}, "spec": {"roles": [role]}}
     job = msgspec.convert(item, types.ElasticJob)
-    return notice(read_job(job), types.JobGeneration(number=number, members=members, port=29500))
+    return notice(read_job_spec(job), types.JobGeneration(number=number, members=members, port=29500))
 
 
 def pod(index: int) -> str:

@@ -1,19 +1,22 @@
-"""What holds for all tests: a run that started clusters stops them, whichever worker it was that needed one; and what
-tests start can be interrupted."""
+"""For all tests: a run stops the clusters that it started, whichever worker needed one; what tests start can be
+interrupted; property tests draw the same cases in every run."""
 
 import os
 import signal
 
 import pytest
 
-from tools.failure_report import observe
+from tools import failure_report, properties
+
+properties.load_profiles()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in its background with interrupts ignored, and so would be all that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    observe(config)
+    failure_report.configure(config)
+    properties.configure(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

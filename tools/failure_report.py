@@ -40,7 +40,7 @@ class _Writer:
         self._path.write_text(json.dumps(asdict(self._report)), encoding="utf-8")
 
 
-def observe(config: pytest.Config) -> None:
+def configure(config: pytest.Config) -> None:
     """Call it from `pytest_configure`. It takes the variable away: tests that run pytest must not write there too."""
     path = os.environ.pop(REPORT_VARIABLE, "")
     if path and not hasattr(config, "workerinput"):

@@ -17,6 +17,7 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["cluster"],
         *project["dependency-groups"]["dev"],
         *project["build-system"]["requires"],
         "editables",  # hatchling needs it for --editable

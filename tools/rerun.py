@@ -36,7 +36,7 @@ def run(tests: list[str], again: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
         code = subprocess.run(tests, env=os.environ | {REPORT_VARIABLE: str(path)}, check=False).returncode
-        report = _read(path)
+        report = read_report(path)
     if code == 0:
         return 0
     refusal = why_not_again(report)
@@ -67,7 +67,8 @@ def why_not_again(report: Report | None) -> str:
     return ""
 
 
-def _read(path: Path) -> Report | None:
+def read_report(path: Path) -> Report | None:
+    """The report; None if no run came to its end."""
     return Report(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 

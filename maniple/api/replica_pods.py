@@ -1,5 +1,8 @@
-"""What the controller of elastic jobs reads in their pods, beyond what scheduling does: kept apart, because a scheduler
-that saw every change of a container's state would plan anew for each of them."""
+"""What the controller of elastic jobs reads of their pods and the scheduler does not.
+
+It is kept apart from kubernetes.Pod because a scheduler that saw every change of a container's state would plan again
+for each of them.
+"""
 
 import re
 from datetime import datetime
@@ -12,18 +15,22 @@ from maniple.api.meta import Labels, ObjectMeta, OwnerReference, Struct
 _GENERATION = re.compile(r'"generation":\s*(\d{1,18})')
 _STILL_STARTING = ("", "ContainerCreating", "PodInitializing")
 _LONGEST_INDEX = 9  # digits
-_SAY_NOTHING = ("Error", "Completed")
+_MEANINGLESS_REASONS = ("Error", "Completed")
 
 
 class ReplicaFacts(Struct, frozen=True):
-    """Who made a pod and under which name cannot be changed, labels can: they count where no job is its owner."""
+    """A pod as a replica of an ElasticJob.
+
+    Job, role and index come from the owner and the pod's name, which cannot be changed. Labels can, so they count only
+    if no ElasticJob owns the pod.
+    """
 
     job: str
     role: str
-    index: str  # as it is written
+    index: str  # as written; see is_index
     uid: str
     owner: str  # uid of its controller
-    leaves_at: datetime | None  # it is being deleted, and should be gone then
+    leaves_at: datetime | None  # if it is being deleted: when it should be gone
     phase: str
     node: str
     address: str
@@ -34,7 +41,7 @@ class ReplicaFacts(Struct, frozen=True):
     exit: int | None
     reason: str
     is_disrupted: bool
-    told: int  # the generation that its annotation tells of
+    notified_generation: int  # the generation in its annotation
 
     @property
     def is_leaving(self) -> bool:
@@ -97,16 +104,16 @@ class _Pod(Struct, frozen=True):
 _PODS = msgspec.json.Decoder(_Pod)
 
 
-def read_replica(raw: bytes | msgspec.Raw) -> ReplicaFacts:
+def read_replica_facts(raw: bytes | msgspec.Raw) -> ReplicaFacts:
     pod = _PODS.decode(raw)
     meta, status = pod.metadata, pod.status
-    conditions = {one.type: one for one in status.conditions if one.status == "True"}
-    told = _GENERATION.search(meta.annotations.get(GENERATION_ANNOTATION, ""))
-    states = [one.state for one in (*status.init_container_statuses, *status.container_statuses)]
-    code, ended = _end(states)
+    conditions = {condition.type: condition for condition in status.conditions if condition.status == "True"}
+    generation = _GENERATION.search(meta.annotations.get(GENERATION_ANNOTATION, ""))
+    states = [container.state for container in (*status.init_container_statuses, *status.container_statuses)]
+    exit_code, exit_reason = _exit(states)
     bound, ready = conditions.get("PodScheduled"), conditions.get("Ready")
-    owner = next((one for one in meta.owner_references if one.controller), OwnerReference())
-    job, role, index = _place(meta, owner)
+    owner = next((owner for owner in meta.owner_references if owner.controller), OwnerReference())
+    job, role, index = _identity(meta, owner)
     return ReplicaFacts(
         job=job,
         role=role,
@@ -121,24 +128,26 @@ def read_replica(raw: bytes | msgspec.Raw) -> ReplicaFacts:
         bound_at=None if bound is None else bound.last_transition_time,
         ready_at=None if ready is None else ready.last_transition_time,
         trouble=_trouble(states),
-        exit=code,
-        reason=status.reason or ended,
+        exit=exit_code,
+        reason=status.reason or exit_reason,
         is_disrupted="DisruptionTarget" in conditions,
-        told=0 if told is None else int(told[1]),
+        notified_generation=0 if generation is None else int(generation[1]),
     )
 
 
 def is_index(text: str) -> bool:
-    """Whether it is a replica's number, as a label has it."""
+    """Whether the text is a replica's index, as in its label."""
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_INDEX
 
 
 def is_replica(meta: ObjectMeta) -> bool:
-    """Whether an ElasticJob has made it, or it says that it belongs to one."""
-    return JOB_LABEL in meta.labels or any(one.controller and one.kind == "ElasticJob" for one in meta.owner_references)
+    """Whether an ElasticJob owns the pod, or its label names one."""
+    return JOB_LABEL in meta.labels or any(
+        owner.controller and owner.kind == "ElasticJob" for owner in meta.owner_references
+    )
 
 
-def _place(meta: _Meta, owner: OwnerReference) -> tuple[str, str, str]:
+def _identity(meta: _Meta, owner: OwnerReference) -> tuple[str, str, str]:
     """Job, role and index."""
     if owner.kind == "ElasticJob" and meta.name.startswith(f"{owner.name}-"):
         role, _, index = meta.name[len(owner.name) + 1 :].rpartition("-")
@@ -147,17 +156,20 @@ def _place(meta: _Meta, owner: OwnerReference) -> tuple[str, str, str]:
     return labels.get(JOB_LABEL, ""), labels.get(ROLE_LABEL, ""), labels.get(INDEX_LABEL, "")
 
 
-def _end(states: list[_State]) -> tuple[int | None, str]:
-    """Exit code and reason of the first container that failed, else of any that ended."""
-    ended = [one.terminated for one in states if one.terminated is not None]
-    ended.sort(key=lambda one: one.exit_code == 0)
-    if not ended:
+def _exit(states: list[_State]) -> tuple[int | None, str]:
+    """Exit code and reason of the first container that failed, else of the first that ended."""
+    terminated = [state.terminated for state in states if state.terminated is not None]
+    terminated.sort(key=lambda end: end.exit_code == 0)
+    if not terminated:
         return None, ""
-    return ended[0].exit_code, "" if ended[0].reason in _SAY_NOTHING else ended[0].reason
+    first = terminated[0]
+    return first.exit_code, "" if first.reason in _MEANINGLESS_REASONS else first.reason
 
 
 def _trouble(states: list[_State]) -> str:
-    for one in states:
-        if one.waiting is not None and one.waiting.reason not in _STILL_STARTING:
-            return f"{one.waiting.reason}: {one.waiting.message}" if one.waiting.message else one.waiting.reason
+    """Why the first container that cannot start does not; empty if all can."""
+    for state in states:
+        if state.waiting is not None and state.waiting.reason not in _STILL_STARTING:
+            reason, message = state.waiting.reason, state.waiting.message
+            return f"{reason}: {message}" if message else reason
     return ""

@@ -28,6 +28,8 @@ COMMANDS = {
     "crds": "Print or write the CustomResourceDefinitions.",
     "completion": "Print the completion script of a shell.",
 }
+# The modules of the extra maniple[cluster], without which commands that talk to a cluster do not run.
+CLUSTER_EXTRA = ("aiohttp", "cryptography", "httptools", "kubernetes_asyncio", "prometheus_client", "uvloop")
 EPILOG = """\b
 Examples:
   maniple plan -f cluster.yaml
@@ -81,6 +83,13 @@ def main() -> None:
     except InputError as error:
         for message in error.messages:
             click.echo(f"error: {message}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in CLUSTER_EXTRA:
+            raise
+        needed = f"this command needs the extra 'cluster', and its module {module} is not installed"
+        click.echo(f"error: {needed}: pip install 'maniple[cluster]'", err=True)
         sys.exit(2)
     except OSError as error:  # a full disk, a folder that cannot be written to
         click.echo(f"error: {error}", err=True)

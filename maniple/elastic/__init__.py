@@ -1,6 +1,6 @@
-"""The life of an elastic job: events in, instructions out. No I/O, no clock: `step` and `restore` in machine.py.
+"""The life of an elastic job as a state machine: events in, instructions out. No I/O, no clock.
 
-Read table.py first: it says when a job goes from one state to the next. Whoever drives the machine does its
-instructions in order, and begins anew with `restore` when one of them could not be done, or after a crash: all that
-must be remembered is in the ElasticJob's status, and that is written before anything else is done.
+Read transitions.py first: it says when a job goes from one phase to the next. `advance` and `restore` in machine.py are
+the interface. The caller carries out the instructions in order. If one of them fails, or after a crash, the caller
+starts again with `restore`: all that must be remembered is in the ElasticJob's status, which is written first.
 """

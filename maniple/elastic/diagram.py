@@ -1,7 +1,8 @@
-"""The table of transitions for people: a diagram and a list, as docs/objects/elasticjob.md has them."""
+"""The transitions for people: a diagram and a table, as docs/objects/elasticjob.md shows them."""
 
-from maniple.elastic.state import ACTIVE, LIVE, OVER, Phase
-from maniple.elastic.transitions import TABLE, Row
+from maniple.api.phases import FINISHED
+from maniple.elastic.state import ACTIVE, LIVE, Phase
+from maniple.elastic.transitions import TRANSITIONS, Transition
 
 BEGIN = "<!-- The transitions: made from maniple/elastic/transitions.py by `make diagram`. -->"
 END = "<!-- End of the transitions. -->"
@@ -14,26 +15,26 @@ _SHORT: dict[tuple[Phase, ...], str] = {
 
 def transitions() -> str:
     """Both, in Markdown."""
-    return "\n".join((BEGIN, "", "```mermaid", *_diagram(), "```", "", *_list(), "", END))
+    return "\n".join((BEGIN, "", "```mermaid", *_diagram(), "```", "", *_table(), "", END))
 
 
 def _diagram() -> list[str]:
-    """One arrow for each pair of states, with the names of its rows; those that lead to an end are in the list."""
+    """One arrow for each pair of phases, with the names of its transitions. Those to an end are only in the table."""
     pairs: dict[tuple[str, str], list[str]] = {}
-    for row in TABLE:
-        if row.sources == LIVE or row.target in OVER:
+    for transition in TRANSITIONS:
+        if transition.sources == LIVE or transition.target in FINISHED:
             continue
-        for source in row.sources:
-            if source != row.target:
-                pairs.setdefault((source or "[*]", row.target), []).append(row.name)
+        for source in transition.sources:
+            if source != transition.target:
+                pairs.setdefault((source or "[*]", transition.target), []).append(transition.name)
     arrows = (f"    {source} --> {target}: {', '.join(names)}" for (source, target), names in pairs.items())
     return ["stateDiagram-v2", *arrows]
 
 
-def _list() -> list[str]:
-    lines = ["| row | from | when | to |", "|---|---|---|---|"]
-    return [*lines, *(f"| {row.name} | {_sources(row)} | {row.words} | {row.target} |" for row in TABLE)]
+def _table() -> list[str]:
+    rows = (f"| {each.name} | {_sources(each)} | {each.description} | {each.target} |" for each in TRANSITIONS)
+    return ["| transition | from | when | to |", "|---|---|---|---|", *rows]
 
 
-def _sources(row: Row) -> str:
-    return _SHORT.get(row.sources) or ", ".join(row.sources) or "–"
+def _sources(transition: Transition) -> str:
+    return _SHORT.get(transition.sources) or ", ".join(transition.sources) or "–"

@@ -1,202 +1,208 @@
-"""What a job does when it goes from one state to the next: the second half of a row in table.py."""
+"""The effects of transitions.py: what a job does when it goes from one phase to the next."""
 
 from maniple.api import types
 from maniple.api.timestamps import from_seconds
 from maniple.elastic import guards
-from maniple.elastic.failures import Failure, backoff_s, has_failed
-from maniple.elastic.step import Turn
+from maniple.elastic.failures import Failure, backoff_s, has_failed, start_timeout
+from maniple.elastic.step import Step
 
 
-def nothing(_turn: Turn) -> None:
+def nothing(_step: Step) -> None:
     pass
 
 
-def begin(turn: Turn) -> None:
-    turn.say("Created", "the job has been accepted")
+def begin(step: Step) -> None:
+    step.record("Created", "the job has been accepted")
 
 
-def run(turn: Turn) -> None:
-    """The first generation, or the first after a restart."""
-    turn.form(guards.ready_replicas(turn))
-    if turn.status.start_time is None:
-        turn.change(start_time=from_seconds(turn.now))
-    turn.keep_size()
-    _tell_size(turn, "Running", "runs")
+def run(step: Step) -> None:
+    """Forms the first generation, or the first after a restart."""
+    step.form_generation(guards.ready_replicas(step))
+    if step.status.start_time is None:
+        step.change(start_time=from_seconds(step.now))
+    step.keep_size()
+    _record_size(step, "Running", "runs")
 
 
-def join(turn: Turn) -> None:
-    newcomers = [turn.replicas[place] for place in turn.newcomers() if place in turn.replicas]
-    ready = [one for one in newcomers if one.stage == "ready" and not one.is_leaving]
-    turn.form([*turn.survivors(), *ready])
-    _tell_size(turn, "Grown", "has grown to")
+def join(step: Step) -> None:
+    newcomers = [step.replicas[key] for key in step.newcomer_keys() if key in step.replicas]
+    ready = [replica for replica in newcomers if replica.stage == "ready" and not replica.is_leaving]
+    step.form_generation([*step.survivors(), *ready])
+    _record_size(step, "Grown", "has grown to")
 
 
-def shrink(turn: Turn) -> None:
-    """The members that stay are a generation; those that go are told by not being in it."""
-    if guards.must_shrink_more(turn):
-        leaving = {one.uid for one in turn.beyond()}
-        turn.form([one for one in turn.survivors() if one.uid not in leaving])
-        _tell_size(turn, "Shrinking", "shrinks to")
+def shrink(step: Step) -> None:
+    """Forms a generation of the members that stay. The others learn that they leave by not being in it."""
+    if guards.must_shrink_more(step):
+        leaving = {replica.uid for replica in step.surplus()}
+        step.form_generation([replica for replica in step.survivors() if replica.uid not in leaving])
+        _record_size(step, "Shrinking", "shrinks to")
 
 
-def go_on_smaller(turn: Turn) -> None:
-    lost = ", ".join(one.pod for one in turn.lost()[:5])
-    turn.form(turn.survivors())
-    turn.say("ReplicaLost", f"lost {lost}; goes on with {_size(turn)}", "Warning")
+def go_on_smaller(step: Step) -> None:
+    lost = _lost_pods(step)
+    step.form_generation(step.survivors())
+    step.record("ReplicaLost", f"lost {lost}; goes on with {_size(step)}", "Warning")
 
 
-def give_back(turn: Turn) -> None:
-    """Newcomers that do not start: their GPUs go back, and the size is what can be had. Others may have the GPUs for as
-    long as these had them, before it is tried again."""
-    stuck = guards.stuck_newcomers(turn)
-    for one in stuck:
-        why = one.trouble or "it is not ready"
-        said = f"{turn.job.pod(one.place)} on {one.node} did not start within {turn.job.start_s:.0f} s: {why}"
-        turn.say("StartTimeout", said, "Warning")
-        turn.delete(one)
-    sizes = turn.wanted
-    members = turn.member_uids()
-    for role in turn.job.roles:
+def give_back(step: Step) -> None:
+    """Deletes newcomers that do not start, and makes the size what the job has.
+
+    Other jobs may use their GPUs for as long as these did, before the job grows again.
+    """
+    for replica in guards.stuck_newcomers(step):
+        step.record("StartTimeout", start_timeout(step.job, replica), "Warning")
+        step.delete(replica)
+    sizes = step.sizes
+    members = step.member_uids()
+    for role in step.job.roles:
         kept = [
-            one.index + 1
-            for one in turn.replicas.values()
-            if one.role == role.name and not one.is_leaving and (one.uid in members or one.stage == "ready")
+            replica.index + 1
+            for replica in step.replicas.values()
+            if replica.role == role.name
+            and not replica.is_leaving
+            and (replica.uid in members or replica.stage == "ready")
         ]
         sizes[role.name] = max(role.least, min(sizes[role.name], max(kept, default=0)))
-    turn.set_target(sizes)
-    turn.change(grow_after=from_seconds(turn.now + turn.job.start_s))
+    step.set_target(sizes)
+    step.change(grow_after=from_seconds(step.now + step.job.start_s))
 
 
-def fall_below(turn: Turn) -> None:
-    lost = ", ".join(one.pod for one in turn.lost()[:5])
-    turn.why = ("BelowMinimum", f"lost {lost}, and with it the minimum")
-    turn.say("Restarting", f"lost {lost}: fewer than the minimum are left; starts over", "Warning")
-    _restart(turn)
-    turn.start_over()
+def fall_below(step: Step) -> None:
+    lost = _lost_pods(step)
+    step.why = ("BelowMinimum", f"lost {lost}, and with it the minimum")
+    step.record("Restarting", f"lost {lost}: fewer than the minimum are left; starts over", "Warning")
+    _count_restart(step)
+    step.start_over()
 
 
-def crash(turn: Turn) -> None:
-    _count(turn, _failure(turn))
-    _restart(turn)
+def crash(step: Step) -> None:
+    _count_failure(step)
+    _count_restart(step)
 
 
-def fail_as_a_gang(turn: Turn) -> None:
-    _count(turn, _failure(turn))
-    _restart(turn)
-    turn.start_over()
+def fail_as_a_gang(step: Step) -> None:
+    _count_failure(step)
+    _count_restart(step)
+    step.start_over()
 
 
-def fail_above_minimum(turn: Turn) -> None:
-    _count(turn, _failure(turn))
-    turn.form(turn.survivors())
-    _tell_size(turn, "Running", "goes on with")
+def fail_above_minimum(step: Step) -> None:
+    _count_failure(step)
+    step.form_generation(step.survivors())
+    _record_size(step, "Running", "goes on with")
 
 
-def fail_beside_done(turn: Turn) -> None:
-    stuck = [one for one in turn.replicas.values() if guards.is_stuck(turn, one)]
-    _count(turn, _failure(turn))
-    for one in stuck:
-        turn.delete(one)
+def fail_beside_done(step: Step) -> None:
+    stuck = [replica for replica in step.replicas.values() if guards.is_stuck(step, replica)]
+    _count_failure(step)
+    for replica in stuck:
+        step.delete(replica)
 
 
-def give_up_in_place(turn: Turn) -> None:
-    turn.start_over()
+def give_up_in_place(step: Step) -> None:
+    step.start_over()
 
 
-def go_on_in_place(turn: Turn) -> None:
-    _note_failed(turn)
-    turn.form(turn.survivors())
-    _tell_size(turn, "Running", "goes on with")
+def go_on_in_place(step: Step) -> None:
+    _note_failed_pods(step)
+    step.form_generation(step.survivors())
+    _record_size(step, "Running", "goes on with")
 
 
-def suspend(turn: Turn) -> None:
-    turn.say("Suspended", "checkpoints, stops and gives its GPUs back")
-    turn.start_over()
-    failures = types.JobFailures(count=turn.status.failures.count)
-    turn.change(start_time=None, failures=failures)
+def suspend(step: Step) -> None:
+    step.record("Suspended", "checkpoints, stops and gives its GPUs back")
+    step.start_over()
+    step.change(start_time=None, failures=types.JobFailures(count=step.status.failures.count))
 
 
-def resume(turn: Turn) -> None:
-    turn.say("Resumed", "starts again")
+def resume(step: Step) -> None:
+    step.record("Resumed", "starts again")
 
 
-def succeed(turn: Turn) -> None:
-    said = f"{turn.job.pod(guards.speakers(turn)[0])}, the first of its replicas, has ended well"
-    if turn.job.framework == "none":
-        said = "all replicas of its first role have ended well"
-    turn.why = ("JobSucceeded", said)
-    _end(turn)
-    turn.say("Succeeded", turn.why[1])
+def succeed(step: Step) -> None:
+    message = "all replicas of its first role have ended well"
+    if step.job.framework != "none":
+        message = f"{step.job.pod(guards.deciding_keys(step)[0])}, the first of its replicas, has ended well"
+    step.why = ("JobSucceeded", message)
+    _set_completion_time(step)
+    step.record("Succeeded", message)
 
 
-def fail(turn: Turn) -> None:
-    found = _failure(turn)
-    count, limit = turn.status.failures.count + 1, turn.job.backoff_limit
-    if found.is_final:
-        turn.why = (found.reason, f"{found.message}, and restartPolicy {turn.job.restart_policy} does not try again")
+def fail(step: Step) -> None:
+    failure = _failure(step)
+    count, limit = step.status.failures.count + 1, step.job.backoff_limit
+    if failure.is_final:
+        policy = step.job.restart_policy
+        step.why = (failure.reason, f"{failure.message}, and restartPolicy {policy} does not try again")
     else:
-        turn.why = ("BackoffLimitExceeded", f"{found.message}: failure {count}, and backoffLimit is {limit}")
-    failures = turn.status.failures
-    turn.change(failures=types.JobFailures(count, turn.generation.number, failures.pods))
-    _end(turn)
-    turn.say("Failed", turn.why[1], "Warning")
+        step.why = ("BackoffLimitExceeded", f"{failure.message}: failure {count}, and backoffLimit is {limit}")
+    step.change(failures=types.JobFailures(count, step.generation.number, step.status.failures.pods))
+    _set_completion_time(step)
+    step.record("Failed", step.why[1], "Warning")
 
 
-def expire(turn: Turn) -> None:
-    turn.why = ("DeadlineExceeded", f"it took longer than activeDeadlineSeconds ({turn.job.deadline_s:.0f})")
-    _end(turn)
-    turn.say("Failed", turn.why[1], "Warning")
+def expire(step: Step) -> None:
+    step.why = ("DeadlineExceeded", f"it took longer than activeDeadlineSeconds ({step.job.deadline_s:.0f})")
+    _set_completion_time(step)
+    step.record("Failed", step.why[1], "Warning")
 
 
-def refuse(turn: Turn) -> None:
-    turn.why = ("PodRefused", turn.refused)
-    _end(turn)
-    turn.say("Failed", f"the API server refuses its pods: {turn.refused}", "Warning")
+def refuse(step: Step) -> None:
+    step.why = ("PodRefused", step.refused)
+    _set_completion_time(step)
+    step.record("Failed", f"the API server refuses its pods: {step.refused}", "Warning")
 
 
 # -- parts
 
 
-def _failure(turn: Turn) -> Failure:
-    found = guards.failure(turn)
-    if found is None:
-        raise AssertionError("a row about failures was taken without one")
-    return found
+def _failure(step: Step) -> Failure:
+    failure = guards.failure(step)
+    if failure is None:
+        raise AssertionError("a transition for failures was taken without one")
+    return failure
 
 
-def _count(turn: Turn, found: Failure) -> None:
-    count = turn.status.failures.count + 1
-    turn.change(
+def _count_failure(step: Step) -> None:
+    failure = _failure(step)
+    count = step.status.failures.count + 1
+    pause_s = backoff_s(count)
+    step.change(
         failures=types.JobFailures(
-            count=count, generation=turn.generation.number, retry_time=from_seconds(turn.now + backoff_s(count))
+            count=count, generation=step.generation.number, retry_time=from_seconds(step.now + pause_s)
         )
     )
-    _note_failed(turn)
-    turn.crashed = None
-    turn.why = (found.reason, found.message)
-    again = f"failure {count} of at most {turn.job.backoff_limit}, tried again in {backoff_s(count):.0f} s"
-    turn.say(found.reason, f"{found.message}; {again}", "Warning")
+    _note_failed_pods(step)
+    step.worker_failure = None
+    step.why = (failure.reason, failure.message)
+    again = f"failure {count} of at most {step.job.backoff_limit}, tried again in {pause_s:.0f} s"
+    step.record(failure.reason, f"{failure.message}; {again}", "Warning")
 
 
-def _note_failed(turn: Turn) -> None:
-    """All that has failed by now belongs to the failure that is counted."""
-    pods = tuple(sorted(one.uid for one in turn.replicas.values() if has_failed(turn.job, one)))
-    old = turn.status.failures
-    turn.change(failures=types.JobFailures(old.count, old.generation, pods, old.retry_time))
+def _note_failed_pods(step: Step) -> None:
+    """All pods that have failed by now belong to the failure that is counted."""
+    pods = tuple(sorted(replica.uid for replica in step.replicas.values() if has_failed(step.job, replica)))
+    old = step.status.failures
+    step.change(failures=types.JobFailures(old.count, old.generation, pods, old.retry_time))
 
 
-def _restart(turn: Turn) -> None:
-    turn.change(restarts=turn.status.restarts + 1)
+def _count_restart(step: Step) -> None:
+    step.change(restarts=step.status.restarts + 1)
 
 
-def _end(turn: Turn) -> None:
-    turn.change(completion_time=from_seconds(turn.now))
+def _set_completion_time(step: Step) -> None:
+    step.change(completion_time=from_seconds(step.now))
 
 
-def _tell_size(turn: Turn, reason: str, verb: str) -> None:
-    turn.say(reason, f"{verb} {_size(turn)}")
+def _lost_pods(step: Step) -> str:
+    return ", ".join(member.pod for member in step.lost_members()[:5])
 
 
-def _size(turn: Turn) -> str:
-    """So `maniple describe` and `maniple watch` know of it."""
-    return f"{len(turn.generation.members)} replicas in generation {turn.generation.number}"
+def _record_size(step: Step, reason: str, verb: str) -> None:
+    step.record(reason, f"{verb} {_size(step)}")
+
+
+def _size(step: Step) -> str:
+    """In the words that `maniple describe` and `maniple watch` look for."""
+    return f"{len(step.generation.members)} replicas in generation {step.generation.number}"

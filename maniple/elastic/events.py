@@ -1,11 +1,13 @@
-"""What happens to a job: the events that `step` takes. All of them say how something is, so hearing one twice is no
-harm, and one that was missed is made good by the next."""
+"""The events that the machine takes.
 
-from dataclasses import dataclass, field
+Each says how something is now: hearing one twice does no harm, and a missed one is made good by the next.
+"""
+
+from dataclasses import dataclass
 from typing import Literal
 
 from maniple.api import types
-from maniple.elastic.job import Place
+from maniple.elastic.job import ReplicaKey
 
 # asked: to be created, not yet seen · pending: without a node · starting: on a node, not ready · the rest as in pods
 Stage = Literal["asked", "pending", "starting", "ready", "succeeded", "failed"]
@@ -13,31 +15,31 @@ Stage = Literal["asked", "pending", "starting", "ready", "succeeded", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A pod, as far as the machine looks at it."""
+    """A pod of the job, the parts that the machine looks at."""
 
     role: str
     index: int
     uid: str = ""
     stage: Stage = "pending"
     is_leaving: bool = False  # it is being deleted, or does not belong to this job
-    leaves_at: float = 0.0  # when it should be gone at the latest; 0: nobody has asked it to go
+    leaves_at: float = 0.0  # when it should be gone at the latest; 0: it is not being deleted
     node: str = ""
-    domains: tuple[str, ...] = ()  # where that is, from the widest domain to the node
+    domains: tuple[str, ...] = ()  # of its node, from the widest domain to the node itself
     address: str = ""
     bound_at: float = 0.0
     ready_at: float = 0.0
     trouble: str = ""  # why it does not start, such as ImagePullBackOff
     exit: int | None = None
-    reason: str = ""  # why it failed, as Kubernetes says it, such as Evicted
+    reason: str = ""  # why it failed, in Kubernetes' words, such as Evicted
     is_disrupted: bool = False  # Kubernetes says that something outside of the pod ended it
-    told: int = 0  # the last generation that it has heard of, as far as can be seen
-    # What the machine adds.
+    notified_generation: int = 0  # the last generation in its annotation
+    # Set by the machine.
     failed_at: float = 0.0  # when it was first seen to have failed
-    stopped: int = 0  # the generation for which its workers have stopped
-    is_done: bool = field(default=False)  # it says that its workers have ended well
+    stopped_generation: int = 0  # the generation for which its workers have stopped
+    is_done: bool = False  # it has acknowledged that its workers have succeeded
 
     @property
-    def place(self) -> Place:
+    def key(self) -> ReplicaKey:
         return self.role, self.index
 
     @property
@@ -50,8 +52,8 @@ class Replica:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether workers may run in it. Who has taken part and is not ready any more may still need a checkpoint."""
-        return self.stage == "ready" or (self.stage == "starting" and self.told > 0)
+        """Whether workers may run in it. A member that is not ready any more may still have to checkpoint."""
+        return self.stage == "ready" or (self.stage == "starting" and self.notified_generation > 0)
 
     @property
     def is_bound(self) -> bool:
@@ -60,19 +62,14 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class JobSeen:
-    """The ElasticJob, new or changed: its spec, and what others have written into its status."""
+    """The ElasticJob is new or changed: its spec, or what others have written into its status."""
 
     item: types.ElasticJob
 
 
 @dataclass(frozen=True, slots=True)
-class JobGone:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class ReplicaSeen:
-    """A pod of the job, new or changed: created, running, ready, succeeded, failed, about to go."""
+    """A pod of the job is new or changed."""
 
     replica: Replica
 
@@ -86,7 +83,7 @@ class ReplicaGone:
 
 @dataclass(frozen=True, slots=True)
 class CreateRefused:
-    """The API server will never take such a pod."""
+    """The API server will never accept such a pod."""
 
     role: str
     index: int
@@ -95,7 +92,7 @@ class CreateRefused:
 
 @dataclass(frozen=True, slots=True)
 class Hindered:
-    """Something outside of the job keeps an instruction from being done, time and again; empty: nothing does now."""
+    """Something outside of the job keeps failing an instruction. Empty: nothing does any more."""
 
     reason: str = ""
     message: str = ""
@@ -103,7 +100,7 @@ class Hindered:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What a replica says of its workers: stopped (for `generation`), running, failed or done (in it)."""
+    """A replica's workers have stopped for `generation`, or run, have failed or are done in it."""
 
     role: str
     index: int
@@ -115,11 +112,11 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """How far the job is, and how fast, as one of its replicas sees it."""
+    """How far the job is, and how fast, as one of its replicas reports it."""
 
     generation: int
     step: int
-    at: float  # when it was said; what is told again was
+    at: float  # when it was first reported
     throughput: float | None = None
     total: int | None = None
 
@@ -129,4 +126,4 @@ class TimePassed:
     pass
 
 
-Event = JobSeen | JobGone | ReplicaSeen | ReplicaGone | CreateRefused | Hindered | Acknowledged | Reported | TimePassed
+Event = JobSeen | ReplicaSeen | ReplicaGone | CreateRefused | Hindered | Acknowledged | Reported | TimePassed

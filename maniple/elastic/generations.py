@@ -1,4 +1,4 @@
-"""Generations: who takes part, in which order, and where they meet; and the notice that tells of it."""
+"""Generations: their members in the order of their ranks, their rendezvous, and the notice that announces them."""
 
 import zlib
 from collections.abc import Iterable
@@ -7,25 +7,26 @@ from datetime import datetime
 import msgspec
 
 from maniple.api import types
+from maniple.api.keys import join_key
 from maniple.elastic.events import Replica
-from maniple.elastic.job import Job
+from maniple.elastic.job import JobSpec
 
 FIRST_PORT, PORTS = 20000, 20000
 
 
-def next_generation(last: int, job: Job, replicas: Iterable[Replica], time: datetime) -> types.JobGeneration:
-    """The one after number `last`, with these members; with nobody it says stop."""
+def next_generation(last: int, job: JobSpec, replicas: Iterable[Replica], time: datetime) -> types.JobGeneration:
+    """The generation after number `last` with these members. Without members it says stop."""
     slots = {role.name: role.slots for role in job.roles}
     members = tuple(
         types.GenerationMember(
-            pod=job.pod(replica.place),
+            pod=job.pod(replica.key),
             uid=replica.uid,
             role=replica.role,
             index=replica.index,
             address=replica.address,
             slots=slots[replica.role],
         )
-        for replica in _in_order(job, list(replicas))
+        for replica in _in_rank_order(job, list(replicas))
     )
     number = last + 1
     return types.JobGeneration(
@@ -39,39 +40,41 @@ def next_generation(last: int, job: Job, replicas: Iterable[Replica], time: date
     )
 
 
-def _in_order(job: Job, replicas: list[Replica]) -> list[Replica]:
-    """The meeting point first, then those near it, then the rest with neighbours side by side."""
+def _in_rank_order(job: JobSpec, replicas: list[Replica]) -> list[Replica]:
+    """The coordinator first, then the replicas near it, then the others with neighbours next to each other."""
     if not replicas:
         return []
     order = {role.name: number for number, role in enumerate(job.roles)}
-    # A role that the job can be without may stand before the lead: who meets there could be shrunk away.
-    first = min(replicas, key=lambda one: (one.role != job.lead, order[one.role], one.index))
+    # A role with a minimum of 0 may stand before the lead. The coordinator must not be shrunk away.
+    first = min(replicas, key=lambda replica: (replica.role != job.lead, order[replica.role], replica.index))
+    first_domains = first.domains or (first.node,)
 
-    def key(one: Replica) -> tuple[object, ...]:
-        where = one.domains or (one.node,)
-        return one is not first, -_shared(where, first.domains or (first.node,)), where, order[one.role], one.index
+    def rank_order(replica: Replica) -> tuple[object, ...]:
+        domains = replica.domains or (replica.node,)
+        shared = _shared_domains(domains, first_domains)
+        return replica is not first, -shared, domains, order[replica.role], replica.index
 
-    return sorted(replicas, key=key)
+    return sorted(replicas, key=rank_order)
 
 
-def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """How many domains, from the widest on, both are in."""
+def _shared_domains(domains: tuple[str, ...], others: tuple[str, ...]) -> int:
+    """How many domains are the same, from the widest on."""
     count = 0
-    for mine, theirs in zip(one, other, strict=False):
+    for mine, theirs in zip(domains, others, strict=False):
         if mine != theirs:
             break
         count += 1
     return count
 
 
-def notice(job: Job, generation: types.JobGeneration) -> bytes:
-    """What replicas read, at the endpoint and in the file that their annotation becomes."""
+def notice(job: JobSpec, generation: types.JobGeneration) -> bytes:
+    """The notice as JSON, as replicas read it from the controller and from the file of their annotation."""
     members = [
         {name: getattr(member, name) for name in ("pod", "uid", "role", "index", "address", "slots")}
         for member in generation.members
     ]
-    said = {
-        "job": f"{job.namespace}/{job.name}",
+    content = {
+        "job": join_key((job.namespace, job.name)),
         "generation": generation.number,
         "members": members,
         "port": generation.port,
@@ -79,4 +82,4 @@ def notice(job: Job, generation: types.JobGeneration) -> bytes:
         "sent": generation.time,
         **({"stop": True} if generation.stop else {}),
     }
-    return msgspec.json.encode(said)
+    return msgspec.json.encode(content)

@@ -1,228 +1,239 @@
-"""When a job goes from one state to the next: the questions in table.py."""
+"""The guards of transitions.py: when a job goes from one phase to the next.
+
+A guard that depends on a time that has not come arms the step's timer (`is_due_or_arm`), so that it is asked again.
+"""
 
 from maniple.api.timestamps import to_seconds
 from maniple.elastic import failures
 from maniple.elastic.events import Replica
 from maniple.elastic.failures import SETTLE_S, Failure
-from maniple.elastic.job import Place
-from maniple.elastic.step import Turn
+from maniple.elastic.job import ReplicaKey
+from maniple.elastic.step import Step
 
-GATHER_S = 10.0  # so long those who are ready wait for others that have no node yet
+GATHER_S = 10.0  # ready replicas wait this long for others that have no node yet
 
 
-def always(_turn: Turn) -> bool:
+def always(_step: Step) -> bool:
     return True
 
 
-def is_late(turn: Turn) -> bool:
-    start, limit = turn.status.start_time, turn.job.deadline_s
-    return start is not None and limit is not None and turn.is_past(to_seconds(start) + limit)
+def is_late(step: Step) -> bool:
+    start, limit = step.status.start_time, step.job.deadline_s
+    return start is not None and limit is not None and step.is_due_or_arm(to_seconds(start) + limit)
 
 
-def is_refused(turn: Turn) -> bool:
-    return bool(turn.refused)
+def is_refused(step: Step) -> bool:
+    return bool(step.refused)
 
 
-def is_done(turn: Turn) -> bool:
-    """Those who speak for the job have ended well."""
-    if turn.job.restart_policy == "Always" or (turn.phase == "Restarting" and turn.generation.stop):
+def is_done(step: Step) -> bool:
+    """The replicas that decide on success have succeeded."""
+    if step.job.restart_policy == "Always" or (step.phase == "Restarting" and step.generation.stop):
         return False
-    places = speakers(turn)
-    return bool(places) and all(_ended_well(turn.replicas.get(place)) for place in places)
+    keys = deciding_keys(step)
+    return bool(keys) and all(_has_succeeded(step.replicas.get(key)) for key in keys)
 
 
-def speakers(turn: Turn) -> list[Place]:
-    """The first of the generation speaks for all; without a framework each replica of the first role for itself."""
-    if turn.job.framework == "none":
-        return [(turn.job.lead, index) for index in range(turn.wanted[turn.job.lead])]
-    return [(one.role, one.index) for one in turn.generation.members[:1]] or [turn.job.first]
+def deciding_keys(step: Step) -> list[ReplicaKey]:
+    """The first member decides for all. Without a framework all replicas of the lead role do."""
+    if step.job.framework == "none":
+        return [(step.job.lead, index) for index in range(step.sizes[step.job.lead])]
+    return [(member.role, member.index) for member in step.generation.members[:1]] or [step.job.first]
 
 
-def _ended_well(replica: Replica | None) -> bool:
+def _has_succeeded(replica: Replica | None) -> bool:
     return replica is not None and not replica.is_leaving and (replica.stage == "succeeded" or replica.is_done)
 
 
-def is_suspended(turn: Turn) -> bool:
-    return turn.job.is_suspended
+def is_suspended(step: Step) -> bool:
+    return step.job.is_suspended
 
 
-def has_no_generation(turn: Turn) -> bool:
-    """It is said to run, and nobody does: those who did are lost, or somebody else has written its phase."""
-    return not turn.generation.members
+def has_no_generation(step: Step) -> bool:
+    """Its phase says that it runs, but no member is left. Or somebody else has written the phase."""
+    return not step.generation.members
 
 
-def may_resume(turn: Turn) -> bool:
-    return not turn.job.is_suspended and not turn.replicas
+def may_resume(step: Step) -> bool:
+    return not step.job.is_suspended and not step.replicas
 
 
 # -- failures
 
 
-def failure(turn: Turn) -> Failure | None:
-    """What has failed and is not counted yet, once all that failed with it can be known."""
-    wanted, members, counted = turn.wanted, turn.member_uids(), turn.status.failures.pods
-    failed = [one for one in turn.replicas.values() if failures.has_failed(turn.job, one) and one.uid not in counted]
-    pods = [one for one in failed if one.uid in members or one.index < wanted.get(one.role, 0)]
-    if pods:
-        first = min(pods, key=lambda one: (one.failed_at, one.place))
-        return failures.of_pod(turn.job, first) if turn.is_past(first.failed_at + SETTLE_S, SETTLE_S) else None
-    crashed = turn.crashed
-    if crashed is not None and crashed.generation == turn.generation.number and not turn.generation.stop:
-        return (
-            failures.of_worker(turn.job, crashed.pod, crashed.exit)
-            if turn.is_past(crashed.at + SETTLE_S, SETTLE_S)
-            else None
-        )
-    # Once the minimum is ready the job is about to run, and who is stuck above it gives back when it does.
-    if turn.phase in ("Pending", "Starting") and not turn.is_complete(ready_replicas(turn)):
-        stuck = [one for one in turn.replicas.values() if is_stuck(turn, one)]
-        return failures.of_start(turn.job, min(stuck, key=lambda one: one.place)) if stuck else None
+def failure(step: Step) -> Failure | None:
+    """A failure that is not counted yet, once everything that failed with it is known."""
+    sizes, members, counted = step.sizes, step.member_uids(), step.status.failures.pods
+    failed = [
+        replica
+        for replica in step.replicas.values()
+        if failures.has_failed(step.job, replica)
+        and replica.uid not in counted
+        and (replica.uid in members or replica.index < sizes.get(replica.role, 0))
+    ]
+    if failed:
+        first = min(failed, key=lambda replica: (replica.failed_at, replica.key))
+        return failures.of_pod(step.job, first) if step.is_due_or_arm(first.failed_at + SETTLE_S, SETTLE_S) else None
+    worker = step.worker_failure
+    if worker is not None and worker.generation == step.generation.number and not step.generation.stop:
+        if not step.is_due_or_arm(worker.at + SETTLE_S, SETTLE_S):
+            return None
+        return failures.of_worker(step.job, worker.pod, worker.exit)
+    # Once the minimum is ready the job is about to run. Stuck replicas above it are given back then.
+    if step.phase in ("Pending", "Starting") and not step.is_complete(ready_replicas(step)):
+        stuck = [replica for replica in step.replicas.values() if is_stuck(step, replica)]
+        return failures.of_start(step.job, min(stuck, key=lambda replica: replica.key)) if stuck else None
     return None
 
 
-def awaits_judgement(turn: Turn) -> bool:
-    """Whether a member has failed, and it is not known yet what with it: no generation is made before that."""
-    if turn.crashed is not None and turn.crashed.generation == turn.generation.number:
+def has_open_failure(step: Step) -> bool:
+    """Whether a member has failed and it is not known yet what failed with it: no generation is formed before that."""
+    if step.worker_failure is not None and step.worker_failure.generation == step.generation.number:
         return True
-    members, counted = turn.member_uids(), turn.status.failures.pods
-    failed = (one for one in turn.replicas.values() if one.uid in members and one.uid not in counted)
-    return any(failures.has_failed(turn.job, one) for one in failed)
+    members, counted = step.member_uids(), step.status.failures.pods
+    return any(
+        replica.uid in members and replica.uid not in counted and failures.has_failed(step.job, replica)
+        for replica in step.replicas.values()
+    )
 
 
-def is_stuck(turn: Turn, replica: Replica) -> bool:
+def is_stuck(step: Step, replica: Replica) -> bool:
     is_starting = replica.stage == "starting" and not replica.is_leaving
-    return is_starting and turn.is_past(replica.bound_at + turn.job.start_s)
+    return is_starting and step.is_due_or_arm(replica.bound_at + step.job.start_s)
 
 
-def has_failed_for_good(turn: Turn) -> bool:
-    found = failure(turn)
-    return found is not None and (found.is_final or turn.status.failures.count >= turn.job.backoff_limit)
+def has_failed_for_good(step: Step) -> bool:
+    new = failure(step)
+    return new is not None and (new.is_final or step.status.failures.count >= step.job.backoff_limit)
 
 
-def has_crashed(turn: Turn) -> bool:
-    """Workers have, while all pods are there."""
-    found = failure(turn)
-    return found is not None and found.in_place and turn.is_enough(turn.survivors())
+def has_crashed(step: Step) -> bool:
+    """Workers have failed, and all pods are there."""
+    new = failure(step)
+    return new is not None and new.in_place and step.is_enough(step.survivors())
 
 
-def has_failed_above_minimum(turn: Turn) -> bool:
-    found = failure(turn)
-    return found is not None and not found.in_place and turn.is_enough(turn.survivors())
+def has_failed_above_minimum(step: Step) -> bool:
+    new = failure(step)
+    return new is not None and not new.in_place and step.is_enough(step.survivors())
 
 
-def has_failed_beside_done(turn: Turn) -> bool:
-    """Of a sweep: what the others have done is not done again."""
-    return failure(turn) is not None and turn.is_enough(())
+def has_failed_beside_done(step: Step) -> bool:
+    """In a sweep, replicas that have succeeded are not run again."""
+    return failure(step) is not None and step.is_enough(())
 
 
-def has_failed(turn: Turn) -> bool:
-    return failure(turn) is not None
+def has_failed(step: Step) -> bool:
+    return failure(step) is not None
 
 
 # -- losses
 
 
-def has_lost_too_many(turn: Turn) -> bool:
-    return bool(turn.lost()) and not turn.is_enough(turn.survivors())
+def has_lost_too_many(step: Step) -> bool:
+    return bool(step.lost_members()) and not step.is_enough(step.survivors())
 
 
-def has_lost_some(turn: Turn) -> bool:
-    return bool(turn.lost()) and turn.is_enough(turn.survivors())
+def has_lost_some(step: Step) -> bool:
+    return bool(step.lost_members()) and step.is_enough(step.survivors())
 
 
 # -- starting
 
 
-def is_bound(turn: Turn) -> bool:
-    return turn.is_complete(one for one in _wanted(turn) if one.is_bound)
+def is_bound(step: Step) -> bool:
+    return step.is_complete(replica for replica in _wanted_replicas(step) if replica.is_bound)
 
 
-def is_unbound(turn: Turn) -> bool:
-    return not is_bound(turn)
+def is_unbound(step: Step) -> bool:
+    return not is_bound(step)
 
 
-def is_ready(turn: Turn) -> bool:
-    """The minimum is ready, and so are those that started with it, or they take too long."""
-    replicas, ready = _wanted(turn), ready_replicas(turn)
-    if not turn.is_complete(ready):
+def is_ready(step: Step) -> bool:
+    """The minimum is ready, and so are the replicas that were bound with it, unless they take too long."""
+    ready = ready_replicas(step)
+    if not step.is_complete(ready):
         return False
-    is_whole = all(one.stage == "ready" for one in replicas if one.is_bound and not one.has_ended)
-    return is_whole or turn.is_past(max(one.ready_at for one in ready) + GATHER_S, GATHER_S)
+    started = (replica for replica in _wanted_replicas(step) if replica.is_bound and not replica.has_ended)
+    if all(replica.stage == "ready" for replica in started):
+        return True
+    return step.is_due_or_arm(max(replica.ready_at for replica in ready) + GATHER_S, GATHER_S)
 
 
-def ready_replicas(turn: Turn) -> list[Replica]:
-    return [one for one in _wanted(turn) if one.stage == "ready"]
+def ready_replicas(step: Step) -> list[Replica]:
+    return [replica for replica in _wanted_replicas(step) if replica.stage == "ready"]
 
 
-def _wanted(turn: Turn) -> list[Replica]:
-    found = (turn.replicas.get(place) for place in turn.wanted_places())
-    return [one for one in found if one is not None and not one.is_leaving]
+def _wanted_replicas(step: Step) -> list[Replica]:
+    replicas = (step.replicas.get(key) for key in step.wanted_keys())
+    return [replica for replica in replicas if replica is not None and not replica.is_leaving]
 
 
 # -- sizes
 
 
-def has_surplus(turn: Turn) -> bool:
-    """There are replicas beyond the size that have been started."""
-    members = turn.member_uids()
-    return any(one.uid in members or one.is_at_work for one in turn.beyond() if not one.has_ended)
+def has_surplus(step: Step) -> bool:
+    """Replicas above the size have been started."""
+    members = step.member_uids()
+    return any(replica.uid in members or replica.is_at_work for replica in step.surplus() if not replica.has_ended)
 
 
-def must_shrink_more(turn: Turn) -> bool:
-    if awaits_judgement(turn):
+def must_shrink_more(step: Step) -> bool:
+    if has_open_failure(step):
         return False
-    members = turn.member_uids()
-    return any(one.uid in members for one in turn.beyond() if one.is_alive)
+    members = step.member_uids()
+    return any(replica.uid in members for replica in step.surplus() if replica.is_alive)
 
 
-def has_shrunk(turn: Turn) -> bool:
-    return not has_surplus(turn)
+def has_shrunk(step: Step) -> bool:
+    return not has_surplus(step)
 
 
-def must_grow(turn: Turn) -> bool:
-    return bool(turn.newcomers()) and turn.may_grow()
+def must_grow(step: Step) -> bool:
+    return bool(step.newcomer_keys()) and step.may_grow_or_arm()
 
 
-def has_grown(turn: Turn) -> bool:
-    return not turn.newcomers()
+def has_grown(step: Step) -> bool:
+    return not step.newcomer_keys()
 
 
-def has_stuck_newcomers(turn: Turn) -> bool:
-    return bool(stuck_newcomers(turn))
+def has_stuck_newcomers(step: Step) -> bool:
+    return bool(stuck_newcomers(step))
 
 
-def stuck_newcomers(turn: Turn) -> list[Replica]:
-    found = (turn.replicas.get(place) for place in turn.newcomers())
-    return [one for one in found if one is not None and is_stuck(turn, one)]
+def stuck_newcomers(step: Step) -> list[Replica]:
+    newcomers = (step.replicas.get(key) for key in step.newcomer_keys())
+    return [replica for replica in newcomers if replica is not None and is_stuck(step, replica)]
 
 
-def may_join(turn: Turn) -> bool:
-    """Newcomers are ready, and nobody is left who soon will be: one standstill for all of them."""
-    newcomers = [turn.replicas.get(place) for place in turn.newcomers()]
-    ready = [one for one in newcomers if one is not None and one.stage == "ready" and not one.is_leaving]
-    if not ready or awaits_judgement(turn):
+def may_join(step: Step) -> bool:
+    """Newcomers are ready, and no other soon will be: the job stands still once for all of them."""
+    newcomers = [step.replicas.get(key) for key in step.newcomer_keys()]
+    alive = [replica for replica in newcomers if replica is not None and not replica.is_leaving]
+    ready = [replica for replica in alive if replica.stage == "ready"]
+    if not ready or has_open_failure(step) or any(replica.stage == "starting" for replica in alive):
         return False
-    if any(one is not None and one.stage == "starting" and not one.is_leaving for one in newcomers):
-        return False
-    return len(ready) == len(newcomers) or turn.is_past(max(one.ready_at for one in ready) + GATHER_S, GATHER_S)
+    if len(ready) == len(newcomers):
+        return True
+    return step.is_due_or_arm(max(replica.ready_at for replica in ready) + GATHER_S, GATHER_S)
 
 
 # -- restarting
 
 
-def is_gang_restart(turn: Turn) -> bool:
-    return not turn.generation.members
+def is_gang_restart(step: Step) -> bool:
+    return not step.generation.members
 
 
-def may_start_over(turn: Turn) -> bool:
-    return is_gang_restart(turn) and not turn.replicas and turn.may_retry()
+def may_start_over(step: Step) -> bool:
+    return is_gang_restart(step) and not step.replicas and step.may_retry_or_arm()
 
 
-def may_go_on_in_place(turn: Turn) -> bool:
-    if is_gang_restart(turn) or not turn.may_retry():
+def may_go_on_in_place(step: Step) -> bool:
+    if is_gang_restart(step) or not step.may_retry_or_arm():
         return False
-    return turn.is_enough(turn.survivors())
+    return step.is_enough(step.survivors())
 
 
-def cannot_go_on_in_place(turn: Turn) -> bool:
-    return not is_gang_restart(turn) and not turn.is_enough(turn.survivors())
+def cannot_go_on_in_place(step: Step) -> bool:
+    return not is_gang_restart(step) and not step.is_enough(step.survivors())

@@ -1,4 +1,4 @@
-"""What is to be done for a job: the instructions that `step` returns, to be done in the order in which they stand."""
+"""The instructions that the machine returns, to be carried out in order."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,14 +8,14 @@ from maniple.api import types
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """The first of all, and nothing that follows may be done without it."""
+    """Always the first. If it fails, no other may be carried out."""
 
     status: types.ElasticJobStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Every replica is to hear of this generation. It may be told again."""
+    """Tells every replica of this generation. It may be told again."""
 
     generation: types.JobGeneration
 
@@ -28,7 +28,7 @@ class CreateReplica:
 
 @dataclass(frozen=True, slots=True)
 class DeleteReplica:
-    """Exactly the pod with this uid. `grace_s`: None: as the pod says."""
+    """Deletes the pod with this uid and no other. `grace_s` of None: as the pod's spec says."""
 
     role: str
     index: int
@@ -50,7 +50,7 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """TimePassed is wanted at this moment; it takes the place of any earlier wish."""
+    """Send TimePassed at this time. Replaces any earlier Arm."""
 
     at: float
 

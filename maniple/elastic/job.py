@@ -1,4 +1,4 @@
-"""What the machine must know of an ElasticJob: its spec, read once, and the size that the scheduler decided."""
+"""What the machine needs of an ElasticJob's spec, read once."""
 
 from dataclasses import dataclass
 
@@ -6,27 +6,27 @@ from maniple.api import types
 from maniple.api.labels import NPROC_ANNOTATION
 from maniple.api.quantity import parse_quantity
 
-Place = tuple[str, int]  # role, index
+ReplicaKey = tuple[str, int]  # role, index
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class RoleSpec:
     name: str
-    min: int  # replicas without which the job does not go on
-    least: int  # replicas that it starts with, and is brought back to: min, or the pin
-    most: int  # replicas that it may have now: max, or the pin
-    slots: int  # workers that a replica starts
-    max: int  # replicas that it may have once it is not pinned
-    has_work: bool = True  # False: it has no GPUs where others have, as one that only launches
+    min: int  # the job does not go on with fewer replicas
+    least: int  # replicas that it starts with and grows back to: min, or the pin
+    most: int  # replicas that it may have: max, or the pin
+    max: int  # replicas that it may have without the pin
+    slots: int  # workers that each replica starts
+    has_work: bool = True  # False: it has no GPUs while other roles have, as a role that only launches
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobSpec:
     namespace: str
     name: str
     uid: str
-    roles: tuple[Role, ...]
-    lead: str  # the first role that the job cannot be without
+    roles: tuple[RoleSpec, ...]
+    lead: str  # the first role with a minimum
     framework: str
     grace_s: float
     start_s: float
@@ -34,36 +34,37 @@ class Job:
     backoff_limit: int
     deadline_s: float | None
     ttl_s: float | None
-    clean: str
+    clean_pod_policy: str
     is_suspended: bool
-    is_leaving: bool
+    is_leaving: bool  # it is being deleted
 
     @property
-    def first(self) -> Place:
-        """The replica where all others meet, which is never shrunk away."""
+    def first(self) -> ReplicaKey:
+        """The replica that all others connect to. It is never shrunk away."""
         return self.lead, 0
 
     @property
     def has_agents(self) -> bool:
-        """Whether its replicas hear of a new generation at once, and answer."""
+        """Whether its replicas hear of a new generation at once, and acknowledge it."""
         return self.framework == "torch"
 
     @property
     def needs_first(self) -> bool:
-        """Whether the others cannot go on without the first: the meeting point of these is not ours to move."""
+        """Whether the other replicas cannot go on without the first: their framework cannot move its rendezvous."""
         return self.framework in ("torchrun", "horovod")
 
-    def pod(self, place: Place) -> str:
-        return f"{self.name}-{place[0]}-{place[1]}"
+    def pod(self, key: ReplicaKey) -> str:
+        """The name of the replica's pod."""
+        return f"{self.name}-{key[0]}-{key[1]}"
 
 
-def read_job(item: types.ElasticJob) -> Job:
+def read_job_spec(item: types.ElasticJob) -> JobSpec:
     meta, spec = item.metadata, item.spec
-    return Job(
+    return JobSpec(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        roles=_roles(spec.roles),
+        roles=_role_specs(spec.roles),
         lead=spec.lead,
         framework=spec.framework,
         grace_s=float(spec.elastic.grace_seconds),
@@ -72,24 +73,33 @@ def read_job(item: types.ElasticJob) -> Job:
         backoff_limit=spec.backoff_limit,
         deadline_s=spec.active_deadline_seconds,
         ttl_s=spec.ttl_seconds_after_finished,
-        clean=spec.clean_pod_policy,
+        clean_pod_policy=spec.clean_pod_policy,
         is_suspended=spec.suspend,
         is_leaving=meta.deletion_timestamp is not None,
     )
 
 
-def _roles(written: tuple[types.ElasticRole, ...]) -> tuple[Role, ...]:
-    slots = [_slots(role) for role in written]
+def _role_specs(roles: tuple[types.ElasticRole, ...]) -> tuple[RoleSpec, ...]:
+    workers = [_workers(role) for role in roles]
     return tuple(
-        Role(role.name, role.min, role.least, role.most, max(1, own), role.max, own > 0 or not any(slots))
-        for role, own in zip(written, slots, strict=True)
+        RoleSpec(
+            name=role.name,
+            min=role.min,
+            least=role.least,
+            most=role.most,
+            max=role.max,
+            slots=max(1, count),
+            has_work=count > 0 or not any(workers),
+        )
+        for role, count in zip(roles, workers, strict=True)
     )
 
 
-def _slots(role: types.ElasticRole) -> int:
-    said = role.template.metadata.annotations.get(NPROC_ANNOTATION, "")
-    if said.isascii() and said.isdecimal():
-        return max(1, int(said[:9]))
+def _workers(role: types.ElasticRole) -> int:
+    """Workers that a replica starts: as many as it has GPUs, unless the annotation says otherwise."""
+    nproc = role.template.metadata.annotations.get(NPROC_ANNOTATION, "")
+    if nproc.isascii() and nproc.isdecimal():
+        return max(1, int(nproc[:9]))
     limits = [container.resources.limits for container in role.template.spec.containers]
     return sum(_whole(limit.get(name, 0)) for limit in limits for name in types.GPU_RESOURCES)
 

@@ -1,4 +1,4 @@
-"""`step(state, event, now)`: the state after an event, and what is to be done. `restore` is in state.py."""
+"""`advance(state, events, now)`: the state after some events, and the instructions that follow."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,70 +6,68 @@ from dataclasses import replace
 import msgspec
 
 from maniple.api import types
+from maniple.api.keys import join_key
+from maniple.api.phases import FINISHED
 from maniple.api.timestamps import from_seconds
 from maniple.elastic.events import (
     Acknowledged,
     CreateRefused,
     Event,
     Hindered,
-    JobGone,
     JobSeen,
+    Replica,
     ReplicaGone,
     ReplicaSeen,
     Reported,
 )
 from maniple.elastic.instructions import Arm, DeleteJob, Instruction, Publish, WriteStatus
-from maniple.elastic.job import read_job
+from maniple.elastic.job import read_job_spec
 from maniple.elastic.speeds import measured
-from maniple.elastic.state import ACTIVE, OVER, WAITING, State, WorkerFailure, restore, take_others
-from maniple.elastic.step import Turn
-from maniple.elastic.transitions import TABLE
+from maniple.elastic.state import ACTIVE, WAITING, State, WorkerFailure, restore, with_decisions
+from maniple.elastic.step import Step
+from maniple.elastic.transitions import TRANSITIONS
 from maniple.elastic.upkeep import keep_up
 
-__all__ = ["restore", "step", "step_all"]
+__all__ = ["advance", "restore"]
 
-# How long what is only for people to read may wait for something to be written with it.
+# How long a change that only people read may wait to be written together with another.
 LAG_S = 1.0
-PROGRESS_S = 30.0  # how far the job is, which changes all the time
+PROGRESS_S = 30.0  # for progress, which changes all the time
 
 
-def step(state: State, event: Event, now: float) -> tuple[State, tuple[Instruction, ...]]:
-    return step_all(state, (event,), now)
-
-
-def step_all(state: State, events: Iterable[Event], now: float) -> tuple[State, tuple[Instruction, ...]]:
-    """Several events, and one decision. Events say how things are: what was in between adds nothing."""
+def advance(state: State, events: Iterable[Event], now: float) -> tuple[State, tuple[Instruction, ...]]:
+    """One decision for all events. Events say how things are, so what was in between adds nothing."""
     for event in events:
-        state = _hear(state, event, now)
+        state = _apply(state, event, now)
     if state.is_gone or state.job.is_leaving:
-        return state, ()  # its pods go with it: it owns them
-    turn = Turn(state, now)
-    if state.status.generation.number > state.told and state.status.phase not in OVER:
-        return _finish(state, turn, is_to_go=False)  # as a new controller: none is left out
-    _bound_target(turn)
-    _walk(turn)
-    is_to_go = keep_up(turn)
-    _learn(turn)
-    return _finish(state, turn, is_to_go)
+        return state, ()  # the job owns its pods: they are deleted with it
+    step = Step(state, now)
+    if state.status.generation.number > state.published and state.status.phase not in FINISHED:
+        return _finish(state, step, must_delete_job=False)  # after `restore`: no generation is skipped
+    _bound_target(step)
+    _take_transitions(step)
+    must_delete_job = keep_up(step)
+    _measure_speed(step)
+    return _finish(state, step, must_delete_job)
 
 
-def _hear(state: State, event: Event, now: float) -> State:
-    """The state with what the event says, and nothing done about it."""
+def _apply(state: State, event: Event, now: float) -> State:
+    """The state with what the event says. Nothing is decided yet."""
     match event:
         case JobSeen(item):
-            status, written = take_others(state.status, item), take_others(state.written, item)
+            status, written = with_decisions(state.status, item), with_decisions(state.written, item)
             # If somebody else has written a phase, ours is written again.
             written = msgspec.structs.replace(written, phase=item.status.phase)
-            return replace(state, job=read_job(item), status=status, written=written)
-        case JobGone():
-            return replace(state, is_gone=True)
+            return replace(state, job=read_job_spec(item), status=status, written=written)
         case ReplicaSeen(replica):
-            return _see(state, event, now) if replica.role in {one.name for one in state.job.roles} else state
+            return _see(state, replica, now) if replica.role in {role.name for role in state.job.roles} else state
         case ReplicaGone(role, index, uid):
-            there = state.replicas.get((role, index))
-            if there is None or there.uid != uid:
+            known = state.replicas.get((role, index))
+            if known is None or known.uid != uid:
                 return state
-            return replace(state, replicas={key: one for key, one in state.replicas.items() if key != (role, index)})
+            return replace(
+                state, replicas={key: other for key, other in state.replicas.items() if key != (role, index)}
+            )
         case CreateRefused():
             return replace(state, refused=event.message)
         case Hindered(reason, message):
@@ -81,32 +79,32 @@ def _hear(state: State, event: Event, now: float) -> State:
     return state
 
 
-def _take_report(state: State, said: Reported) -> State:
-    if said.generation != state.status.generation.number or state.status.phase in OVER:
+def _take_report(state: State, report: Reported) -> State:
+    if report.generation != state.status.generation.number or state.status.phase in FINISHED:
         return state
-    progress = types.JobProgress(said.step, said.total, said.throughput, from_seconds(said.at))
+    progress = types.JobProgress(report.step, report.total, report.throughput, from_seconds(report.at))
     state = replace(state, status=msgspec.structs.replace(state.status, progress=progress))
-    if said.throughput is None:
+    if report.throughput is None:
         return state
-    return replace(state, samples=state.samples.add(said.generation, said.throughput))
+    return replace(state, samples=state.samples.add(report.generation, report.throughput))
 
 
-def _see(state: State, event: ReplicaSeen, now: float) -> State:
-    new, old = event.replica, state.replicas.get(event.replica.place)
+def _see(state: State, new: Replica, now: float) -> State:
+    old = state.replicas.get(new.key)
     if old is not None and old.uid == new.uid:
-        # What has ended stays so, and who is about to go does not come back: news may overtake each other.
+        # Events may overtake each other. A replica that has ended or is being deleted stays so.
         if old.has_ended and not new.has_ended:
             new = replace(old, is_leaving=old.is_leaving or new.is_leaving)
         new = replace(
             new,
             is_leaving=old.is_leaving or new.is_leaving,
             failed_at=old.failed_at,
-            stopped=old.stopped,
+            stopped_generation=old.stopped_generation,
             is_done=old.is_done,
         )
-    if new.stage in ("failed", "succeeded") and not new.failed_at:
+    if new.has_ended and not new.failed_at:
         new = replace(new, failed_at=now)
-    return replace(state, replicas={**state.replicas, new.place: new})
+    return replace(state, replicas={**state.replicas, new.key: new})
 
 
 def _acknowledge(state: State, ack: Acknowledged, now: float) -> State:
@@ -115,92 +113,96 @@ def _acknowledge(state: State, ack: Acknowledged, now: float) -> State:
         return state
     if ack.state == "failed":
         current = state.status.generation
-        is_member = any(one.uid == ack.uid for one in current.members)
-        if state.crashed is not None or not is_member or ack.generation != current.number:
+        is_member = any(member.uid == ack.uid for member in current.members)
+        if state.worker_failure is not None or not is_member or ack.generation != current.number:
             return state
         if state.status.failures.generation == current.number or state.status.phase not in ACTIVE:
             return state  # it is counted already
-        return replace(state, crashed=WorkerFailure(state.job.pod(replica.place), ack.generation, ack.exit, now))
+        failure = WorkerFailure(state.job.pod(replica.key), ack.generation, ack.exit, now)
+        return replace(state, worker_failure=failure)
     if ack.state == "stopped":
-        replica = replace(replica, stopped=max(replica.stopped, ack.generation))
+        replica = replace(replica, stopped_generation=max(replica.stopped_generation, ack.generation))
     elif ack.state == "done":
         replica = replace(replica, is_done=True)
-    return replace(state, replicas={**state.replicas, replica.place: replica})
+    return replace(state, replicas={**state.replicas, replica.key: replica})
 
 
-def _bound_target(turn: Turn) -> None:
-    """A size outside of the bounds, because they were changed or the job was pinned, is brought within them at once."""
-    if not turn.status.target or turn.phase in OVER:
+def _bound_target(step: Step) -> None:
+    """Brings a target within its bounds at once. They may have been changed, or the job pinned."""
+    if not step.status.target or step.phase in FINISHED:
         return
-    wanted = turn.wanted
-    if any(wanted.get(one.role, one.replicas) != one.replicas for one in turn.status.target):
-        turn.set_target(wanted)
+    sizes = step.sizes
+    if any(sizes.get(target.role, target.replicas) != target.replicas for target in step.status.target):
+        step.set_target(sizes)
 
 
-def _walk(turn: Turn) -> None:
-    for _ in range(2 * len(TABLE)):
-        row = next((one for one in TABLE if turn.phase in one.sources and one.when(turn)), None)
-        if row is None:
+def _take_transitions(step: Step) -> None:
+    for _ in range(2 * len(TRANSITIONS)):
+        transition = next((each for each in TRANSITIONS if step.phase in each.sources and each.guard(step)), None)
+        if transition is None:
             return
-        row.do(turn)
-        turn.enter(row.target)
-        turn.taken.append(row.name)
-        if turn.has_new_generation:
+        transition.effect(step)
+        step.enter(transition.target)
+        step.taken.append(transition.name)
+        if step.has_new_generation:
             return  # it must be written before there can be another
-    raise AssertionError(f"ElasticJob {turn.job.namespace}/{turn.job.name} walks in circles: {turn.taken}")
+    name = join_key((step.job.namespace, step.job.name))
+    raise AssertionError(f"the transitions of ElasticJob {name} do not end: {step.taken}")
 
 
-def _learn(turn: Turn) -> None:
-    if turn.phase in ACTIVE and turn.samples.generation == turn.generation.number:
-        speeds = measured(turn.status.speeds, turn.samples, len(turn.generation.members))
-        if speeds != turn.status.speeds:
-            turn.change(speeds=speeds)
+def _measure_speed(step: Step) -> None:
+    if step.phase in ACTIVE and step.samples.generation == step.generation.number:
+        speeds = measured(step.status.speeds, step.samples, len(step.generation.members))
+        if speeds != step.status.speeds:
+            step.change(speeds=speeds)
 
 
-def _finish(state: State, turn: Turn, is_to_go: bool) -> tuple[State, tuple[Instruction, ...]]:
-    turn.tell_conditions(f"Job{turn.phase}", "")
-    turn.tell_hindrance(state.hindrance)
-    status = msgspec.structs.replace(turn.status, replicas=_counts(turn))
+def _finish(state: State, step: Step, must_delete_job: bool) -> tuple[State, tuple[Instruction, ...]]:
+    step.set_conditions(f"Job{step.phase}", "")
+    step.set_hindrance(state.hindrance)
+    status = msgspec.structs.replace(step.status, replicas=_counts(step))
     written, lags_since = state.written, state.lags_since
-    out: list[Instruction] = []
+    instructions: list[Instruction] = []
     if status != written:
-        lags_since, lag_s = lags_since or turn.now, _lag_s(status, written)
-        if not lag_s or turn.is_past(lags_since + lag_s, lag_s):
-            out.append(WriteStatus(status))
+        lags_since, lag_s = lags_since or step.now, _lag_s(status, written)
+        if not lag_s or step.is_due_or_arm(lags_since + lag_s, lag_s):
+            instructions.append(WriteStatus(status))
             written = status
     if status == written:
         lags_since = 0.0
-    told = state.told
-    if turn.phase not in OVER and status.generation.number > told:
-        out.append(Publish(status.generation))
-        told = status.generation.number
-    out += [*turn.deletes, *turn.creates, *turn.records]
-    if is_to_go:
-        out.append(DeleteJob())
-    elif not out and turn.has_new_generation:
+    published = state.published
+    if step.phase not in FINISHED and status.generation.number > published:
+        instructions.append(Publish(status.generation))
+        published = status.generation.number
+    instructions += [*step.deletes, *step.creates, *step.records]
+    if must_delete_job:
+        instructions.append(DeleteJob())
+    elif not instructions and step.has_new_generation:
         raise AssertionError("a new generation is always written")
-    if turn.wake is not None:
-        out.append(Arm(turn.wake))
+    if step.timer is not None:
+        instructions.append(Arm(step.timer))
     after = State(
-        job=turn.job,
+        job=step.job,
         status=status,
         written=written,
-        replicas=turn.replicas,
-        told=told,
-        crashed=turn.crashed,
-        refused=turn.refused,
+        replicas=step.replicas,
+        published=published,
+        worker_failure=step.worker_failure,
+        refused=step.refused,
         hindrance=state.hindrance,
-        samples=turn.samples,
+        samples=step.samples,
         lags_since=lags_since,
-        is_gone=is_to_go,
-        taken=tuple(turn.taken),
+        is_gone=must_delete_job,
+        taken=tuple(step.taken),
     )
-    return after, tuple(out)
+    return after, tuple(instructions)
 
 
 def _lag_s(status: types.ElasticJobStatus, written: types.ElasticJobStatus) -> float:
-    """How long it may wait to be written. Nothing depends on how far the job is, how many replicas do what, and how far
-    a start has come."""
+    """How long `status` may wait to be written.
+
+    Nothing depends on progress, on the counts of replicas, or on how far a start has come.
+    """
     has_progress = written.progress.time is not None
     written = msgspec.structs.replace(written, progress=status.progress)
     if written == status:
@@ -210,8 +212,8 @@ def _lag_s(status: types.ElasticJobStatus, written: types.ElasticJobStatus) -> f
     return LAG_S if msgspec.structs.replace(written, replicas=status.replicas) == status else 0.0
 
 
-def _counts(turn: Turn) -> types.ReplicaCounts:
-    stages = [one.stage for one in turn.replicas.values() if not one.is_leaving or one.stage == "ready"]
+def _counts(step: Step) -> types.ReplicaCounts:
+    stages = [replica.stage for replica in step.replicas.values() if not replica.is_leaving or replica.stage == "ready"]
     return types.ReplicaCounts(
         pending=stages.count("pending"),
         starting=stages.count("starting"),

@@ -7,13 +7,13 @@ import msgspec
 
 from maniple.api import types
 from maniple.elastic.events import Replica
-from maniple.elastic.job import Job
+from maniple.elastic.job import JobSpec
 from maniple.model.elastic import role_sizes
 
 
-def wanted_sizes(job: Job, target: Iterable[types.RoleTarget], replicas: Iterable[Replica]) -> dict[str, int]:
+def wanted_sizes(job: JobSpec, target: Iterable[types.RoleTarget], replicas: Iterable[Replica]) -> dict[str, int]:
     """Role -> replicas that the job should have now."""
-    return role_sizes(job.roles, target, (replica.place for replica in replicas if replica.is_alive))
+    return role_sizes(job.roles, target, (replica.key for replica in replicas if replica.is_alive))
 
 
 def as_target(sizes: Mapping[str, int]) -> tuple[types.RoleTarget, ...]:

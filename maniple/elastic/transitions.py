@@ -1,8 +1,8 @@
-"""The table of transitions: when a job goes from which state to which, and what it does then.
+"""The transitions of an elastic job: from which phase to which it goes, when, and what it does then.
 
-Rows are looked at from top to bottom, and the first whose question is answered with yes is taken; then again from the
-top, until none is. A step makes one generation at most. The diagram in docs/objects/elasticjob.md is made from this
-table (diagram.py), and tests take every row.
+They are tried from top to bottom. The first whose guard is true is taken, then again from the top, until none is. A
+step forms at most one generation. The diagram in docs/objects/elasticjob.md is made from this table (diagram.py), and
+the tests take every transition.
 """
 
 from collections.abc import Callable
@@ -10,42 +10,58 @@ from dataclasses import dataclass
 
 from maniple.elastic import effects, guards
 from maniple.elastic.state import ACTIVE, LIVE, WAITING, Phase
-from maniple.elastic.step import Turn
+from maniple.elastic.step import Step
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Transition:
     name: str
     sources: tuple[Phase, ...]
     target: Phase
-    when: Callable[[Turn], bool]
-    do: Callable[[Turn], None]
-    words: str
+    guard: Callable[[Step], bool]
+    effect: Callable[[Step], None]
+    description: str
 
 
 _MAY_FAIL: tuple[Phase, ...] = (*WAITING, *ACTIVE)
 
-TABLE: tuple[Row, ...] = (
-    Row("new", ("",), "Pending", guards.always, effects.begin, "the job is new"),
-    Row("late", LIVE, "Failed", guards.is_late, effects.expire, "`activeDeadlineSeconds` are over"),
-    Row("refused", LIVE, "Failed", guards.is_refused, effects.refuse, "the API server refuses its pods"),
-    Row("done", ("Starting", *ACTIVE, "Restarting"), "Succeeded", guards.is_done, effects.succeed, "its work is done"),
-    Row("suspend", LIVE, "Suspended", guards.is_suspended, effects.suspend, "`suspend` is set"),
-    Row(
-        "resume", ("Suspended",), "Pending", guards.may_resume, effects.resume, "`suspend` is unset, all pods are gone"
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition("new", ("",), "Pending", guards.always, effects.begin, "the job is new"),
+    Transition("late", LIVE, "Failed", guards.is_late, effects.expire, "`activeDeadlineSeconds` are over"),
+    Transition("refused", LIVE, "Failed", guards.is_refused, effects.refuse, "the API server refuses its pods"),
+    Transition(
+        "done",
+        ("Starting", *ACTIVE, "Restarting"),
+        "Succeeded",
+        guards.is_done,
+        effects.succeed,
+        "its work is done",
     ),
-    Row(
+    Transition("suspend", LIVE, "Suspended", guards.is_suspended, effects.suspend, "`suspend` is set"),
+    Transition(
+        "resume",
+        ("Suspended",),
+        "Pending",
+        guards.may_resume,
+        effects.resume,
+        "`suspend` is unset, all pods are gone",
+    ),
+    Transition(
         "idle",
         ACTIVE,
         "Pending",
         guards.has_no_generation,
         effects.nothing,
-        "nobody runs: those that did are lost, and the rest have ended well; or somebody wrote that it runs",
+        "no member is left: some are lost and the others have succeeded, or the phase was overwritten",
     ),
-    # What has failed is counted before anything that follows from it.
-    Row("fail", _MAY_FAIL, "Failed", guards.has_failed_for_good, effects.fail, "a failure that is not tried again"),
-    Row("crash", ACTIVE, "Restarting", guards.has_crashed, effects.crash, "workers failed, their pods are there"),
-    Row(
+    # A failure is counted before anything that follows from it.
+    Transition(
+        "fail", _MAY_FAIL, "Failed", guards.has_failed_for_good, effects.fail, "a failure that is not tried again"
+    ),
+    Transition(
+        "crash", ACTIVE, "Restarting", guards.has_crashed, effects.crash, "workers failed, their pods are there"
+    ),
+    Transition(
         "fail-smaller",
         ACTIVE,
         "Running",
@@ -53,15 +69,15 @@ TABLE: tuple[Row, ...] = (
         effects.fail_above_minimum,
         "a replica failed, the minimum is there",
     ),
-    Row(
+    Transition(
         "fail-rest",
         WAITING,
         "Pending",
         guards.has_failed_beside_done,
         effects.fail_beside_done,
-        "a replica failed or did not start, the minimum has ended well",
+        "a replica failed or did not start, the minimum has succeeded",
     ),
-    Row(
+    Transition(
         "fail-gang",
         _MAY_FAIL,
         "Restarting",
@@ -69,21 +85,36 @@ TABLE: tuple[Row, ...] = (
         effects.fail_as_a_gang,
         "a replica failed or did not start, and the minimum with it",
     ),
-    Row("fall", ACTIVE, "Restarting", guards.has_lost_too_many, effects.fall_below, "lost replicas, below the minimum"),
-    Row("lose", ACTIVE, "Running", guards.has_lost_some, effects.go_on_smaller, "lost replicas, the minimum is there"),
-    Row("bound", ("Pending",), "Starting", guards.is_bound, effects.nothing, "the minimum has nodes"),
-    Row("unbound", ("Starting",), "Pending", guards.is_unbound, effects.nothing, "the minimum has lost a node"),
-    Row("run", ("Starting",), "Running", guards.is_ready, effects.run, "the minimum is ready"),
-    Row("shrink", ("Running", "Growing"), "Shrinking", guards.has_surplus, effects.shrink, "it is to be smaller"),
-    Row(
-        "shrink-more", ("Shrinking",), "Shrinking", guards.must_shrink_more, effects.shrink, "it is to be smaller still"
+    Transition(
+        "fall", ACTIVE, "Restarting", guards.has_lost_too_many, effects.fall_below, "lost replicas, below the minimum"
     ),
-    Row("shrunk", ("Shrinking",), "Running", guards.has_shrunk, effects.nothing, "those that leave are gone"),
-    Row("grow", ("Running",), "Growing", guards.must_grow, effects.nothing, "it is to be larger"),
-    Row("give-back", ("Growing",), "Running", guards.has_stuck_newcomers, effects.give_back, "newcomers do not start"),
-    Row("join", ("Growing",), "Running", guards.may_join, effects.join, "newcomers are ready"),
-    Row("grown", ("Growing",), "Running", guards.has_grown, effects.nothing, "it is to be no larger any more"),
-    Row(
+    Transition(
+        "lose", ACTIVE, "Running", guards.has_lost_some, effects.go_on_smaller, "lost replicas, the minimum is there"
+    ),
+    Transition("bound", ("Pending",), "Starting", guards.is_bound, effects.nothing, "the minimum has nodes"),
+    Transition("unbound", ("Starting",), "Pending", guards.is_unbound, effects.nothing, "the minimum has lost a node"),
+    Transition("run", ("Starting",), "Running", guards.is_ready, effects.run, "the minimum is ready"),
+    Transition(
+        "shrink", ("Running", "Growing"), "Shrinking", guards.has_surplus, effects.shrink, "it must become smaller"
+    ),
+    Transition(
+        "shrink-more",
+        ("Shrinking",),
+        "Shrinking",
+        guards.must_shrink_more,
+        effects.shrink,
+        "it must become smaller still",
+    ),
+    Transition(
+        "shrunk", ("Shrinking",), "Running", guards.has_shrunk, effects.nothing, "the leaving replicas are gone"
+    ),
+    Transition("grow", ("Running",), "Growing", guards.must_grow, effects.nothing, "it should become larger"),
+    Transition(
+        "give-back", ("Growing",), "Running", guards.has_stuck_newcomers, effects.give_back, "newcomers do not start"
+    ),
+    Transition("join", ("Growing",), "Running", guards.may_join, effects.join, "newcomers are ready"),
+    Transition("grown", ("Growing",), "Running", guards.has_grown, effects.nothing, "it has its size"),
+    Transition(
         "again",
         ("Restarting",),
         "Pending",
@@ -91,7 +122,7 @@ TABLE: tuple[Row, ...] = (
         effects.nothing,
         "all pods are gone, the pause is over",
     ),
-    Row(
+    Transition(
         "give-up",
         ("Restarting",),
         "Restarting",
@@ -99,7 +130,7 @@ TABLE: tuple[Row, ...] = (
         effects.give_up_in_place,
         "lost replicas, below the minimum",
     ),
-    Row(
+    Transition(
         "in-place",
         ("Restarting",),
         "Running",

@@ -1,96 +1,94 @@
-"""What is to be done in a state for as long as the job is in it: replicas made, replicas removed."""
+"""What a job does for as long as it is in a phase: creating and deleting replicas."""
 
+from maniple.api.phases import FINISHED
 from maniple.api.timestamps import to_seconds
 from maniple.elastic.events import Replica
 from maniple.elastic.failures import has_failed
 from maniple.elastic.state import ACTIVE
-from maniple.elastic.step import Turn
+from maniple.elastic.step import Step
 
-_AGENT_S = 5.0  # for the agent itself, after its workers
+_AGENT_S = 5.0  # for the agent itself to end, after its workers
 
 
-def keep_up(turn: Turn) -> bool:
-    """Whether the job itself is to be deleted."""
-    phase = turn.phase
-    if phase in ("Succeeded", "Failed"):
-        return _clean_up(turn)
-    if phase == "Suspended" or (phase == "Restarting" and not turn.generation.members):
-        for replica in list(turn.replicas.values()):
-            _remove(turn, replica)
-    elif phase != "Restarting":
-        _drop_surplus(turn)
-        _fill(turn)
+def keep_up(step: Step) -> bool:
+    """Returns whether the job itself is to be deleted."""
+    if step.phase in FINISHED:
+        return _clean_up(step)
+    if step.phase == "Suspended" or (step.phase == "Restarting" and not step.generation.members):
+        for replica in list(step.replicas.values()):
+            _remove(step, replica)
+    elif step.phase != "Restarting":
+        _remove_surplus(step)
+        _create_missing(step)
     return False
 
 
-def _drop_surplus(turn: Turn) -> None:
-    members = turn.member_uids()
-    for replica in turn.beyond():
-        if turn.is_done(replica):
-            continue  # it holds nothing, and its work would be done again if the job grew
+def _remove_surplus(step: Step) -> None:
+    members = step.member_uids()
+    for replica in step.surplus():
+        if step.is_done(replica):
+            continue  # it holds nothing, and its work would be repeated if the job grew again
         if replica.uid not in members or replica.has_ended:
-            _remove(turn, replica)
-    for replica in turn.premature():
-        turn.delete(replica)
+            _remove(step, replica)
+    for replica in step.premature():
+        step.delete(replica)
 
 
-def _fill(turn: Turn) -> None:
-    """All that are missing, at once. What has failed is in the way of its successor, and stays until that may come."""
-    if turn.phase in ACTIVE and not (turn.newcomers() and turn.may_grow()):
+def _create_missing(step: Step) -> None:
+    """All at once. A failed replica has the name of its successor, and stays until that may be created."""
+    if step.phase in ACTIVE and not (step.newcomer_keys() and step.may_grow_or_arm()):
         return
-    if not turn.may_retry():
+    if not step.may_retry_or_arm():
         return
-    for place in turn.wanted_places():
-        replica = turn.replicas.get(place)
+    for key in step.wanted_keys():
+        replica = step.replicas.get(key)
         if replica is None:
-            turn.create(place)
-        elif _is_in_the_way(turn, replica):
-            turn.delete(replica)
+            step.create(key)
+        elif _is_in_the_way(step, replica):
+            step.delete(replica)
 
 
-def _is_in_the_way(turn: Turn, replica: Replica) -> bool:
-    """Whether it has ended, and another is to come."""
-    counted = turn.status.failures.pods
+def _is_in_the_way(step: Step, replica: Replica) -> bool:
+    """Whether it has ended and is to be replaced."""
+    counted = step.status.failures.pods
     if replica.stage == "succeeded":
         return replica.uid in counted  # restartPolicy: Always
-    return replica.stage == "failed" and (replica.uid in counted or not has_failed(turn.job, replica))
+    return replica.stage == "failed" and (replica.uid in counted or not has_failed(step.job, replica))
 
 
-def _remove(turn: Turn, replica: Replica) -> None:
-    """At once if it does nothing; else when it has acknowledged, or has had its time."""
+def _remove(step: Step, replica: Replica) -> None:
+    """At once if no worker runs in it, otherwise when its workers have stopped or its grace period is over."""
     if not replica.is_at_work:
-        turn.delete(replica)
+        step.delete(replica)
         return
-    told = turn.generation.time
-    if turn.job.has_agents and told is not None and replica.stopped < turn.generation.number:
-        is_over = turn.is_past(to_seconds(told) + turn.job.grace_s, turn.job.grace_s)
-        if not is_over:
-            return
-    turn.delete(replica, turn.job.grace_s)
+    grace_s, since = step.job.grace_s, step.generation.time
+    must_wait = step.job.has_agents and since is not None and replica.stopped_generation < step.generation.number
+    if not must_wait or step.is_due_or_arm(to_seconds(since) + grace_s, grace_s):
+        step.delete(replica, grace_s)
 
 
-def _clean_up(turn: Turn) -> bool:
-    ended = turn.status.completion_time
-    policy = turn.job.clean
-    for replica in list(turn.replicas.values()):
+def _clean_up(step: Step) -> bool:
+    ended = step.status.completion_time
+    policy = step.job.clean_pod_policy
+    for replica in list(step.replicas.values()):
         if replica.stage == "pending":
-            turn.delete(replica)  # it would take room that nobody needs any more
+            step.delete(replica)  # it must not take resources any more
             continue
         if policy == "None" or (policy == "Running" and replica.has_ended):
             continue
-        time_s = _time_to_end(turn, replica)
-        if ended is None or turn.is_past(to_seconds(ended) + time_s, time_s):
-            turn.delete(replica, turn.job.grace_s if replica.stage == "ready" else None)
-    ttl_s = turn.job.ttl_s
-    return ttl_s is not None and ended is not None and turn.is_past(to_seconds(ended) + ttl_s)
+        time_s = _time_to_end_s(step, replica)
+        if ended is None or step.is_due_or_arm(to_seconds(ended) + time_s, time_s):
+            step.delete(replica, step.job.grace_s if replica.stage == "ready" else None)
+    ttl_s = step.job.ttl_s
+    return ttl_s is not None and ended is not None and step.is_due_or_arm(to_seconds(ended) + ttl_s)
 
 
-def _time_to_end(turn: Turn, replica: Replica) -> float:
-    """Whoever still runs when the job has succeeded is ending by itself, and may. Agents of a job that has failed are
-    told to: a pod that has ended stays, and with it the log that says why."""
+def _time_to_end_s(step: Step, replica: Replica) -> float:
+    """Replicas of a job that has succeeded end by themselves. Agents of a job that has failed are told to end: the pod
+    stays then, and with it the log that says why."""
     if replica.has_ended:
         return 0.0
-    if turn.phase == "Succeeded":
-        return turn.job.grace_s
-    may_stay = turn.job.has_agents and turn.job.clean == "Running" and replica.stage == "ready"
-    return turn.job.grace_s + _AGENT_S if may_stay else 0.0
+    if step.phase == "Succeeded":
+        return step.job.grace_s
+    may_stay = step.job.has_agents and step.job.clean_pod_policy == "Running" and replica.stage == "ready"
+    return step.job.grace_s + _AGENT_S if may_stay else 0.0

@@ -1,4 +1,4 @@
-"""For training scripts: hear of a new size, answer, and say how far the job is. No dependencies, Python 3.9 or newer.
+"""For training scripts: notices of a new size, acknowledgements and reports. No dependencies, Python 3.9 or newer.
 
     import maniple.worker
 
@@ -9,8 +9,8 @@
             save_checkpoint(step)
             sys.exit(143)
 
-Everything works without Maniple around: there is never a notice, and nobody hears what is said. This package imports
-nothing of the rest of Maniple, so that it fits into a small archive that is mounted into pods.
+Everything works outside of Maniple, too: there is never a notice, and reports go nowhere. This package imports nothing
+of the rest of Maniple, so that it fits into a small archive that is mounted into pods.
 """
 
 from __future__ import annotations
@@ -26,36 +26,37 @@ __all__ = ["Member", "Notice", "ack", "elastic", "notice", "report"]
 
 
 def notice() -> Notice | None:
-    """The notice of a newer generation than the one we are in, or None. Cheap: ask it in every step.
+    """The notice of a newer generation than the current one, or None. Cheap: call it in every step.
 
-    With a notice a script saves its state and ends with exit code 143; it is started again with its new rank, unless it
-    is not among the members any more. Ranks hear of it in different steps: let all agree first.
+    After a notice a script saves its state and ends with exit code 143. It is started again with its new rank, unless
+    it is not a member any more. Ranks hear of a notice in different steps: let all agree first.
     """
-    from maniple.worker.script_api import inside
+    from maniple.worker.script_api import script_api
 
-    return inside().notice()
+    return script_api().notice()
 
 
 def ack() -> None:
-    """Says that the notice has been acted upon without ending: from now on we are in that generation.
+    """Acknowledges the newest notice without ending: the script is now in that generation.
 
-    For scripts that go on (frameworks `none` and `horovod`). Ending says the same.
+    For scripts that go on (frameworks `none` and `horovod`). A script that ends need not call it.
     """
-    from maniple.worker.script_api import inside
+    from maniple.worker.script_api import script_api
 
-    inside().ack()
+    script_api().ack()
 
 
 def report(step: int, *, total: int | None = None, throughput: float | None = None) -> None:
-    """Says how far the job is, of how many steps in all, and how fast: in samples a second of all ranks together, or
-    any other unit.
+    """Reports the step that the job has reached, of `total`, and its throughput.
 
-    Rank 0 speaks, the others are silent; call it as often as you like. `maniple jobs` and `maniple watch` show how far
-    it is. Throughput by size becomes the job's measured speed-up curve, after which it is given more GPUs, or not.
+    Throughput is in samples a second of all ranks together, or any other unit.
+
+    Only the report of rank 0 is sent; call it as often as you like. `maniple jobs` and `maniple watch` show the
+    progress. Throughput by size becomes the job's measured speed-up curve, which decides whether it gets more GPUs.
     """
-    from maniple.worker.script_api import inside
+    from maniple.worker.script_api import script_api
 
-    inside().report(step, throughput, total)
+    script_api().report(step, throughput, total)
 
 
 def elastic(*parts: Any, step: int = 0, backend: str | None = None) -> Elastic:

@@ -1,7 +1,7 @@
-"""Where workers reach their agent: a socket and a file in a folder of the replica's own.
+"""How workers reach their agent: a socket and a file in a folder of the replica.
 
-Datagrams to a socket on the same machine: a training loop that reports never waits for a network, and loses nothing but
-the report if nobody listens.
+Workers send datagrams to a Unix socket: a training loop that reports never waits for a network, and loses only the
+report if no agent listens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from maniple.worker.controller_connection import complain
+from maniple.worker.controller_connection import log
 from maniple.worker.notices import Notice
 
 SOCKET_VARIABLE = "MANIPLE_AGENT_SOCKET"
@@ -23,13 +23,13 @@ NOTICE_VARIABLE = "MANIPLE_NOTICE"
 _MESSAGE_BYTES = 4096
 
 
-class Desk:
-    """The agent's side. `hear` is called in a thread of the desk's own with every message that is an object."""
+class LocalSocket:
+    """The agent's side. `on_message` is called in a thread of the socket with every message that is an object."""
 
-    def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
-        self._hear = hear
-        self._heard = threading.Condition()
-        self._mark = ""  # the last of our own that came through
+    def __init__(self, on_message: Callable[[dict[str, Any]], None]) -> None:
+        self._on_message = on_message
+        self._received = threading.Condition()
+        self._mark = ""  # the last mark that was received
         self.folder = new_folder()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(os.path.join(self.folder, "socket"))
@@ -42,62 +42,64 @@ class Desk:
         }
 
     def start(self) -> None:
-        threading.Thread(target=self._listen, name="maniple-desk", daemon=True).start()
+        threading.Thread(target=self._listen, name="maniple-socket", daemon=True).start()
 
-    def show(self, notice: Notice) -> bool:
-        """Workers that look see all of it or what was there before; whether they can: somebody may tidy up or fill the
-        disk that the folder is on."""
+    def write_notice(self, notice: Notice) -> bool:
+        """Replaces the notice in the file that workers read, as a whole.
+
+        Returns whether that worked: the folder may have been removed, or its disk may be full.
+        """
         path = self.environment[NOTICE_VARIABLE]
         try:
             with open(path + ".new", "w", encoding="utf-8") as file:
                 file.write(notice.text)
             os.replace(path + ".new", path)
         except OSError as error:
-            complain(f"cannot show workers the notice, which are sent SIGTERM instead: {error}")
+            log(f"cannot write the notice for workers, sending them SIGTERM instead: {error}")
             return False
         return True
 
-    def catch_up(self, within_s: float = 1.0) -> None:
-        """Returns when all that was said until now has been heard."""
+    def drain(self, within_s: float = 1.0) -> None:
+        """Returns when all messages that were sent until now have been handled."""
         mark = f"{time.monotonic_ns()}"
-        with self._heard:
-            if tell(self.environment[SOCKET_VARIABLE], {"mark": mark}, within_s):
-                self._heard.wait_for(lambda: self._mark == mark, within_s)
+        with self._received:
+            if send(self.environment[SOCKET_VARIABLE], {"mark": mark}, within_s):
+                self._received.wait_for(lambda: self._mark == mark, within_s)
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _listen(self) -> None:
         while True:
-            message = self._socket.recv(_MESSAGE_BYTES)
+            datagram = self._socket.recv(_MESSAGE_BYTES)
             try:
-                said = json.loads(message)
+                message = json.loads(datagram)
             except (ValueError, RecursionError):
                 continue
-            if not isinstance(said, dict):
+            if not isinstance(message, dict):
                 continue
-            if "mark" in said:
-                with self._heard:
-                    self._mark = said["mark"]
-                    self._heard.notify_all()
+            if "mark" in message:
+                with self._received:
+                    self._mark = message["mark"]
+                    self._received.notify_all()
             else:
-                self._hear(said)
+                self._on_message(message)
 
 
 def new_folder() -> str:
-    """Where the root of a container may not be written to, its shared memory still may."""
+    """In shared memory if the root of the container is read-only."""
     try:
         return tempfile.mkdtemp(prefix="maniple-")
     except OSError:
         return tempfile.mkdtemp(prefix="maniple-", dir="/dev/shm")
 
 
-def tell(path: str, message: dict[str, Any], within_s: float = 0.0) -> bool:
-    """A worker's side: says it to the agent, if one listens and is not behind by then; whether it was said."""
+def send(path: str, message: dict[str, Any], within_s: float = 0.0) -> bool:
+    """A worker's side: sends a message to the agent. Returns whether the agent's socket took it in time."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-            line.settimeout(within_s)
-            line.sendto(json.dumps(message).encode(), path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+            client.settimeout(within_s)
+            client.sendto(json.dumps(message).encode(), path)
     except OSError:
         return False
     return True

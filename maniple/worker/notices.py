@@ -1,6 +1,6 @@
-"""A notice: one generation of a job, its members in the order of their ranks, and what follows for one replica.
+"""Notices: one generation of a job with its members in the order of their ranks.
 
-The endpoint, the file of the downward API and the file that the agent writes for its workers all hold the same JSON.
+The endpoint, the file of the downward API and the file that the agent writes for its workers hold the same JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Notice:
-    """What the controller says. Ranks follow the order of members; the first one's pod is where all others meet."""
+    """What the controller publishes. Ranks follow the order of members; all ranks connect to the first member."""
 
     job: str
     generation: int
@@ -41,27 +41,27 @@ class Notice:
 
     @property
     def address(self) -> str:
-        """Where rank 0 is: MASTER_ADDR."""
+        """The address of rank 0: MASTER_ADDR."""
         return self.members[0].address if self.members else ""
 
-    def place_of(self, pod: str, uid: str) -> int | None:
-        """Where among the members this pod is; None: it is to leave. A pod made anew has its name, but another uid."""
-        for place, member in enumerate(self.members):
+    def position(self, pod: str, uid: str) -> int | None:
+        """The pod's position among the members. None: it leaves the job. A successor has its name but another uid."""
+        for position, member in enumerate(self.members):
             if member.pod == pod and member.uid in {"", uid}:
-                return place
+                return position
         return None
 
-    def first_rank(self, place: int) -> int:
-        """The rank of the first process of that member."""
-        return sum(member.slots for member in self.members[:place])
+    def first_rank(self, position: int) -> int:
+        """The rank of the first process of the member at this position."""
+        return sum(member.slots for member in self.members[:position])
 
 
 class NoticeError(ValueError):
-    """What was read is no notice."""
+    """The text is not a notice."""
 
 
 def parse(text: str) -> Notice:
-    """Reads one; unknown fields are left alone, as the controller may be newer than the pod."""
+    """Unknown fields are ignored: the controller may be newer than the pod."""
     try:
         raw = json.loads(text)
         members = tuple(
@@ -88,22 +88,22 @@ def parse(text: str) -> Notice:
         raise NoticeError(f"not a notice: {error!r} in {text[:200]!r}") from error
 
 
-def alone(pod: str, slots: int, port: int) -> Notice:
-    """The notice of somebody who runs without Maniple: generation 0, one member, this machine."""
+def local_notice(pod: str, slots: int, port: int) -> Notice:
+    """A notice for workers outside of a cluster: generation 0, one member, this machine."""
     member = {"pod": pod, "address": "127.0.0.1", "slots": slots}
     return parse(json.dumps({"generation": 0, "members": [member], "port": port}))
 
 
-def environment(notice: Notice, place: int, local_rank: int) -> dict[str, str]:
-    """What a worker process reads: the names that torch's `env://` and most other frameworks know."""
-    mine = notice.members[place]
+def environment(notice: Notice, position: int, local_rank: int) -> dict[str, str]:
+    """The environment of a worker process: the variables of torch's `env://` and most other frameworks."""
+    member = notice.members[position]
     return {
-        "RANK": str(notice.first_rank(place) + local_rank),
+        "RANK": str(notice.first_rank(position) + local_rank),
         "WORLD_SIZE": str(notice.size),
         "LOCAL_RANK": str(local_rank),
-        "LOCAL_WORLD_SIZE": str(mine.slots),
-        "NODE_RANK": str(place),
-        "GROUP_RANK": str(place),
+        "LOCAL_WORLD_SIZE": str(member.slots),
+        "NODE_RANK": str(position),
+        "GROUP_RANK": str(position),
         "MASTER_ADDR": notice.address,
         "MASTER_PORT": str(notice.port),
         "MANIPLE_GENERATION": str(notice.generation),
@@ -112,23 +112,23 @@ def environment(notice: Notice, place: int, local_rank: int) -> dict[str, str]:
 
 
 class NoticeFile:
-    """The newest notice in a file that somebody else replaces; asking costs one look at its time."""
+    """The newest notice in a file that another process replaces. Costs one `stat` if the file is unchanged."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._version: tuple[int, int, int] | None = None
         self._notice: Notice | None = None
 
     def read(self) -> Notice | None:
-        """The newest readable one; a file that is being replaced, or broken, leaves what was read before."""
+        """The last notice that could be read: a missing or broken file changes nothing."""
         try:
-            found = os.stat(self.path)
-            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-            if seen != self._seen:
+            stat = os.stat(self.path)
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if version != self._version:
                 with open(self.path, encoding="utf-8") as file:
                     text = file.read()
                 self._notice = parse(text) if text.strip() else None
-                self._seen = seen
+                self._version = version
         except (OSError, NoticeError, UnicodeDecodeError):
             pass
         return self._notice

@@ -1,7 +1,7 @@
-"""The worker processes of one replica: started together, never left behind, and every one of them waited for.
+"""The worker processes of one replica: started together, all reaped, none left behind.
 
-The agent is process 1 of its container, so whatever loses its parent becomes its child: all are reaped, and what is
-left when the workers have ended is killed. Where the agent is not process 1 it asks the kernel for the same.
+The agent is process 1 of its container, so every orphan becomes its child. It reaps all children and kills those that
+are left when the workers have ended. Where it is not process 1 it becomes a child subreaper.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 _PR_SET_CHILD_SUBREAPER = 36
-# A process that is to die with the agent must say so itself before it becomes the worker (PR_SET_PDEATHSIG is 1).
-# Python ignores two signals from its start, and the worker would inherit that: pipes in it would never end.
+# The child itself must ask to be killed with the agent, before it becomes the worker (PR_SET_PDEATHSIG is 1). Python
+# ignores two signals from its start, and the worker would inherit that: writers to a closed pipe would never end.
 _SHIM = """
 import ctypes, os, signal, sys
 parent, command = int(sys.argv[1]), sys.argv[2:]
@@ -34,7 +34,7 @@ except OSError as error:
 
 
 def adopt_orphans() -> None:
-    """Whatever our descendants leave behind becomes our child, as it does for process 1."""
+    """Orphans among our descendants become our children, as they do for process 1."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -47,7 +47,7 @@ class Processes:
         self.first_failure: int | None = None
 
     def start(self, command: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
-        """One worker for each environment. None may be running."""
+        """Starts one worker for each environment. None may be running."""
         self.codes = {}
         self.first_failure = None
         for local_rank, environment in enumerate(environments):
@@ -62,18 +62,18 @@ class Processes:
             self.running[pid] = local_rank
 
     def signal_all(self, number: int) -> None:
-        """To the workers themselves: what a training script starts is for it to end."""
+        """Signals the workers only: a training script ends its own children."""
         for pid in self.running:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def kill_all(self) -> None:
-        """To the workers and all that they started."""
+        """Kills the workers and their process groups."""
         for pid in self.running:
             _kill_group(pid)
 
     def reap(self) -> list[int]:
-        """Waits for every child that has ended; the local ranks of the workers among them."""
+        """Reaps every child that has ended. Returns the local ranks of the workers among them."""
         ended = []
         while True:
             try:
@@ -94,14 +94,14 @@ class Processes:
         return ended
 
     def sweep(self, within_s: float = 5.0) -> None:
-        """Kills whatever has become our child and is no worker: left over from workers that have ended."""
+        """Kills children that are not workers: they are left over from workers that have ended."""
         deadline = time.monotonic() + within_s
-        # Their own children become ours in turn.
+        # Their children become ours in turn.
         while time.monotonic() < deadline:
-            left = [pid for pid in _children() if pid not in self.running]
-            if not left:
+            orphans = [pid for pid in _children() if pid not in self.running]
+            if not orphans:
                 return
-            for pid in left:
+            for pid in orphans:
                 _kill_group(pid)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -115,11 +115,11 @@ def _kill_group(pid: int) -> None:
 
 
 def _children() -> list[int]:
-    """Our children, living or not yet waited for."""
-    found = []
+    """Our children, running or not reaped yet."""
+    children = []
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-            # The program's name stands in brackets and may hold anything; state and parent follow the last of them.
+            # The program's name is in parentheses and may contain some; state and parent follow the last one.
             if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(name))
-    return found
+                children.append(int(name))
+    return children

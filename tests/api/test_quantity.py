@@ -59,7 +59,7 @@ def rounded_up(value: Fraction, per_unit: int) -> int:
     return quotient + (1 if remainder else 0)
 
 
-@settings(max_examples=1200, derandomize=True, deadline=None)
+@settings(max_examples=1200, deadline=None)
 @given(signs, digits, suffixes)
 @example("", "5.", "Gi")
 @example("-", ".5", "m")
@@ -93,7 +93,7 @@ def test_cpu_is_counted_in_thousandths_rounded_up(text: str, milli: int) -> None
     assert to_units(parse_quantity(text), per_unit=1000) == milli
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(signs, digits, suffixes, st.sampled_from([1, 1000]))
 def test_rounding_goes_up_and_by_less_than_one_unit(sign: str, number: str, suffix: str, per_unit: int) -> None:
     value = true_value(sign, number, suffix)
@@ -134,7 +134,7 @@ def test_what_is_no_quantity_is_told_what_one_is(text: str) -> None:
     assert message.isprintable()
 
 
-@settings(max_examples=1200, derandomize=True, deadline=None)
+@settings(max_examples=1200, deadline=None)
 @given(st.one_of(st.text(max_size=80), st.text("0123456789.+-eEinumkMGTPK ", max_size=80)))
 def test_garbage_raises_nothing_but_quantity_error(text: str) -> None:
     said, value = "", Fraction(0)
@@ -146,7 +146,7 @@ def test_garbage_raises_nothing_but_quantity_error(text: str) -> None:
     assert abs(value) <= LARGEST
 
 
-@settings(max_examples=1000, derandomize=True, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.integers(0, 2**53), st.sampled_from([1, 1000]), st.booleans())
 @example(16 * 1024**3, 1, True)
 @example(0, 1, True)
@@ -174,7 +174,7 @@ def test_the_usual_text_is_chosen(units: int, per_unit: int, binary: bool, text:
     assert format_quantity(units, per_unit=per_unit, binary=binary) == text
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.floats(0, 2**53), st.sampled_from([1, 1000]))
 def test_shares_of_a_unit_are_shown_close_to_what_they_are(units: float, per_unit: int) -> None:
     """Deserved shares are no whole numbers; what is shown of them must still read as a quantity, and not far off."""

@@ -7,7 +7,7 @@ import pytest
 
 from maniple.api import kubernetes
 from maniple.api.decode.server_objects import read_live
-from maniple.api.replica_pods import read_replica
+from maniple.api.replica_pods import read_replica_facts
 
 LABELS = {"maniple.dev/job": "j", "maniple.dev/role": "worker", "maniple.dev/index": "3"}
 
@@ -16,12 +16,18 @@ def read(**status: Any) -> Any:
     owner = {"kind": "ElasticJob", "name": "j", "uid": "job", "controller": True}
     note = {"maniple.dev/generation": '{"job":"ns/j","generation":12,"members":[]}'}
     meta = {"name": "j-worker-3", "uid": "u", "labels": LABELS, "annotations": note, "ownerReferences": [owner]}
-    return read_replica(json.dumps({"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}).encode())
+    return read_replica_facts(json.dumps({"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}).encode())
 
 
 def test_who_it_is_and_what_it_was_told() -> None:
     facts = read(phase="Running", podIP="10.0.0.1", conditions=[{"type": "Ready", "status": "False"}])
-    assert (facts.job, facts.role, facts.index, facts.owner, facts.told) == ("j", "worker", "3", "job", 12)
+    assert (facts.job, facts.role, facts.index, facts.owner, facts.notified_generation) == (
+        "j",
+        "worker",
+        "3",
+        "job",
+        12,
+    )
     assert (facts.is_ready, facts.address, facts.node, facts.exit) == (False, "10.0.0.1", "n1", None)
 
 
@@ -62,5 +68,5 @@ def test_its_owner_and_name_count_and_not_what_was_written_on_it_later(labels: d
 
 def test_without_an_owner_its_labels_say_what_it_is() -> None:
     meta = {"name": "other-worker-4", "labels": LABELS}
-    facts = read_replica(json.dumps({"metadata": meta}).encode())
+    facts = read_replica_facts(json.dumps({"metadata": meta}).encode())
     assert (facts.job, facts.role, facts.index, facts.owner) == ("j", "worker", "3", "")

@@ -155,7 +155,7 @@ def from_scratch(objects: Objects) -> Snapshot:
 
 
 ANY_WORLD = st.one_of(worlds(), ruled_worlds(), contended_worlds(), close_worlds(), elastic_worlds(), claimed_worlds())
-tried = settings(max_examples=120, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+tried = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @tried

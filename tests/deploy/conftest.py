@@ -12,4 +12,4 @@ from tools.cluster.build import REQUIRE_VARIABLE
 def need_helm() -> None:
     if not helm.is_built():
         give_up = pytest.fail if os.environ.get(REQUIRE_VARIABLE) == "1" else pytest.skip
-        give_up("no helm here: `python -m tools.helm` builds it, or says why it cannot")
+        give_up("no helm here: `python -m tools.cluster build` builds it, or says why it cannot")

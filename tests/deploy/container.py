@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 from deploy.rights import ROOT
@@ -45,8 +46,11 @@ def environment(**more: str) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
-def install(folder: Path) -> Path:
-    """Makes the wheel and installs it into an environment of its own; dependencies are those of the tests' own."""
+def install(folder: Path, only: tuple[str, ...] = ()) -> Path:
+    """Makes the wheel and installs it into an environment of its own.
+
+    Dependencies are those of the tests' own environment: all of them, or only the named packages.
+    """
     pip = [sys.executable, "-m", "pip", "--quiet"]
     building = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)]
     subprocess.run(building, check=True)
@@ -55,5 +59,9 @@ def install(folder: Path) -> Path:
     python = folder / "venv" / "bin" / "python"
     subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
     packages = next((folder / "venv" / "lib").glob("python*/site-packages"))
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    if not only:
+        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for name in only:
+        for top in {file.parts[0] for file in metadata.files(name) or () if ".." not in file.parts}:
+            (packages / top).symlink_to(Path(sysconfig.get_path("purelib")) / top)
     return folder / "venv"

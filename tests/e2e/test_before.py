@@ -1,6 +1,7 @@
 """What the cluster tool promises before any cluster runs: the cache, the folders, and saying no in one line."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tools.cluster import ClusterError, Spec
+from tools.cluster import ClusterError, Spec, build
 from tools.cluster import layout as folders
 from tools.cluster.__main__ import cli
 from tools.cluster.kwok import nodes
-from tools.cluster.programs import CACHE_VARIABLE, CONTROL_PLANE, PROGRAMS, missing_programs, program_path
+from tools.cluster.programs import (
+    CACHE_VARIABLE,
+    CONTROL_PLANE,
+    PROGRAMS,
+    cache_folder,
+    missing_programs,
+    program_path,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +46,22 @@ def test_only_what_is_missing_is_built_and_what_tests_need_first_comes_first() -
     program_path("etcd").touch()
     assert [program.name for program in missing_programs(CONTROL_PLANE)] == list(CONTROL_PLANE[1:])
     assert "1.37.1" in program_path("etcd").parent.name
+
+
+def test_what_is_missing_is_said_with_the_time_it_takes_and_nothing_is_said_if_nothing_is() -> None:
+    done = run("tools.cluster", "build", "--dry-run")
+    assert (done.returncode, done.stdout) == (0, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("cluster: to be built first, once on this machine: etcd, kube-apiserver, ")
+    assert re.search(r", helm, .+, python3-torch: about \d\d min on two idle cores$", line)
+    for path in (
+        *map(program_path, build.ALL),
+        cache_folder() / "debian" / "x",
+        cache_folder() / "python3-torch-1" / "x",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert run("tools.cluster", "build", "--dry-run").stderr == ""
 
 
 def test_a_build_that_cannot_be_done_says_so_in_one_line() -> None:

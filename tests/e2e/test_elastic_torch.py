@@ -214,8 +214,8 @@ all_reduce(one)
 print("rank", get_rank(), "of", get_world_size(), "sum", int(one), flush=True)
 import time
 import maniple.worker
-from maniple.worker.script_api import inside
-while get_rank() == 0 and not inside().newest():
+from maniple.worker.script_api import script_api
+while get_rank() == 0 and not script_api().newest():
     time.sleep(0.1)
 maniple.worker.report(step=7, total=9, throughput=2.5)
 """

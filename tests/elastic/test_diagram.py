@@ -1,4 +1,4 @@
-from maniple.elastic.transitions import TABLE
+from maniple.elastic.transitions import TRANSITIONS
 from tools.diagram import PAGE, renewed
 
 
@@ -9,9 +9,9 @@ def test_the_transitions_in_the_docs_are_those_of_the_table() -> None:
 
 def test_every_row_is_told_of() -> None:
     page = PAGE.read_text()
-    assert all(row.words in page for row in TABLE)
+    assert all(row.description in page for row in TRANSITIONS)
 
 
 def test_rows_have_names_of_their_own_and_none_leaves_an_end() -> None:
-    assert len({row.name for row in TABLE}) == len(TABLE)
-    assert not {source for row in TABLE for source in row.sources} & {"Succeeded", "Failed"}
+    assert len({row.name for row in TRANSITIONS}) == len(TRANSITIONS)
+    assert not {source for row in TRANSITIONS for source in row.sources} & {"Succeeded", "Failed"}

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from elastic.world import OVER, RUNS, Pod, World, elastic_job
 from maniple.elastic.events import CreateRefused
-from maniple.elastic.transitions import TABLE
+from maniple.elastic.transitions import TRANSITIONS
 
 EXITS = (0, 1, 127, 137, 143)
 REASONS = ("", "", "", "Evicted", "OutOfcpu", "UnexpectedAdmissionError")
@@ -320,7 +320,7 @@ def rarities() -> Iterator[World]:
 
 
 def test_every_path_of_the_table_is_taken() -> None:
-    paths = {(source, row.name) for row in TABLE for source in row.sources}
+    paths = {(source, row.name) for row in TRANSITIONS for source in row.sources}
     taken = {path for world in rarities() for path in world.paths}
     for seed in range(2000):
         taken |= walk(seed).paths

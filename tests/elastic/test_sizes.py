@@ -10,7 +10,7 @@ from maniple.api import kubernetes, types
 from maniple.api.labels import INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.meta import ObjectMeta
 from maniple.elastic.events import Replica, Stage
-from maniple.elastic.job import read_job
+from maniple.elastic.job import read_job_spec
 from maniple.elastic.sizes import wanted_sizes
 from maniple.model.elastic import current_sizes
 
@@ -55,7 +55,7 @@ replicas = st.lists(
         stage=st.sampled_from(list(PHASES)),
         is_leaving=st.booleans(),
     ),
-    unique_by=lambda replica: replica.place,
+    unique_by=lambda replica: replica.key,
 )
 
 
@@ -72,7 +72,7 @@ def pod_of(replica: Replica) -> kubernetes.Pod:
 
 @given(jobs(), replicas)
 def test_scheduler_and_controller_agree_on_the_sizes_of_a_job(job: types.ElasticJob, there: list[Replica]) -> None:
-    sizes = wanted_sizes(read_job(job), job.status.target, there)
+    sizes = wanted_sizes(read_job_spec(job), job.status.target, there)
     assert sizes == current_sizes(job, [pod_of(replica) for replica in there])
     assert list(sizes) == [role.name for role in job.spec.roles]
     assert all(role.least <= sizes[role.name] <= role.most for role in job.spec.roles)
@@ -80,7 +80,7 @@ def test_scheduler_and_controller_agree_on_the_sizes_of_a_job(job: types.Elastic
 
 @given(jobs(), replicas)
 def test_a_decided_size_counts_more_than_the_replicas_there_are(job: types.ElasticJob, there: list[Replica]) -> None:
-    sizes = wanted_sizes(read_job(job), job.status.target, there)
+    sizes = wanted_sizes(read_job_spec(job), job.status.target, there)
     decided = {target.role: target.replicas for target in job.status.target}
     for role in job.spec.roles:
         indices = [replica.index for replica in there if replica.role == role.name and replica.is_alive]

@@ -34,13 +34,13 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import restore, step_all
-from maniple.elastic.transitions import TABLE
+from maniple.elastic.machine import advance, restore
+from maniple.elastic.transitions import TRANSITIONS
 
 RUNS = ("Running", "Growing", "Shrinking")
 OVER = ("Succeeded", "Failed")
 WAITS = ("Pending", "Starting")
-TARGETS = {row.name: row.target for row in TABLE}
+TARGETS = {row.name: row.target for row in TRANSITIONS}
 START = 1_800_000_000.0
 
 
@@ -130,11 +130,11 @@ class World:
     def _step(self, *events: Event) -> tuple[Instruction, ...]:
         for event in events:
             if isinstance(event, ReplicaSeen):
-                self.heard[event.replica.place] = event.replica
+                self.heard[event.replica.key] = event.replica
             elif isinstance(event, ReplicaGone) and self._uid_heard((event.role, event.index)) == event.uid:
                 del self.heard[event.role, event.index]
         before: str = self.state.status.phase
-        self.state, instructions = step_all(self.state, events, self.now)
+        self.state, instructions = advance(self.state, events, self.now)
         for row in self.state.taken:
             self.paths.add((before, row))
             before = TARGETS[row]
@@ -453,7 +453,7 @@ class World:
             exit=pod.exit,
             reason=pod.reason,
             trouble=pod.trouble,
-            told=pod.told,
+            notified_generation=pod.told,
         )
 
     # -- for tests

@@ -539,14 +539,14 @@ def waiting_plan(objects: list[Object]) -> Object:
     return plan_of(round_of(waiting=entries))
 
 
-@settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
 def test_worlds_break_no_promise_by_themselves(objects: list[Object]) -> None:
     assert violations(objects, waiting_plan(objects)) == []
     assert_sound(objects)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(contended_worlds())
 def test_contended_worlds_break_no_promise_by_themselves(objects: list[Object]) -> None:
     assert violations(objects, waiting_plan(objects)) == []

@@ -407,7 +407,7 @@ def test_a_slower_set_of_gpus_is_caught() -> None:
 # The worlds.
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(close_worlds() | lone_worlds() | full_close_worlds())
 def test_close_worlds_break_no_promise_by_themselves(objects: list[Object]) -> None:
     assert violations(objects, waiting_plan(objects)) == []

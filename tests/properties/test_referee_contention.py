@@ -433,7 +433,7 @@ def _only(planned: Object) -> Object:
 # The worlds.
 
 
-@settings(max_examples=30, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(elastic_worlds() | claimed_worlds() | growing_worlds())
 def test_elastic_worlds_start_as_they_may(objects: list[Object]) -> None:
     """Nobody is over-committed, no gang runs below its minimum, and the moment is the one of the clock."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OBSERVED = "from tools.failure_report import observe as pytest_configure\n"
+OBSERVED = "from tools.failure_report import configure as pytest_configure\n"
 # Fails the first time it runs in this folder.
 FLAKY = """
 import pathlib

@@ -21,7 +21,7 @@ deadline = time.monotonic() + 180
 began = False
 while time.monotonic() < deadline:
     seen = worker.notice()
-    if not began and worker.inside.inside().generation is not None:
+    if not began and worker.script_api.script_api().generation is not None:
         began = True
         print("began", flush=True)
     if seen:
@@ -83,8 +83,8 @@ def reports(stage: Stage) -> list[tuple[int, int, int]]:
 ENDS = """
 import time
 import maniple.worker as worker
-from maniple.worker.script_api import inside
-while not inside().newest():
+from maniple.worker.script_api import script_api
+while not script_api().newest():
     time.sleep(0.01)
 for step in range(50):
     worker.report(step=step + 1, total=50)
@@ -142,13 +142,13 @@ def test_who_goes_on_through_a_new_size_and_a_new_controller_is_heard_to_the_end
 
 HURRIES = """
 import os, threading, time
-import maniple.worker.controller_connection as line
+import maniple.worker.controller_connection as connection
 folder = os.environ["MANIPLE_POD_FOLDER"]
-line._FIRST_PAUSE_S = line._LONGEST_PAUSE_S = 600.0
-line.complain = lambda text: open(f"{folder}/broken-{threading.current_thread().name}", "w").close()
-made = line.Line(line.from_environment(), lambda notice: None, lambda: None)
+connection._FIRST_PAUSE_S = connection._LONGEST_PAUSE_S = 600.0
+connection.log = lambda text: open(f"{folder}/broken-{threading.current_thread().name}", "w").close()
+made = connection.ControllerConnection(connection.from_environment(), lambda notice: None, lambda: None)
 made.start()
-made.say(1, "running")
+made.set_state(1, "running")
 while not os.path.exists(folder + "/end"):
     time.sleep(0.01)
 raise SystemExit(0 if made.flush(100.0) else 1)
@@ -157,7 +157,7 @@ raise SystemExit(0 if made.flush(100.0) else 1)
 
 def test_whoever_waits_for_the_last_word_ends_the_pause_after_a_broken_line(stage: Stage) -> None:
     with start(stage, f"https://127.0.0.1:{stage.port}", HURRIES) as script:
-        wait("a pause", (stage.folder / "broken-maniple-speak").exists)
+        wait("a pause", (stage.folder / "broken-maniple-send").exists)
         stage.start_endpoint()
         stage.publish([POD])
         (stage.folder / "end").touch()
@@ -170,7 +170,7 @@ def test_of_horovods_workers_who_all_think_that_they_are_in_the_launchers_pod_on
     stage: Stage, rank: str, calls: bool
 ) -> None:
     """Two who listen for one pod are refused in turn. Each is the first process of the host that it runs on."""
-    script = "from maniple.worker.script_api import inside; print(inside()._line is not None)"
+    script = "from maniple.worker.script_api import script_api; print(script_api()._controller is not None)"
     ranks = {"HOROVOD_RANK": rank, "HOROVOD_LOCAL_RANK": "0"}
     with start(stage, "https://127.0.0.1:1", script, **ranks) as asked:
         assert line_of(asked) == f"{calls}\n"

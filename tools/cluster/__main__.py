@@ -32,8 +32,13 @@ def cli() -> None:
 @cli.command()
 @click.option("--only", multiple=True, type=click.Choice(building.ALL), help="Just this program; may be repeated.")
 @click.option("--if-possible", is_flag=True, help="Say why, and go on, where it cannot be done.")
-def build(only: tuple[str, ...], if_possible: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="Only say what is missing, and how long that takes.")
+def build(only: tuple[str, ...], if_possible: bool, dry_run: bool) -> None:
     """Build what is missing into the cache, once."""
+    if dry_run:
+        if missing := building.what_is_missing():
+            say(f"to be built first, once on this machine: {missing}")
+        return
     try:
         building.ensure(say, only or building.ALL, with_packages=not only, with_torch=not only)
     except CannotBuildError as error:

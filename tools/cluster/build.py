@@ -31,6 +31,23 @@ def stages_path() -> Path:
     return source_folder(KWOK) / "stages.yaml"
 
 
+def what_is_missing(names: tuple[str, ...] = ALL) -> str:
+    """What `ensure` would build and fetch, and how long that takes on two idle cores; empty if nothing is missing."""
+    parts = [program.name for program in missing_programs(names)]
+    seconds = sum(program.build_s for program in missing_programs(names))
+    if debian.missing():
+        parts.append(", ".join(debian.PACKAGES))
+        seconds += debian.FETCH_S
+    if pytorch.missing():
+        parts.append(pytorch.PACKAGE)
+        seconds += pytorch.FETCH_S
+    return f"{', '.join(parts)}: {_minutes(seconds)}" if parts else ""
+
+
+def _minutes(seconds: int) -> str:
+    return f"about {max(1, round(seconds / 60))} min on two idle cores"
+
+
 def is_built(names: tuple[str, ...] = ALL, with_packages: bool = True, with_torch: bool = False) -> bool:
     if missing_programs(names) or _missing_stages(names) or (with_packages and debian.missing()):
         return False
@@ -46,9 +63,9 @@ def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True, w
     with _alone(say):
         missing = missing_programs(names)
         if missing:
-            minutes = sum(program.build_s for program in missing) / 60
             listed = ", ".join(program.name for program in missing)
-            say(f"building {listed}: once, about {max(1, round(minutes))} min on two cores, into {cache_folder()}")
+            takes = _minutes(sum(program.build_s for program in missing))
+            say(f"building {listed}: once, {takes}, into {cache_folder()}")
         for program in missing:
             go.build(program, say)
             if program.source is KWOK:

@@ -12,6 +12,7 @@ from tools.cluster.go import CannotBuildError, Say
 from tools.cluster.programs import cache_folder
 
 PACKAGES = ("containerd", "runc", "busybox-static")
+FETCH_S = 15
 FILES = ("usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/ctr", "usr/sbin/runc", "bin/busybox")
 
 

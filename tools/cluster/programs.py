@@ -1,4 +1,4 @@
-"""Which programs a cluster is made of, in which versions, and where the built ones are kept.
+"""Which programs a cluster and its tests are made of, in which versions, and where the built ones are kept.
 
 The cache is outside the tree and keyed by version, so that every checkout on a machine shares it and a new version
 never meets an old binary. Nothing here builds or runs anything.
@@ -38,19 +38,21 @@ class Program:
 KUBERNETES = Source("kubernetes", "k8s.io/kubernetes", "v1.37.1")
 KWOK = Source("kwok", "sigs.k8s.io/kwok", "v0.8.0")
 CNI = Source("cni", "github.com/containernetworking/plugins", "v1.9.1")
+HELM = Source("helm", "helm.sh/helm/v3", "v3.22.0")
 
 # In the order in which tests need them: a build that was broken off is the most useful one it can be.
 PROGRAMS = (
     Program("etcd", KUBERNETES, "go.etcd.io/etcd/server/v3", 60),
     Program("kube-apiserver", KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver", 360),
     Program("kube-controller-manager", KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager", 100),
-    Program("kubectl", KUBERNETES, "k8s.io/kubernetes/cmd/kubectl", 60),
+    Program("kubectl", KUBERNETES, "k8s.io/kubernetes/cmd/kubectl", 25),
     Program("kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", 120),
     Program("kube-scheduler", KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler", 20),
     Program("kubelet", KUBERNETES, "k8s.io/kubernetes/cmd/kubelet", 60),
     Program("ptp", CNI, "github.com/containernetworking/plugins/plugins/main/ptp", 8),
     Program("loopback", CNI, "github.com/containernetworking/plugins/plugins/main/loopback", 2),
     Program("host-local", CNI, "github.com/containernetworking/plugins/plugins/ipam/host-local", 2),
+    Program("helm", HELM, "helm.sh/helm/v3/cmd/helm", 150),
 )
 BY_NAME = {program.name: program for program in PROGRAMS}
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")

@@ -11,7 +11,7 @@ from maniple.api import kubernetes
 from maniple.api.compat import other_schedulers
 from maniple.api.decode.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
-from maniple.api.replica_pods import ReplicaFacts, is_replica, read_replica
+from maniple.api.replica_pods import ReplicaFacts, is_replica, read_replica_facts
 from maniple.api.types import ElasticJob
 
 
@@ -62,6 +62,6 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
         found = found.ours()
     replica = None
     if isinstance(found, kubernetes.Pod) and is_replica(found.metadata):
-        replica = read_replica(raw)
+        replica = read_replica_facts(raw)
     spec = bytes(_SPECS.decode(raw).spec) if isinstance(found, ElasticJob) else b""
     return Live(head, typing.cast(Object, found), source, (), notes, replica, spec)

@@ -35,7 +35,7 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import restore, step_all
+from maniple.elastic.machine import advance, restore
 from maniple.elastic.sizes import wanted_sizes
 from maniple.elastic.state import State
 from maniple.kube.jobs.agent_server import Ack, Agents, Report
@@ -251,7 +251,7 @@ class Jobs:
                 if entry.unheard is not None:  # before all that has come of it, such as the end
                     events.insert(0, entry.unheard)
                     entry.unheard = None
-                entry.state, instructions = step_all(entry.state, events, time.time())
+                entry.state, instructions = advance(entry.state, events, time.time())
                 todo = [one for one in instructions if not isinstance(one, Arm)]
                 if not todo and entry.hindrance != Hindered():
                     entry.hindrance = Hindered()

@@ -14,7 +14,7 @@ from maniple.api.replica_pods import ReplicaFacts
 from maniple.elastic.conditions import OURS, Conditions
 from maniple.elastic.generations import notice
 from maniple.elastic.instructions import CreateReplica, DeleteReplica
-from maniple.elastic.job import Job
+from maniple.elastic.job import JobSpec
 from maniple.kube.jobs import manifests
 from maniple.kube.jobs.agent_server import Agents
 from maniple.kube.jobs.manifests import Setting
@@ -92,7 +92,7 @@ class Hands:
 
     # -- what goes with it
 
-    async def make_surroundings(self, job: Job) -> None:
+    async def make_surroundings(self, job: JobSpec) -> None:
         """Service, Secret and ConfigMap; before the first pod, which would not start without them."""
         folder = f"/api/v1/namespaces/{job.namespace}"
         token = "" if self.agents is None else self.agents.token(f"{job.namespace}/{job.name}", job.uid)
@@ -111,7 +111,7 @@ class Hands:
             if error.status != 409:
                 raise
 
-    async def _make_service(self, folder: str, job: Job) -> None:
+    async def _make_service(self, folder: str, job: JobSpec) -> None:
         """Of the job's own name, which others may have taken."""
         try:
             await self._create(folder, manifests.service(job))
@@ -125,7 +125,7 @@ class Hands:
 
     # -- replicas
 
-    async def create(self, job: Job, one: CreateReplica, spec: dict[str, Any], sizes: dict[str, int]) -> None:
+    async def create(self, job: JobSpec, one: CreateReplica, spec: dict[str, Any], sizes: dict[str, int]) -> None:
         role = next(role for role in spec["roles"] if role["name"] == one.role)
         priority = spec.get("priorityClassName", "")
         body = manifests.pod(job, role["template"], (one.role, one.index), sizes, priority, self.setting)
@@ -140,7 +140,7 @@ class Hands:
         else:
             self._mirror.put(PODS, read_live(answer, PODS.struct))
 
-    async def _look(self, job: Job, place: tuple[str, int]) -> None:
+    async def _look(self, job: JobSpec, place: tuple[str, int]) -> None:
         """A pod of this name is there: ours, of which we have not heard, or another's."""
         path = PODS.path(job.namespace, job.pod(place))
         try:
@@ -154,7 +154,7 @@ class Hands:
         if found is None or not found.owner or found.job != job.name or place_of(found) != place:
             raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
 
-    async def delete(self, job: Job, one: DeleteReplica) -> None:
+    async def delete(self, job: JobSpec, one: DeleteReplica) -> None:
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": one.uid}}
         if one.grace_s is not None:
             body["gracePeriodSeconds"] = int(one.grace_s)
@@ -162,14 +162,16 @@ class Hands:
 
     # -- generations
 
-    async def publish(self, job: Job, generation: types.JobGeneration, pods: dict[Key, ReplicaFacts]) -> None:
+    async def publish(self, job: JobSpec, generation: types.JobGeneration, pods: dict[Key, ReplicaFacts]) -> None:
         """To the endpoint, where agents wait; to the pods' annotations, which become files; to Horovod's script."""
         text = notice(job, generation)
         told = {member.uid for member in generation.members}
         untold = [
             (key, facts)
             for key, facts in pods.items()
-            if facts.told < generation.number and not facts.is_leaving and (facts.uid in told or facts.told)
+            if facts.notified_generation < generation.number
+            and not facts.is_leaving
+            and (facts.uid in told or facts.notified_generation)
         ]
         name = f"{job.namespace}/{job.name}"
         most = _LONGEST
@@ -183,7 +185,7 @@ class Hands:
             await self._write_hosts(job, generation)
         await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in untold))
 
-    async def _write_hosts(self, job: Job, generation: types.JobGeneration) -> None:
+    async def _write_hosts(self, job: JobSpec, generation: types.JobGeneration) -> None:
         whole = manifests.hosts(job, generation)
         folder = f"/api/v1/namespaces/{job.namespace}/configmaps"
         path, body = f"{folder}/{manifests.hosts_name(job)}", msgspec.json.encode({"data": whole["data"]})

@@ -11,7 +11,7 @@ from typing import Any
 from maniple.api import types
 from maniple.api.labels import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.validate.kubernetes import is_service_name
-from maniple.elastic.job import Job, Place
+from maniple.elastic.job import JobSpec, ReplicaKey
 
 AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.RESERVED_MOUNT_PATH}/{name}" for name in ("agent", "pod", "hosts"))
 RENDEZVOUS_PORT = 29400
@@ -35,12 +35,12 @@ class Setting:
     url: str = ""  # of the agents' endpoint; empty: there is none
 
 
-def has_names(job: Job) -> bool:
+def has_names(job: JobSpec) -> bool:
     """Whether its replicas can be found by name: a Service cannot be called as every object can."""
     return is_service_name(job.name)
 
 
-def secret_name(job: Job, *, has_token: bool) -> str:
+def secret_name(job: JobSpec, *, has_token: bool) -> str:
     """With the job's uid: the Secret of an earlier job of this name is never taken for this one's.
 
     It cannot be changed: once there is an endpoint, pods are given another.
@@ -48,11 +48,13 @@ def secret_name(job: Job, *, has_token: bool) -> str:
     return f"{job.name[:200]}-{'agent' if has_token else 'archive'}-{job.uid[:8]}"
 
 
-def hosts_name(job: Job) -> str:
+def hosts_name(job: JobSpec) -> str:
     return f"{job.name[:200]}-hosts-{job.uid[:8]}"
 
 
-def pod(job: Job, template: Manifest, place: Place, sizes: Mapping[str, int], priority: str, to: Setting) -> Manifest:
+def pod(
+    job: JobSpec, template: Manifest, place: ReplicaKey, sizes: Mapping[str, int], priority: str, to: Setting
+) -> Manifest:
     role = next(one for one in job.roles if one.name == place[0])
     meta, spec = template.get("metadata") or {}, copy.deepcopy(template.get("spec") or {})
     name = job.pod(place)
@@ -103,7 +105,7 @@ def _is_ours(variable: Manifest) -> bool:
     return str(variable.get("name")).startswith(types.RESERVED_ENV_PREFIX)
 
 
-def _of_framework(job: Job, place: Place, slots: int) -> list[Manifest]:
+def _of_framework(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest]:
     if job.framework == "horovod":
         return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
     if job.framework != "torchrun":
@@ -124,7 +126,7 @@ def _of_framework(job: Job, place: Place, slots: int) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _volumes(job: Job, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
+def _volumes(job: JobSpec, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
     field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{GENERATION_ANNOTATION}']"}}
     secret = {"secretName": secret_name(job, has_token=bool(to.url))}
     volumes: list[Manifest] = [
@@ -141,7 +143,7 @@ def _volumes(job: Job, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
     return volumes, mounts
 
 
-def service(job: Job) -> Manifest:
+def service(job: JobSpec) -> Manifest:
     """Headless, for the names of its replicas; also of those that are not ready: they look for each other to be so."""
     return {
         **_head(job, "Service", job.name),
@@ -153,7 +155,7 @@ def service(job: Job) -> Manifest:
     }
 
 
-def secret(job: Job, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
+def secret(job: JobSpec, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
     """The agent; and, where there is an endpoint, what it needs to be let in and to know whom it talks to."""
     data = {"agent.pyz": archive, **({"token": token.encode(), "ca.crt": authority} if token else {})}
     encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
@@ -161,7 +163,7 @@ def secret(job: Job, archive: bytes, token: str = "", authority: bytes = b"") ->
     return {**head, "type": "maniple.dev/agent", "immutable": True, "data": encoded}
 
 
-def hosts(job: Job, generation: types.JobGeneration) -> Manifest:
+def hosts(job: JobSpec, generation: types.JobGeneration) -> Manifest:
     """Horovod asks the script which hosts there are; one that only launches is none."""
     at_work = {role.name for role in job.roles if role.has_work}
     lines = [f"{one.address}:{one.slots}\n" for one in generation.members if one.role in at_work]
@@ -186,13 +188,13 @@ def _without(entries: Manifest, name: str) -> Manifest:
     return {key: value for key, value in entries.items() if key != name}
 
 
-def _head(job: Job, kind: str, name: str) -> Manifest:
+def _head(job: JobSpec, kind: str, name: str) -> Manifest:
     labels = {JOB_LABEL: job.name} if kind != "Pod" else {}
     meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": [_owner(job)]}
     return {"apiVersion": "v1", "kind": kind, "metadata": meta}
 
 
-def _owner(job: Job) -> Manifest:
+def _owner(job: JobSpec) -> Manifest:
     return {
         "apiVersion": types.API_VERSION,
         "kind": "ElasticJob",

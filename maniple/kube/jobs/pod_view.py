@@ -37,7 +37,7 @@ def replica_of(key: Key, facts: ReplicaFacts, job_uid: str, mirror: Mirror) -> R
         exit=facts.exit,
         reason=facts.reason,
         is_disrupted=facts.is_disrupted,
-        told=facts.told,
+        notified_generation=facts.notified_generation,
     )
 
 

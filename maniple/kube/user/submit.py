@@ -11,7 +11,7 @@ import msgspec
 from maniple.api import types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.errors import InputError, nearest
-from maniple.elastic.job import read_job
+from maniple.elastic.job import read_job_spec
 from maniple.kube.jobs.manifests import Setting
 from maniple.kube.jobs.manifests import pod as pod_of
 from maniple.kube.transport.client import ApiError, UnansweredError
@@ -169,7 +169,7 @@ async def _template_problems(visit: Visit, parcel: Parcel) -> list[str]:
     item = read_live(msgspec.json.encode(parcel.body), types.ElasticJob).item
     if not isinstance(item, types.ElasticJob):
         return wrong  # which is told elsewhere
-    job = read_job(item)
+    job = read_job_spec(item)
     for number, role in enumerate(parcel.body["spec"]["roles"]):
         sizes = {one.name: one.least for one in job.roles}
         pod = pod_of(job, role["template"], (role["name"], 0), sizes, item.spec.priority_class_name, _AS_SERVED)

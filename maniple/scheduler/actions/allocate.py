@@ -218,4 +218,5 @@ def _backs_off(session: Session, job: Job) -> Reason | None:
         "BackingOff",
         f"binding it has failed {times}; it is tried again at {written(job.backs_off_until)}",
         f"{math.ceil(left)} s had passed",
+        is_in_line=False,
     )

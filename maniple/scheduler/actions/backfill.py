@@ -53,8 +53,7 @@ class Filling:
     def run(self) -> None:
         session = self._session
         waiting = [job for job in session.snapshot.waiting if not job.is_best_effort and job.groups]
-        shapes = self._shapes_with_room(waiting)
-        waiting = [job for job in waiting if any(group.shape.number in shapes for group in job.groups)]
+        waiting = self._with_room(waiting)
         jobs = (job for job in waiting if job.key not in session.reservations and check_valid(session, job))
         line = Line(session, jobs)
         while (queue := line.next_queue()) is not None:
@@ -63,12 +62,19 @@ class Filling:
             if moved and any(session.state(job).left(group) for group in job.groups):
                 line.put_back(job)
 
-    def _shapes_with_room(self, jobs: Sequence[Job]) -> set[int]:
-        """Shapes of which a pod fits on some reserved node: ten thousand jobs in vain must cost nothing."""
+    def _with_room(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs of which a pod fits on some reserved node: ten thousand jobs in vain must cost nothing."""
         session = self._session
         nodes = np.concatenate([made.places for made in session.reservations.values()])
-        shapes = {group.shape.number: group for job in jobs for group in job.groups}
-        return {number for number, group in shapes.items() if session.rooms.fits(group)[nodes].any()}
+        fits: dict[int, bool] = {}
+
+        def has_room(group: TaskGroup) -> bool:
+            kind = session.demands.of_group(group)
+            if kind not in fits:
+                fits[kind] = bool(session.rooms.fits(group)[nodes].any())
+            return fits[kind]
+
+        return [job for job in jobs if any(map(has_room, job.groups))]
 
     def place(self, queue: Queue, job: Job) -> bool:
         """Starts the gang in reserved room, or places a pod more of one that runs; False if it must not, or cannot."""
@@ -110,7 +116,9 @@ class Filling:
         session = self._session
         count = 1 if is_surplus else session.job_need(job).total
         hosts = (backfill, *(made.job.key for made in lifted))
-        key = (groups[0].shape.number, job.required, job.mixed_models, *hosts)
+        exempt = job.queue if session.reserved.exempts(job) else None
+        kind = (session.demands.of_group(groups[0]), session.demands.kinds(job))
+        key = (kind, job.required, job.mixed_models, exempt, hosts)
         is_alike = len(groups) == 1 and groups[0].peers is None and not session.state(job).nodes
         if is_alike and count >= self._in_vain.get(key, count + 1):
             return False

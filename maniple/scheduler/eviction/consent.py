@@ -1,6 +1,6 @@
 """Who of some units may go for a claimant: what the rules on victims say, unit by unit and all counted together."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from maniple.model.job import Job
 from maniple.scheduler.eviction.units import Unit
@@ -17,6 +17,10 @@ def agreed(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequen
     have given to one behind it: the first such unit is taken out, with those behind it that are like it, and the rules
     are asked again.
     """
+
+    def kind_of(unit: Unit) -> Hashable:
+        return session.demands.of_victims(unit.job, unit.pods)
+
     asked = [lambda _, candidates: _within_budgets(session, candidates), *rules]
     pool = list(units)
     kept: list[Unit] = []
@@ -24,8 +28,8 @@ def agreed(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequen
         kept, spoiler = _ask(claimant, pool, asked)
         if spoiler is None:
             break
-        kind = kind_of(session, pool[spoiler])
-        pool = [unit for at, unit in enumerate(pool) if at < spoiler or kind_of(session, unit) != kind]
+        kind = kind_of(pool[spoiler])
+        pool = [unit for at, unit in enumerate(pool) if at < spoiler or kind_of(unit) != kind]
     return kept
 
 
@@ -45,24 +49,6 @@ def _ask(claimant: Job, pool: Sequence[Unit], rules: Sequence[VictimRule]) -> tu
         left = kept
     spoilers = suspects & refused_at
     return [unit for at, unit in enumerate(pool) if at not in refused_at], min(spoilers, default=None)
-
-
-def kind_of(session: Session, unit: Unit) -> object:
-    """Units of one kind are the same to every rule: like pods of one job, or like jobs of which everything goes."""
-    job = unit.job
-    pods = [
-        (
-            id(pod.requests),
-            pod.role,
-            pod.is_critical,
-            *(id(measure.of_pod(pod)) for measure in session.by_speed.values()),
-            *(budget.covers(pod.pod, pod.labels) for budget in session.snapshot.budgets),
-        )
-        for pod in unit.pods
-    ]
-    if len(pods) < len(job.placed) or job.succeeded:
-        return job.key, tuple(pods)
-    return job.queue, job.priority, job.min_member, tuple(job.role_min.items()), tuple(sorted(pods))
 
 
 def _within_budgets(session: Session, candidates: Sequence[Victim]) -> Sequence[Victim]:

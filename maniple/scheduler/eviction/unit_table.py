@@ -13,7 +13,6 @@ import numpy as np
 
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.eviction.consent import kind_of
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.book import Reservation
@@ -118,8 +117,9 @@ class Table:
     def kinds(self) -> IntArray:
         """Units with the same number are the same to every rule on victims."""
         numbers: dict[object, int] = {}
-        kinds = [numbers.setdefault(kind_of(self._session, unit), len(numbers)) for unit in self.units]
-        return np.array(kinds, dtype=np.intp)
+        demands = self._session.demands
+        kinds = [(demands.of_victims(unit.job, unit.pods), demands.serial()) for unit in self.units]
+        return np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds], dtype=np.intp)
 
     @cached_property
     def is_limited(self) -> bool:

@@ -27,7 +27,6 @@ from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.search import place_gang
 
 _MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
-_REFUSED = ("QueueLimit", "QueueOverused")
 _TAKING = ("shrink", "reclaim", "preempt")
 
 
@@ -50,15 +49,17 @@ class Tries:
         self._census = Census(session, holdings)
         self._looked_at = 0
 
-    def tell(self, job: Job, reason: Reason, nearest: Nearest | None, *, is_thorough: bool) -> tuple[Tried, ...]:
-        """For a gang that is in line."""
+    def tell(
+        self, job: Job, reason: Reason, blocked: Reason | None, nearest: Nearest | None, *, is_thorough: bool
+    ) -> tuple[Tried, ...]:
+        """For a gang that is in line; `blocked`: the limit or share that an action was told of."""
         found = []
         for action in dict.fromkeys(self._session.actions):
             if action in ("allocate", "backfill"):
-                why = self._free(action, job, reason, nearest)
+                why = self._free(action, job, reason, None if blocked else nearest)
             elif job.is_best_effort:
                 why = ""
-            elif nearest is None and reason.code == "QueueOverused":
+            elif nearest is None and blocked is not None and not self._is_limited(job):
                 why = "there is room without anybody leaving" if action in _TAKING else ""
             else:
                 offer = self._offer(action, job)
@@ -81,7 +82,11 @@ class Tries:
             return self._backfill(job)
         if action == "allocate" and job.is_best_effort:
             return ""
-        return reason.message if nearest is None or reason.code in _REFUSED else describe_nearest(nearest)
+        return reason.message if nearest is None else describe_nearest(nearest)
+
+    def _is_limited(self, job: Job) -> bool:
+        """Whether a limit keeps it out, and not only its queue's share."""
+        return self._session.admissible(self._session.queue_of(job), self._session.needed_resources(job)) is not None
 
     def _backfill(self, job: Job) -> str:
         """Why it does not run meanwhile where room is reserved for others."""

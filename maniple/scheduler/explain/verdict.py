@@ -7,7 +7,7 @@ kinds are explained in the time of a few.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,11 +23,6 @@ from maniple.scheduler.explain.words import change, pods
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
-
-# Whoever waits for one of these is tried by no action, and so stands in no line.
-_NOT_IN_LINE = frozenset(
-    ("BackingOff", "GroupNotFound", "NotEnoughPods", "Promised", "SchedulingGated", "Suspended", "SurplusWaiting")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ class Explainer:
         """Everybody who waits."""
         found = [(job, self.explain(job)) for job in self._session.snapshot.waiting]
         told = [(job, verdict) for job, verdict in found if verdict is not None]
-        places = self._places([job for job, verdict in told if verdict.reason.code not in _NOT_IN_LINE])
+        places = self._places([job for job, verdict in told if verdict.reason.is_in_line])
         for job, verdict in told:
             yield Waiting(
                 group=job.name,
@@ -100,10 +95,7 @@ class Explainer:
             blocked = session.job_valid(job)
         if not job.exists or state.promised_count or job.name == self._thorough:
             return self._judge(job, need, left, blocked)
-        kind = (
-            *self._kind(job, need, left),
-            None if blocked is None else (blocked.code, blocked.message, blocked.would_start_if),
-        )
+        kind = (*self._kind(job, left), blocked)
         verdict = self._verdicts.get(kind)
         if verdict is None:
             verdict = self._verdicts[kind] = self._judge(job, need, left, blocked)
@@ -114,15 +106,16 @@ class Explainer:
         asking = ("backfill",) if job.is_best_effort else ("allocate", "shrink", "reclaim", "preempt")
         return bool(job.groups) and not job.is_suspended and any(name in self._session.actions for name in asking)
 
-    def _kind(self, job: Job, need: Need, left: int) -> tuple[object, ...]:
+    def _kind(self, job: Job, left: int) -> tuple[object, ...]:
         """All that decides why a gang waits and what could help it, apart from what stands in its way already."""
         session = self._session
-        groups = tuple((group.shape.number, group.peers, group.role, len(group.pods)) for group in job.groups)
-        # A gang that must stay where some of its pods are is like no other.
-        own = job.key if session.state(job).nodes else None
-        wish = (job.required, job.mixed_models, job.may_preempt, own)
-        gang = (need.total, tuple(need.by_role.items()), left, job.gated, job.strangers, job.is_suspended)
-        return (job.queue, job.priority, gang, groups, wish, job.key in session.reservations, self._exempt(job))
+        gang = (left, job.gated, job.strangers, job.is_suspended)
+        if not session.reservations:
+            return (session.demands.of(job), gang)
+        # Whether it may run in reserved room.
+        ends = tuple((group.lasts_s, group.stays) for group in job.groups)
+        leaves = (job.key in session.reservations, job.preemptable, job.min_runtime_s, ends)
+        return (session.demands.of(job), gang, leaves)
 
     def _exempt(self, job: Job) -> int | None:
         """The queue whose reservation does not bind the job."""
@@ -140,19 +133,19 @@ class Explainer:
             name, kind = job.name.split("/", 1)[1], job.key[1]
             what = "job" if kind == "ElasticJob" else "group"
             message = f"its pods name the {what} {name!r}, and there is no such {kind} in their namespace"
-            return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created"), {})
+            return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created", is_in_line=False), {})
         if job.is_suspended:
-            reason = Reason("Suspended", "spec.suspend is true", "spec.suspend is set to false")
+            reason = Reason("Suspended", "spec.suspend is true", "spec.suspend is set to false", is_in_line=False)
             return _Verdict(self._and(job, need, reason), {})
         needs = self._needs(job, need)
         if state.promised_count:
             message = f"room for {pods(state.promised_count)} is promised and still held by pods that are leaving"
-            return _Verdict(Reason("Promised", message, "the pods that are leaving have left"), needs)
+            return _Verdict(Reason("Promised", message, "the pods that are leaving have left", is_in_line=False), needs)
         if not need.total:
             return self._surplus(job, left, blocked)
         if blocked is None and not job.groups:
             blocked = _gated(job)
-        if blocked is not None and blocked.code in _NOT_IN_LINE:
+        if blocked is not None and not blocked.is_in_line:
             return _Verdict(self._and(job, need, blocked), needs)
         wanted = self._wanted(job, need)
         miss = self._miss(job, wanted)
@@ -163,9 +156,9 @@ class Explainer:
             reason, counts = self._no_room(job, need, miss)
             limits = self._limits(job, wanted)
             if limits:
-                reason = Reason(reason.code, reason.message, f"{reason.would_start_if} and {limits}")
+                reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
         nearest = nearest_of(session, self._holdings, job, miss)
-        tried = self._tries.tell(job, reason, nearest, is_thorough=job.name == self._thorough)
+        tried = self._tries.tell(job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
         return _Verdict(reason, needs, counts, tried, nearest)
 
     # -- what stands in the way beside what was found first
@@ -174,14 +167,12 @@ class Explainer:
         """The reason with all that would also have to change before the gang starts."""
         session = self._session
         wanted = self._wanted(job, need)
-        if not wanted:
-            return reason
-        conditions = [reason.would_start_if]
-        if reason.code in _NOT_IN_LINE:
+        conditions = [reason.cure]
+        if wanted and not reason.is_in_line:
             conditions.append(self._limits(job, wanted))
-        conditions.append(change(session, self._miss(job, wanted), list(wanted)))
-        would = " and ".join(condition for condition in conditions if condition)
-        return Reason(reason.code, reason.message, would)
+        if wanted:
+            conditions.append(change(session, self._miss(job, wanted), list(wanted)))
+        return replace(reason, would_start_if=" and ".join(condition for condition in conditions if condition))
 
     def _limits(self, job: Job, wanted: Mapping[TaskGroup, int]) -> str:
         """What limits and shares of its queue would have to change; empty if nothing."""
@@ -190,7 +181,7 @@ class Explainer:
         for group, count in wanted.items():
             asked += group.shape.requests * count
         reason = self._session.admissible(queue, asked) or self._session.overused(queue, asked)
-        return "" if reason is None else reason.would_start_if
+        return "" if reason is None else reason.cure
 
     def _wanted(self, job: Job, need: Need) -> dict[TaskGroup, int]:
         """The pods of each group that the gang needs to start; those that do not exist yet are taken to be like others.
@@ -227,7 +218,8 @@ class Explainer:
     def _miss(self, job: Job, wanted: Mapping[TaskGroup, int]) -> Miss:
         session = self._session
         own = job.key if session.state(job).nodes else None
-        groups = tuple((group.shape.number, group.peers, count) for group, count in wanted.items())
+        of_group = session.demands.of_group
+        groups = tuple((of_group(group), group.peers, count) for group, count in wanted.items())
         key = (groups, job.required, job.mixed_models, own, self._exempt(job))
         miss = self._misses.get(key)
         if miss is None:
@@ -246,7 +238,7 @@ class Explainer:
         group = next(group for group in session.groups(job) if session.state(job).left(group))
         miss = self._miss(job, {group: 1})
         if blocked is not None:
-            would = " and ".join(text for text in (blocked.would_start_if, change(session, miss, [group])) if text)
+            would = " and ".join(text for text in (blocked.cure, change(session, miss, [group])) if text)
             why = blocked.message
         else:
             view = self._view(job, group)
@@ -262,7 +254,8 @@ class Explainer:
             elif view.fits:
                 why, would = "no action of the policy places such pods", _action_for(group)
         wait = "waits" if left == 1 else "wait"
-        reason = Reason("SurplusWaiting", f"the gang runs; {pods(left)} above its minimum {wait}: {why}", would)
+        message = f"the gang runs; {pods(left)} above its minimum {wait}: {why}"
+        reason = Reason("SurplusWaiting", message, would, is_in_line=False)
         return _Verdict(reason, {}, counts, self._tries.tell_surplus(job, why, nearest), nearest)
 
     def _no_room(self, job: Job, need: Need, miss: Miss) -> tuple[Reason, tuple[NodeCount, ...]]:
@@ -313,7 +306,7 @@ class Explainer:
         return Reason("NotTried", message, _action_for(group)), view.counts
 
     def _view(self, job: Job, group: TaskGroup) -> View:
-        key = (group.shape.number, group.peers, self._exempt(job))
+        key = (self._session.demands.of_group(group), group.peers, self._exempt(job))
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = look(self._session, group)
@@ -331,7 +324,7 @@ class Explainer:
 
 def _gated(job: Job) -> Reason:
     held = f"{pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
-    return Reason("SchedulingGated", held, "the gates are removed")
+    return Reason("SchedulingGated", held, "the gates are removed", is_in_line=False)
 
 
 def _rules(group: TaskGroup) -> str:

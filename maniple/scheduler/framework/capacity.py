@@ -10,6 +10,7 @@ import numpy as np
 
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.demand import Demands
 from maniple.scheduler.framework.gpus import GpuRoom
 from maniple.scheduler.framework.hooks import Check, Hooks, Rows
 
@@ -30,13 +31,14 @@ def capacity(requests: FloatArray, free: FloatArray) -> FloatArray:
 class _Kept:
     """An array by shape that follows the nodes' changes."""
 
-    def __init__(self, compute: Callable[[TaskGroup, IntArray], FloatArray], count: int) -> None:
+    def __init__(self, compute: Callable[[TaskGroup, IntArray], FloatArray], count: int, demands: Demands) -> None:
         self._compute = compute
+        self._demands = demands
         self._every: IntArray = np.arange(count, dtype=np.intp)
         self._arrays: dict[int, tuple[FloatArray, int]] = {}  # shape -> (values, how many changes they have seen)
 
     def of(self, group: TaskGroup, changed: list[int]) -> FloatArray:
-        number = group.shape.number
+        number = self._demands.of_group(group)
         values, seen = self._arrays.pop(number, (None, 0))
         touched = set() if values is None else set(changed[seen:])
         if values is None or len(touched) * 4 > len(self._every):
@@ -58,6 +60,7 @@ class Rooms:
         gpus: GpuRoom,
         count: int,
         hooks: Sequence[Hooks],
+        demands: Demands,
     ) -> None:
         self._free = free  # nodes -> (usable now, free)
         self._future = future  # nodes -> free when those who are leaving have left
@@ -65,10 +68,11 @@ class Rooms:
         self._count = count
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
-        self._allowed: dict[tuple[int, ...], BoolArray] = {}
-        self._fits = _Kept(self._compute_fits, count)
-        self._fits_later = _Kept(self._compute_fits_later, count)
-        self._scores = _Kept(self._compute_scores, count)
+        self._demands = demands
+        self._allowed: dict[tuple[int | None, ...], BoolArray] = {}
+        self._fits = _Kept(self._compute_fits, count, demands)
+        self._fits_later = _Kept(self._compute_fits_later, count, demands)
+        self._scores = _Kept(self._compute_scores, count, demands)
         self.changed: list[int] = []  # nodes in the order in which they were touched
 
     def checks(self, group: TaskGroup) -> list[Check]:
@@ -80,7 +84,8 @@ class Rooms:
         """Nodes whose own attributes permit the group's pods."""
         gpus = group.shape.gpus
         kind = (gpus[0].row, gpus[0].memory) if gpus else ()
-        key = (group.shape.constraint.number, group.shape.is_best_effort, *kind)
+        extra = self._demands.of_constraint(group)
+        key = (group.shape.constraint.number, group.shape.is_best_effort, extra, *kind)
         mask = self._allowed.get(key)
         if mask is None:
             mask = np.ones(self._count, dtype=bool)

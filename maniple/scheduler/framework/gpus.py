@@ -326,6 +326,17 @@ class GpuRoom:
                     np.subtract.at(self.free[row], (at, devices), millis)
                 if row in self._plain and (np.abs(millis) != WHOLE).any():
                     self._plain.discard(row)
+                elif not now:
+                    self._check_crossed(row, at)
+
+    def _check_crossed(self, row: int, nodes: IntArray) -> None:
+        """On a node where one free GPU is promised and another one is leaving, a pod has neither now: the sums of what
+        is free and of what will be free do not say so.
+        """
+        if row in self._plain:
+            free, future = self.free[row][nodes], self.future[row][nodes]
+            if ((free > future).any(axis=1) & (free < future).any(axis=1)).any():
+                self._plain.discard(row)
 
     def leave(self, node: int, grants: Grants, sign: int, *, is_spare: bool) -> None:
         """A pod will give back (1), or will not after all (-1), its devices; those that are lost are nobody's.
@@ -339,6 +350,7 @@ class GpuRoom:
                 self.future[granted.row][node, granted.device] += granted.milli * sign
                 if self.spare and is_spare:
                     self.spare[granted.row][node, granted.device] += granted.milli * sign
+                self._check_crossed(granted.row, np.array([node]))
 
     def leave_all(
         self, row: int, nodes: IntArray, devices: IntArray, millis: IntArray, is_spare: BoolArray | None

@@ -5,7 +5,7 @@ overused, job_ready, job_pipelined, job_valid) and a few that vectors, limits an
 sort key (lower first): comparing key after key is kube-batch's "first plugin that is not indifferent wins".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,20 @@ Key = float | tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a gang waits: a code for programs, a sentence for people, and what would change it."""
+    """Why a gang waits: a code for programs, a sentence for people, what would change it, and whether it is in line.
+
+    A gang is in line if actions try it. One that `job_valid` refuses is not, whatever its Reason says of that.
+    """
 
     code: str
     message: str
     would_start_if: str = ""
+    is_in_line: bool = True
+
+    @property
+    def cure(self) -> str:
+        """What would change it, also if its plugin does not say."""
+        return self.would_start_if or f"{self.code} no longer applied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +69,40 @@ class Victim:
     pod: PlacedPod
 
 
-# Who of these may go for the claimant, counting those before them in the list; a part of the answer is an answer too.
+# Returns the victims that may go for the claimant, counting those before them in the list; may be a subset.
 VictimRule = Callable[[Job, Sequence[Victim]], Sequence[Victim]]
+
+
+def nothing_else(_: object) -> None:
+    """A declaration (job_kind, group_kind, victim_kind): the callbacks look at nothing that is not compared anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The callbacks of one plugin for one session; what it has no opinion about stays None."""
+    """The callbacks of one plugin for one session; what it has no opinion about stays None.
+
+    What is found out about a gang is used for its equals (demand.py). So a plugin says what its callbacks look at, with
+    the three kinds. They must not change in a cycle. A plugin that does not say so is asked about each gang.
+    """
+
+    # What preemptable, reclaimable, job_ready and job_pipelined look at of the job (the claimant), apart from its
+    # queue, priority, need, groups, placed pods and topology.
+    job_kind: Callable[[Job], Hashable] | None = None
+    # What predicate, pod_predicate, node_order, batch_node_order and is_placed_singly look at of the group, apart from
+    # its shape, and for pod_predicate and batch_node_order its peers.
+    group_kind: Callable[[TaskGroup], Hashable] | None = None
+    # What preemptable and reclaimable look at of a victim, apart from its requests, role and is_critical, and of its
+    # job apart from its queue, priority, minimums and all that it holds.
+    victim_kind: Callable[[Victim], Hashable] | None = None
 
     job_order: Callable[[Job], Key] | None = None
     queue_order: Callable[[Queue], Key] | None = None
     task_order: Callable[[TaskGroup], Key] | None = None
-    # Looks at nodes' own attributes only: cached by the group's Constraint, and whether it asks for anything at all.
+    # Looks at nodes' own attributes only: cached by the group's Constraint and group_kind.
     predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
     # Looks at the pods that are there, so that it is asked anew for every placement.
     pod_predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
-    # Looks at the row alone (its node and free resources) and the group's Shape, so that it is cached by Shape.
+    # Looks at the row alone (its node and free resources) and the group: cached by Shape and group_kind.
     node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None
     # Looks at all candidates together (to normalise) or at pods elsewhere; asked anew for every placement.
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None

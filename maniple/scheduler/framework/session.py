@@ -6,6 +6,7 @@ plugins' callbacks with kube-batch's rules. It never changes anything itself; St
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.accounting import BySpeed, Measure, Speeds
 from maniple.scheduler.framework.capacity import Rooms, capacity
+from maniple.scheduler.framework.demand import Demands
 from maniple.scheduler.framework.gpus import GpuRoom, Grants
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule
 from maniple.scheduler.reservation.book import Reserved
@@ -114,7 +116,8 @@ class Session:
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
         worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
         self.gpus.worth = None if worth is None else worth.tolist()
-        self.rooms = Rooms(self._room, self._later, self.gpus, len(snapshot.nodes), self.hooks)
+        self.demands = Demands(self, self.hooks)
+        self.rooms = Rooms(self._room, self._later, self.gpus, len(snapshot.nodes), self.hooks, self.demands)
 
     # -- the world
 
@@ -171,11 +174,11 @@ class Session:
     # found out for a gang that must stay where some of its pods are.
 
     def known_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> bool:
-        known = self._failed.get((group.shape.number, later, job.required, job.mixed_models))
+        known = self._failed.get((self.demands.of_group(group), later, job.required, job.mixed_models))
         return known is not None and count >= known and group.peers is None
 
     def remember_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> None:
-        key = (group.shape.number, later, job.required, job.mixed_models)
+        key = (self.demands.of_group(group), later, job.required, job.mixed_models)
         if group.peers is None and not self.state(job).nodes:
             self._failed[key] = min(count, self._failed.get(key, count))
 
@@ -209,7 +212,9 @@ class Session:
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
     def job_valid(self, job: Job) -> Reason | None:
-        return _first(hooks.job_valid(job) for hooks in self.hooks if hooks.job_valid)
+        reason = _first(hooks.job_valid(job) for hooks in self.hooks if hooks.job_valid)
+        # No action tries a job that is not valid, so it cannot be in line.
+        return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
     def job_ready(self, job: Job) -> bool:
         return all(hooks.job_ready(job) for hooks in self.hooks if hooks.job_ready)

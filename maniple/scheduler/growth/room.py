@@ -48,7 +48,8 @@ class GrowthRoom:
     def __init__(self, session: Session, *, keeps_to_node: bool) -> None:
         self._session = session
         self._keeps_to_node = keeps_to_node  # whether it matters that a job stays on its one node
-        self._open: dict[tuple[int, _Part], list[int]] = {}  # nodes that may have room for a shape, the best last
+        # Nodes that may have room for a kind of group, the best last.
+        self._open: dict[tuple[int, _Part], list[int]] = {}
         self._asked: dict[int, list[tuple[int, float]]] = {}  # shape -> (row, amount)
         self._free: dict[int, list[float]] = {}  # node -> what is free there
         # (node, shape) -> what a replica asks for, and how many the session does not know of yet.
@@ -126,7 +127,7 @@ class GrowthRoom:
         return part
 
     def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> Taken | None:
-        key = (group.shape.number, part)
+        key = (self._session.demands.number_of(group), part)
         nodes = self._open.get(key)
         if nodes is None:
             nodes = self._open[key] = self._in_order(group, part)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from maniple.model.job import Job
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Victim
+from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 from maniple.scheduler.framework.session import Session
 
 
@@ -17,7 +17,13 @@ class Conformance:
 
     def open(self, session: Session) -> Hooks:
         del session
-        return Hooks(preemptable=_ordinary, reclaimable=_ordinary, protects=lambda pod: pod.is_critical)
+        return Hooks(
+            preemptable=_ordinary,
+            reclaimable=_ordinary,
+            protects=lambda pod: pod.is_critical,
+            job_kind=nothing_else,
+            victim_kind=nothing_else,
+        )
 
 
 def _ordinary(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:

@@ -12,7 +12,7 @@ from maniple.model.job import Job
 from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.accounting import speeds_argument
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Victim
+from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 from maniple.scheduler.framework.session import Session
 
 
@@ -50,4 +50,4 @@ class Drf:
                     left[victim.job.key] = held  # victims of one job count against each other
             return chosen
 
-        return Hooks(job_order=share, preemptable=preemptable)
+        return Hooks(job_order=share, preemptable=preemptable, job_kind=nothing_else, victim_kind=nothing_else)

@@ -18,7 +18,7 @@ from maniple.model.gpu.fragmentation import Kind, Mix, choose_devices, fragmenta
 from maniple.model.job import TaskGroup
 from maniple.model.resources import CPU, MEMORY, FloatArray
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Rows
+from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
 from maniple.scheduler.framework.session import Session
 
 _PER_POINT = 1000.0  # the potential counts ten thousand for a GPU
@@ -34,7 +34,8 @@ class Fragmentation:
         if row is None or not self.weight:
             return Hooks()
         mix = mix_of(session, row)
-        return Hooks(node_order=_Cost(self.weight / _PER_POINT, session, row, mix).score, device_worth=mix.worth)
+        cost = _Cost(self.weight / _PER_POINT, session, row, mix)
+        return Hooks(node_order=cost.score, device_worth=mix.worth, group_kind=nothing_else)
 
 
 def _row_of(session: Session) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from maniple.model.job import Job
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim
+from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim, nothing_else
 from maniple.scheduler.framework.session import Session
 
 
@@ -85,6 +85,8 @@ class Gang:
             evicts_whole=self._whole,
             preemptable=victims,
             reclaimable=victims,
+            job_kind=nothing_else,
+            victim_kind=nothing_else,
         )
 
 
@@ -101,7 +103,9 @@ def _too_few(job: Job, detail: str, missing: int) -> Reason:
     strangers = f" ({job.strangers} more with another schedulerName)" if job.strangers else ""
     message = f"the gang is not complete: {detail}{gated}{strangers}"
     if job.strangers >= missing - job.gated > 0:
-        return Reason("NotEnoughPods", message, "those pods named this scheduler as their schedulerName")
+        return Reason(
+            "NotEnoughPods", message, "those pods named this scheduler as their schedulerName", is_in_line=False
+        )
     if job.gated < missing:
-        return Reason("NotEnoughPods", message, "the missing pods are created")
-    return Reason("SchedulingGated", message, "its scheduling gates are removed")
+        return Reason("NotEnoughPods", message, "the missing pods are created", is_in_line=False)
+    return Reason("SchedulingGated", message, "its scheduling gates are removed", is_in_line=False)

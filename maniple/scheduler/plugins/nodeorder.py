@@ -19,10 +19,10 @@ from collections.abc import Callable
 import numpy as np
 
 from maniple.api.kubernetes import NodeSelectorTerm
-from maniple.model.job import TaskGroup
+from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Rows
+from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.predicates import tolerates
 
@@ -56,7 +56,15 @@ class NodeOrder:
             node_order=scorer.by_resources,
             batch_node_order=scorer.by_everything_else,
             is_placed_singly=lambda group: bool(group.owner and self.spread),
+            group_kind=nothing_else,
+            job_kind=_owners if self.spread else nothing_else,
         )
+
+
+def _owners(job: Job) -> tuple[str, ...] | None:
+    """Where pods go decides whether a gang fits only if it has several groups, or its pods mind others."""
+    is_simple = len(job.groups) == 1 and job.groups[0].peers is None
+    return None if is_simple else tuple(group.owner for group in job.groups)
 
 
 class _Scorer:

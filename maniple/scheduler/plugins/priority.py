@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from maniple.model.job import Job
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Victim
+from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 from maniple.scheduler.framework.session import Session
 
 
@@ -22,6 +22,8 @@ class Priority:
             job_order=lambda job: -job.priority,
             task_order=lambda group: -group.priority,
             preemptable=_lower,
+            job_kind=nothing_else,
+            victim_kind=nothing_else,
         )
 
 

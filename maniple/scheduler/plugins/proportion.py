@@ -18,7 +18,7 @@ from maniple.model.job import Queue
 from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.accounting import Measure, speeds_argument
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Reason
+from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.queue_dues import EPSILON, Due, counted_of, share_of, spared
 from maniple.scheduler.framework.session import Session
 
@@ -71,6 +71,8 @@ class Proportion:
             admissible=admissible,
             reclaimable=lambda claimant, candidates: spared(session, claimant, candidates),
             due=due,
+            job_kind=nothing_else,
+            victim_kind=nothing_else,
         )
 
 

@@ -17,7 +17,7 @@ from maniple.model.gpu.links import LinkClass
 from maniple.model.job import TaskGroup
 from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Hooks, Rows
+from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
 from maniple.scheduler.framework.session import Session
 
 HIGHEST = 10.0
@@ -29,7 +29,9 @@ class TopologyPlugin:
         self.links = arguments.number("links.weight", 1.0)
 
     def open(self, session: Session) -> Hooks:
-        return Hooks(node_order=_Links(self.links, session).score) if self.links else Hooks()
+        if not self.links:
+            return Hooks()
+        return Hooks(node_order=_Links(self.links, session).score, group_kind=nothing_else)
 
 
 class _Links:

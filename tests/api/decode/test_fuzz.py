@@ -82,7 +82,6 @@ def run_batches(examples: int, mutate: Mutate) -> tuple[int, int]:
 
     @settings(
         max_examples=examples,
-        derandomize=True,
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -242,12 +241,14 @@ TEXTS = [
 # -- the promise
 
 
+@pytest.mark.properties
 def test_seven_thousand_mutated_structures_never_give_a_traceback() -> None:
     done, planned = run_batches(140, mutated_objects)
     assert done >= 7000
     assert 700 < planned < done - 700, "mutations should neither all be refused nor all go unnoticed"
 
 
+@pytest.mark.properties
 def test_three_thousand_mutated_texts_never_give_a_traceback() -> None:
     done, planned = run_batches(60, mutated_text)
     assert done >= 3000

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from maniple.api import types
-from maniple.elastic.job import Job, read_job
+from maniple.elastic.job import JobSpec, read_job_spec
 from maniple.kube.jobs import manifests
 from maniple.kube.jobs.executor import Hands
 
@@ -22,7 +22,7 @@ from maniple.kube.jobs.executor import Hands
 LINE = re.compile(r"[^:\s]+:[1-9][0-9]*")
 
 
-def job() -> Job:
+def job() -> JobSpec:
     def role(name: str, limits: dict[str, int], size: int) -> dict[str, Any]:
         container = {"name": "main", "resources": {"limits": limits}}
         return {"name": name, "min": size, "max": 4, "template": {"spec": {"containers": [container]}}}
@@ -32,7 +32,7 @@ def job() -> Job:
         "metadata": {"name": "bert", "namespace": "ns", "uid": "12345678-9"},
         "spec": {"framework": "horovod", "roles": roles},
     }
-    return read_job(msgspec.convert(body, types.ElasticJob))
+    return read_job_spec(msgspec.convert(body, types.ElasticJob))
 
 
 def generation(number: int, *workers: int) -> types.JobGeneration:
@@ -125,7 +125,7 @@ def test_a_job_that_stops_keeps_its_hosts(monkeypatch: pytest.MonkeyPatch) -> No
     """horovodrun waits for hosts when there are none any more, and does not end when it is told to."""
     wrote: list[types.JobGeneration] = []
 
-    async def write(_: Job, given: types.JobGeneration) -> None:
+    async def write(_: JobSpec, given: types.JobGeneration) -> None:
         wrote.append(given)
 
     hands = object.__new__(Hands)

@@ -8,20 +8,20 @@ import pytest
 
 from maniple.api import types
 from maniple.api.labels import GENERATION_ANNOTATION
-from maniple.elastic.job import Job, read_job
+from maniple.elastic.job import JobSpec, read_job_spec
 from maniple.kube.jobs import manifests
 
 TO = manifests.Setting("maniple", "https://maniple-agents.maniple-system.svc:443")
 
 
-def job(name: str = "bert", **spec: Any) -> Job:
+def job(name: str = "bert", **spec: Any) -> JobSpec:
     container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 2}}}
     role = {"name": "worker", "min": 2, "max": 4, "template": {"spec": {"containers": [container]}}}
     body = {"metadata": {"name": name, "namespace": "ns", "uid": "12345678-9"}, "spec": {"roles": [role], **spec}}
-    return read_job(msgspec.convert(body, types.ElasticJob))
+    return read_job_spec(msgspec.convert(body, types.ElasticJob))
 
 
-def made(of: Job, template: dict[str, Any] | None = None, priority: str = "") -> dict[str, Any]:
+def made(of: JobSpec, template: dict[str, Any] | None = None, priority: str = "") -> dict[str, Any]:
     written = template or {"spec": {"containers": [{"name": "main", "image": "train"}]}}
     return manifests.pod(of, written, ("worker", 1), {"worker": 3}, priority, TO)
 

@@ -76,7 +76,7 @@ def test_of_sixteen_free_large_requests_get_the_best(name: str) -> None:
         assert links.choose(0xFFFF, count) == judge.best(0xFFFF, count), count
 
 
-@settings(max_examples=15, derandomize=True, database=None, deadline=None)
+@settings(max_examples=15, database=None, deadline=None)
 @given(st.data())
 def test_any_links_of_six_give_the_best(data: st.DataObject) -> None:
     """Few speeds make ties, many make none."""
@@ -244,7 +244,7 @@ def test_of_32_a_request_stays_on_a_board_and_breaks_none_in_vain() -> None:
     assert pairs.choose(every ^ 0b1000, 1) == 0b100
 
 
-@settings(max_examples=30, derandomize=True, database=None, deadline=None)
+@settings(max_examples=30, database=None, deadline=None)
 @given(st.integers(17, 40), st.integers(0, 2**40 - 1), st.integers(1, 40), st.integers(0, 99))
 def test_above_16_the_choice_is_a_set_of_free_gpus_and_its_ring_no_faster_than_can_be(
     size: int, free: int, count: int, seed: int

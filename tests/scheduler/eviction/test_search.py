@@ -135,7 +135,7 @@ def test_units_that_share_pods_are_told_apart() -> None:
 shares = st.lists(st.tuples(st.sampled_from(["0", "1", "2"]), st.sampled_from(["0.25", "0.5", "1"])), max_size=6)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(held=shares, order=st.randoms(use_true_random=False))
 def test_what_was_supposed_to_be_gone_is_there_again_as_it_was(held: list[tuple[str, str]], order: Random) -> None:
     left = {"0": 1.0, "1": 1.0, "2": 1.0}
@@ -205,7 +205,7 @@ def rivals(draw: st.DrawFn) -> list[Object]:
 
 
 @pytest.mark.parametrize("policy", [None, KUBE_BATCH, WHOLE], ids=["built-in", "kube-batch", "evict.whole"])
-@settings(max_examples=16, deadline=None, derandomize=True)
+@settings(max_examples=16, deadline=None)
 @given(objects=rivals())
 def test_nobody_is_evicted_twice_for_the_same_gang_and_evictions_end(policy: str | None, objects: list[Object]) -> None:
     rounds = json.loads(json.dumps(plan_objects(objects, policy=policy, rounds=20)))["rounds"]

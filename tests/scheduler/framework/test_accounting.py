@@ -28,7 +28,7 @@ GPU = "nvidia.com/gpu"
 UNLIKE = "H100=3, A100-SXM4=1.7, A100=1.5, P100=0.25, *=0.3"
 NOTE = " (GPUs count by their speed)"
 
-examples = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 few = settings(examples, max_examples=40)
 
 

@@ -60,7 +60,7 @@ CPUS = {
 }
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(policies())
 def test_every_choice_plans_and_over_commits_nothing(policy: Object) -> None:
     made: Any = json.loads(json.dumps(plan_objects(CLUSTER, policy=json.dumps(policy), rounds=3)))

@@ -174,7 +174,7 @@ def test_a_name_that_is_only_written_in_other_letters_is_recognised() -> None:
     assert message.endswith("did you mean 'enableJobOrder'?")
 
 
-@settings(max_examples=800, derandomize=True, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_mutated_policy_file_is_loaded_or_refused_in_one_line(seed: int) -> None:
     random = Random(seed)

@@ -43,7 +43,7 @@ def contend(
     in_vain: set[object] = set()
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
-        alike = _demand(session, job)
+        alike = session.demands.of(job)
         if alike in in_vain or session.state(job).evicted:
             continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
@@ -65,13 +65,3 @@ def contend(
         makers[alike] = maker
         if len(makers) > _MOST_KEPT:
             del makers[next(iter(makers))]
-
-
-def _demand(session: Session, job: Job) -> object:
-    """All that decides whether room can be made for a job: what it asks for, of whom, and how much of it at least."""
-    need = session.job_need(job)
-    groups = tuple((group.shape.number, group.peers, group.role, len(group.pods)) for group in job.groups)
-    # A gang that must stay where some of its pods are is like no other, and takes nothing from itself.
-    place = (job.required, job.preferred, job.mixed_models, job.key if job.placed or session.state(job).nodes else None)
-    is_exempt = session.reserved.exempts(job)
-    return job.queue, job.priority, job.may_preempt, need.total, tuple(need.by_role.items()), groups, place, is_exempt

@@ -1,0 +1,138 @@
+"""What is remembered about a gang and used for its equals changes no plan: with and without memory it is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from zlib import crc32
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maniple.model.job import Job, TaskGroup
+from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.demand import Demands
+from maniple.scheduler.framework.hooks import Check, Hooks, Victim
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.plugins import PLUGINS
+from properties.adapter import plan
+from properties.close_worlds import close_worlds, full_close_worlds
+from properties.elastic_worlds import claimed_worlds, elastic_worlds
+from properties.raw import Object
+from properties.test_promises import KUBE_BATCH, promised
+from properties.worlds import contended_worlds, ruled_worlds, worlds
+
+many = settings(promised, max_examples=80)
+
+
+def number(text: str) -> int:
+    """Of the text: the same in every process."""
+    return crc32(text.encode()) % 3
+
+
+class OddVictims:
+    """Who may preempt and who may be evicted depends on names. It declares nothing."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def open(self, session: Session) -> Hooks:
+        del session
+
+        def rule(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+            return [victim for victim in candidates if number(claimant.name + victim.pod.pod)]
+
+        return Hooks(preemptable=rule, reclaimable=rule)
+
+
+class OddNodes:
+    """Where a pod may go depends on its name, and so does the order of jobs. It declares nothing."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def open(self, session: Session) -> Hooks:
+        names = session.snapshot.nodes.names
+
+        def predicate(group: TaskGroup) -> list[Check]:
+            allowed = [bool(number(group.pods[0] + name)) for name in names]
+            return [Check("has an odd name", np.array(allowed, dtype=bool))]
+
+        return Hooks(predicate=predicate, job_order=lambda job: number(job.name))
+
+
+class Declared(OddNodes):
+    """The same, and it says what it looks at."""
+
+    def open(self, session: Session) -> Hooks:
+        names = session.snapshot.nodes.names
+
+        def kind(group: TaskGroup) -> int:
+            return number(group.pods[0])
+
+        def predicate(group: TaskGroup) -> list[Check]:
+            allowed = [(at + kind(group)) % 3 > 0 for at in range(len(names))]
+            return [Check("has an odd name", np.array(allowed, dtype=bool))]
+
+        return Hooks(predicate=predicate, group_kind=kind)
+
+
+ODD = {"odd-victims": OddVictims, "odd-nodes": OddNodes, "declared": Declared}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, plugin in ODD.items():
+            patch.setitem(PLUGINS, name, plugin)
+        yield
+
+
+def policy_with(name: str) -> str:
+    """The default policy and one plugin more, which has a say in everything."""
+    return f"""
+actions: "allocate, shrink, reclaim, preempt, backfill, grow"
+tiers:
+- plugins:
+  - name: {name}
+  - {{name: gang, arguments: {{evict.whole: "true"}}}}
+  - name: priority
+  - name: conformance
+  - name: predicates
+  - {{name: proportion, arguments: {{borrow: "true"}}}}
+  - name: nodeorder
+  - {{name: reservation, arguments: {{patience: "0"}}}}
+"""
+
+
+def rounds_of(objects: list[Object], policy: str | None) -> object:
+    """Without how long they took."""
+    return plan(objects, policy, rounds=2)["rounds"]
+
+
+def forgetful_rounds(objects: list[Object], policy: str | None) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Demands, "is_shared", False)
+        return rounds_of(objects, policy)
+
+
+policies = st.sampled_from([None, KUBE_BATCH, *map(policy_with, ODD)])
+
+
+@many
+@given(worlds() | contended_worlds() | ruled_worlds(), policies)
+def test_memory_changes_no_plan(objects: list[Object], policy: str | None) -> None:
+    assert rounds_of(objects, policy) == forgetful_rounds(objects, policy)
+
+
+@many
+@given(close_worlds() | full_close_worlds(), policies)
+def test_memory_changes_no_plan_with_topologies(objects: list[Object], policy: str | None) -> None:
+    assert rounds_of(objects, policy) == forgetful_rounds(objects, policy)
+
+
+@many
+@given(elastic_worlds() | claimed_worlds(), policies)
+def test_memory_changes_no_plan_with_elastic_jobs(objects: list[Object], policy: str | None) -> None:
+    assert rounds_of(objects, policy) == forgetful_rounds(objects, policy)
