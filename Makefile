@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SUB := $(MAKE) --no-print-directory
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
-# Tests that need a cluster, Helm or PyTorch.
-ON_PROGRAMS := tests/e2e tests/deploy/test_chart.py tests/worker/test_torch.py
+# Tests that need a cluster, Helm or PyTorch, and those of the image and of these commands, which build wheels and run pytest.
+NOT_UNIT := tests/e2e tests/deploy tests/tools tests/worker/test_torch.py
 SECONDS ?= 600
 
 .PHONY: help install test unit properties lint types imports missing programs all-tests demo bench bench-cluster chaos stress cluster cluster-down crds manifests diagram lock clean
@@ -29,7 +29,7 @@ test: ## install, lint, type-check, check the import rule, build a cluster's pro
 	  imports "$(SUB) imports" programs "$(SUB) programs" tests "$(SUB) all-tests"
 
 unit: $(STAMP) ## the tests that need no cluster, with fewer random cases: at most 4 minutes; stops at the first failure
-	$(PYTEST) --exitfirst --hypothesis-profile=quick $(addprefix --ignore=,$(ON_PROGRAMS))
+	$(PYTEST) --exitfirst --hypothesis-profile=quick $(addprefix --ignore=,$(NOT_UNIT))
 
 properties: $(STAMP) ## the property tests with fresh seeds, for SECONDS=600; prints the seed of what fails
 	@$(BIN)/python -m tools.properties --seconds $(SECONDS) -- -n 2 --dist worksteal

@@ -20,7 +20,6 @@ from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, schedule
 from maniple.scheduler.framework.policy import default_policy
-from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import by_domain, scopes
 
 
@@ -58,7 +57,7 @@ def domain() -> list[Result]:
     """Where to put one gang among 625 racks, against one pass over the nodes: adding up their room by rack."""
     objects = [*worlds.nodes(10_000), worlds.topology()]
     objects += worlds.gang("g", 64, (1, "8", "32Gi"), "default", 0, {"required": "rack"})
-    session = Session(snapshot_of(objects), default_policy().openers)
+    session = default_policy().session(snapshot_of(objects))
     job = session.snapshot.waiting[0]
     need, groups = session.job_need(job), session.groups(job)
 
@@ -178,7 +177,7 @@ def elastic() -> list[Result]:
 def _seconds_of(snapshot: Snapshot, action: str) -> float:
     """How long one action of the built-in policy takes, after those before it."""
     policy = default_policy()
-    session = Session(snapshot, policy.openers)
+    session = policy.session(snapshot)
     for name, each in policy.actions:
         gc.collect()
         start = time.process_time()

@@ -86,9 +86,9 @@ def main() -> None:
         click.secho(f"{path.relative_to(ROOT)}: {title(path)}\n", bold=True)
         plan(path, *options)
         click.echo()
-        found = look(planned(path, *options))
-        if found != expected:
-            wrong.append(f"{name}: expected {expected}, found {found}")
+        outcome = look(planned(path, *options))
+        if outcome != expected:
+            wrong.append(f"{name}: expected {expected}, found {outcome}")
     for line in wrong:
         click.echo(f"error: {line}", err=True)
     sys.exit(1 if wrong else 0)

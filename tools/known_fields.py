@@ -72,14 +72,14 @@ def main() -> None:
 
 def structs() -> dict[str, set[str]]:
     """The names on the wire that each struct declares itself."""
-    found: dict[str, set[str]] = {}
+    fields: dict[str, set[str]] = {}
     for module in ("meta", "core", "types"):
         space = importlib.import_module(f"maniple.api.{module}")
         for name, cls in inspect.getmembers(space, lambda item: hasattr(item, "__struct_encode_fields__")):
             wanted = name in SHARED or name in OURS if module == "types" else name != "Struct"
             if wanted and cls.__module__ == space.__name__:
-                found[name] = set(cls.__struct_encode_fields__)
-    return found
+                fields[name] = set(cls.__struct_encode_fields__)
+    return fields
 
 
 def entry(name: str, fields: list[str]) -> str:

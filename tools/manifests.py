@@ -1,6 +1,6 @@
 """Writes deploy/install.yaml and deploy/rbac.yaml from the Helm chart: `make manifests`.
 
-The chart is where these things are said; what is written here is for those who install without Helm.
+The chart is the source; the written files are for installing without Helm.
 """
 
 import sys

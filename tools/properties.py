@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from tools.rerun import REPORT_VARIABLE, read_report
 
 FIXED, FRESH, QUICK = "fixed", "fresh", "quick"
-QUICK_EXAMPLES = 20
+QUICK_EXAMPLES = 10
 # Tests that hypothesis draws cases for, and tests that call it themselves.
 SELECTION = "hypothesis or properties"
 _UNTIL_VARIABLE, _SEED_VARIABLE = "MANIPLE_PROPERTIES_UNTIL", "MANIPLE_PROPERTIES_SEED"

@@ -1,8 +1,8 @@
-"""An elastic training script that keeps its processes: survivors of a change of size neither end nor read a checkpoint.
+"""An elastic training script that keeps its processes: survivors of a resize neither exit nor read a checkpoint.
 
     maniple agent --nproc 2 -- python live.py --steps 100 --checkpoint /tmp/model.pt
 
-It is train.py with `maniple.worker.elastic()` in the place of `init_process_group` and of the notice.
+It is train.py with `maniple.worker.elastic()` instead of `init_process_group` and the notice.
 """
 
 import sys
@@ -20,11 +20,11 @@ def main() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
-    # Whoever joins a job that runs gets model, optimizer and step from those who are there, and not from the disk.
+    # New ranks of a running job get model, optimizer and step from the others, not from disk.
     job = maniple.worker.elastic(model, optimizer, step=load(options.checkpoint, model, optimizer))
     for step in job.steps(options.steps):
         began = time.monotonic()
-        if job.is_new:  # the first step here, and the first of each new size
+        if job.is_new:  # the first step of this process, and of each new size
             parallel = DistributedDataParallel(model)
         loss = train(parallel, optimizer, step, job.rank, job.size)
         time.sleep(options.pause / job.size)

@@ -1,8 +1,8 @@
-"""An elastic training script, by generations: DistributedDataParallel, and eight lines for the checkpoint.
+"""An elastic training script that uses generations: DistributedDataParallel, and eight lines for the checkpoint.
 
     maniple agent --nproc 2 -- python train.py --steps 100 --checkpoint /tmp/model.pt
 
-Nothing here is Maniple's own but `maniple.worker`, and that is optional: SIGTERM says the same as a notice.
+Only `maniple.worker` is Maniple's, and it is optional: SIGTERM means the same as a notice.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import maniple.worker
 
-BATCH = 64  # of all ranks together: the model learns the same whatever the size
+BATCH = 64  # of all ranks together, so that training does not depend on the size
 
 
 def main() -> None:
@@ -38,12 +38,12 @@ def main() -> None:
         began = time.monotonic()
         loss = train(parallel, optimizer, step, rank, size)
         step += 1
-        time.sleep(options.pause / size)  # so that a small model has the pace of a large one
+        time.sleep(options.pause / size)  # makes a small model as slow as a large one
         if rank == 0:
             maniple.worker.report(step=step, total=options.steps, throughput=BATCH / (time.monotonic() - began))
             write(options.log, step, loss, size)
-        # Ranks hear of it in different steps: all stop after the same one, or none does.
-        if anybody(bool(asked or maniple.worker.notice())):
+        # Ranks get the notice in different steps, but must all stop after the same one.
+        if any_rank(bool(asked or maniple.worker.notice())):
             if rank == 0:
                 save(options.checkpoint, model, optimizer, step)
             sys.exit(143)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, rank: int, size: int) -> float:
-    """One step on this rank's part of the batch; the loss over all parts."""
+    """Trains one step on this rank's part of the batch. Returns the loss over all parts."""
     generator = torch.Generator().manual_seed(step)
     inputs = torch.randn(BATCH, 16, generator=generator)[rank::size]
     loss = torch.nn.functional.mse_loss(model(inputs), inputs.sum(dim=1, keepdim=True).sin())
@@ -64,7 +64,7 @@ def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, r
     return float(mean) / size
 
 
-def anybody(asked: bool) -> bool:
+def any_rank(asked: bool) -> bool:
     flag = torch.tensor([int(asked)])
     distributed.all_reduce(flag, op=distributed.ReduceOp.MAX)
     return bool(flag)
@@ -72,11 +72,11 @@ def anybody(asked: bool) -> bool:
 
 def save(path: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path + ".new")
-    os.replace(path + ".new", path)  # whole, or as it was
+    os.replace(path + ".new", path)  # atomic
 
 
 def load(path: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Every rank reads it; the step that comes next."""
+    """Loads the checkpoint, on every rank. Returns the next step."""
     if not os.path.exists(path):
         return 0
     saved = torch.load(path, map_location="cpu")

@@ -1,7 +1,6 @@
-"""The annotations that say how often binding a gang has failed, and when last: after each failure it waits longer.
+"""The annotations that count how often binding a gang has failed. After each failure the gang waits longer.
 
-Whoever binds writes them on the PodGroup, the ElasticJob or the pod without a group, and takes them away when a bind
-has worked.
+The scheduler sets them on the PodGroup, on the ElasticJob or on a pod without either. It removes them after a bind.
 """
 
 from dataclasses import dataclass
@@ -23,12 +22,12 @@ class BindFailures:
 
     @property
     def pause_s(self) -> float:
-        """Twice as long after every failure, and no longer than five minutes."""
+        """Twice as long after every failure, at most five minutes."""
         return min(_FIRST_S * 2.0 ** min(self.count - 1, 10), _LONGEST_S)
 
 
 def read_bind_failures(annotations: dict[str, str]) -> BindFailures | None:
-    """None if no bind has failed. What cannot be read has been reported by validation, and counts for nothing."""
+    """None if no bind has failed. Invalid annotations are reported by validation, and ignored here."""
     if COUNT not in annotations or bind_failure_problems(annotations):
         return None
     count = int(annotations[COUNT])
@@ -37,19 +36,19 @@ def read_bind_failures(annotations: dict[str, str]) -> BindFailures | None:
 
 def bind_failure_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
     """(annotation, what is wrong with it)."""
-    found = []
+    problems = []
     count, last = annotations.get(COUNT), annotations.get(LAST)
     if count is not None and not (count.isascii() and count.isdigit()):
-        found.append((COUNT, f"expected a whole number of 0 or more, such as 3, found {count!r:.80}"))
+        problems.append((COUNT, f"expected a whole number of 0 or more, such as 3, found {count!r:.80}"))
     elif count is not None and len(count) > _MOST_DIGITS:
-        found.append((COUNT, f"expected a whole number of at most {_MOST_DIGITS} digits, found {count!r:.80}"))
+        problems.append((COUNT, f"expected a whole number of at most {_MOST_DIGITS} digits, found {count!r:.80}"))
     elif count is None and last is not None:
-        found.append((LAST, f"expected {COUNT} beside it, found none"))
+        problems.append((LAST, f"expected {COUNT} beside it, found none"))
     elif count is not None and int(count) and last is None:
-        found.append((COUNT, f"expected {LAST} beside it, found none"))
+        problems.append((COUNT, f"expected {LAST} beside it, found none"))
     if last is not None:
         try:
             parse_timestamp(last)
         except ValueError as error:
-            found.append((LAST, str(error)))
-    return found
+            problems.append((LAST, str(error)))
+    return problems

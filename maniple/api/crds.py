@@ -1,8 +1,8 @@
-"""The CustomResourceDefinitions of our kinds, made from the types in types.py: a field, bound, default or
-description is written once.
+"""The CustomResourceDefinitions of our kinds, made from types.py: fields, bounds, defaults and descriptions are written
+once.
 
-What the types cannot say stands here: names, printer columns, which lists are keyed, and the rules between
-fields in CEL, which validate.py repeats for objects that have not passed an API server.
+What types cannot express is here: names, printer columns, keyed lists, and rules between fields in CEL.
+validate/ours.py repeats the rules for objects that have not passed an API server.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from maniple.api.meta import ObjectMeta
 
 Schema = dict[str, Any]
 
-# quantity.py's grammar without the minus sign: none of ours may be negative.
+# quantity.py's grammar without the minus sign.
 QUANTITY_PATTERN = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
-# The API server reckons what a CEL rule may cost at worst, so what rules read must be bounded.
+# The API server estimates the worst cost of a CEL rule, so everything that rules read must be bounded.
 MAX_RESOURCES = 64
 MAX_QUANTITY_LENGTH = 64
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A CEL rule on one struct; `field` is where its error is shown."""
+    """A CEL rule on one struct. Its error is shown at `field`."""
 
     rule: str
     message: str
@@ -57,7 +57,7 @@ MESSAGE = Column("Message", "string", '.status.conditions[?(@.type=="Scheduled")
 
 
 def _gpus(name: str, field: str, description: str) -> Column:
-    """A column shows the first match of its path, so of several vendors' GPUs the first that the queue has."""
+    """A column shows the first match of its path: of several vendors' GPUs the first that the queue has."""
     resources = ",".join("'" + resource.replace(".", r"\.") + "'" for resource in types.GPU_RESOURCES)
     return Column(name, "string", f".status.{field}[{resources}]", description=description)
 
@@ -136,8 +136,8 @@ KINDS = (
     ),
 )
 
-# Lists whose items have an identity: the API server then refuses doubles, and merges two writers' items by
-# it. The levels of a Topology are not among them, because their order has a meaning.
+# The keys of lists. The API server refuses repeated keys, and merges the items of two writers by key. The levels of a
+# Topology have none, because their order has a meaning.
 LIST_KEYS: dict[type, str] = {
     types.ElasticRole: "name",
     types.MeasuredSpeed: "replicas",
@@ -149,12 +149,12 @@ LIST_KEYS: dict[type, str] = {
 
 
 def _as_quantity(value: str) -> str:
-    # Cheaper than quantity(string(value)), which the API server reckons as reading the text twice.
+    # Cheaper than quantity(string(value)), which the API server counts as reading the text twice.
     return f"(type({value}) == string ? quantity({value}) : quantity('0').add({value}))"
 
 
-# Queues, priorities and sizes may change while a job runs: the next cycle decides anew. What the pods that
-# are already there were made from may not.
+# Queues, priorities and sizes may change while a job runs: the next cycle decides again. What existing pods were made
+# from must not.
 RULES: dict[type, tuple[Rule, ...]] = {
     types.Queue: (
         Rule(
@@ -179,9 +179,9 @@ RULES: dict[type, tuple[Rule, ...]] = {
         ),
     ),
     types.ElasticJob: (
-        # The name is the value of the pods' label maniple.dev/job, and labels are shorter than names.
+        # The name is the value of the pods' label maniple.dev/job, and label values are shorter than names.
         Rule("self.metadata.name.size() <= 63", "the name of an ElasticJob must have at most 63 characters"),
-        # Replicas of torchrun look for each other by name, and not every object's name is a host's.
+        # torchrun's replicas find each other by host name, and not every object's name is one.
         Rule(
             "self.spec.framework != 'torchrun' || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
             "with framework torchrun the name of an ElasticJob must be lower-case letters, digits and '-', "
@@ -209,8 +209,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
         ),
         Rule("self.framework == oldSelf.framework", "framework must not change", ".framework"),
     ),
-    # No rule says that steps lead from min to max exactly: a max that they jump over is still a limit, and
-    # who lowers it by hand should not have to calculate.
+    # Steps need not lead from min to max exactly: max is still a limit, and users who lower it need not calculate.
     types.ElasticRole: (
         Rule("self.min <= self.max", "max must be at least min", ".max"),
         Rule(
@@ -219,9 +218,9 @@ RULES: dict[type, tuple[Rule, ...]] = {
             ".pin",
         ),
     ),
-    # Pods that stay through a resize are not made anew: a changed template would give a job two kinds of
-    # pods. One field of the pod spec swapped for another slips through: of fields outside the schema
-    # the API server compares the number, and those that both versions have.
+    # Pods survive a resize, so a changed template would give a job two kinds of pods. A field of the pod spec that is
+    # replaced by another is not noticed: of fields outside the schema the API server compares the number, and those
+    # that both versions have.
     types.PodTemplate: (Rule("self == oldSelf", "the template of a role must not change"),),
     types.TopologySpec: (
         Rule(
@@ -287,8 +286,8 @@ def _column(column: Column) -> Schema:
 def _schema(info: inspect.Type, *, defaults: bool) -> Schema:
     match info:
         case inspect.Metadata(type=inner, extra_json_schema=extra):
-            said = extra or {}
-            return {**said, **_schema(inner, defaults=defaults), **said}  # said first, and it wins
+            given = extra or {}
+            return {**given, **_schema(inner, defaults=defaults), **given}  # first in order, and it wins
         case inspect.StructType():
             return _object(info, defaults=defaults)
         case inspect.UnionType(types=(inner, inspect.NoneType())):
@@ -312,27 +311,27 @@ def _schema(info: inspect.Type, *, defaults: bool) -> Schema:
             return {"type": "number", **_bounds(info)}
         case inspect.StrType():
             return _given(type="string", minLength=info.min_length, maxLength=info.max_length, pattern=info.pattern)
-    raise TypeError(f"crds.py knows no schema for {info}")
+    raise TypeError(f"no schema for {info}")
 
 
 def _object(info: inspect.StructType, *, defaults: bool) -> Schema:
     if info.cls is ObjectMeta:
-        return {"type": "object"}  # the API server's own affair
+        return {"type": "object"}  # the API server checks it
     if info.cls is PodSpec:
-        # Kubernetes checks it when the pods are made; a copy of its schema here would be large, and age.
+        # Kubernetes checks it when pods are created. A copy of its schema would be large and become outdated.
         return {
             "description": "The pods' spec, as in Kubernetes.",
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
         }
-    # Nothing is defaulted in a status: it holds what somebody has seen, and its absence says that nobody has.
+    # A status has no defaults: a missing value means that it has not been observed.
     properties = {
         field.encode_name: _property(field, defaults=defaults and field.name != "status") for field in info.fields
     }
     if "metadata" in properties and info.cls is not types.PodTemplate:
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, **properties}
     return _given(
-        # Its own docstring, not that of the base; on one line, as Python 3.13 indents differently.
+        # Its own docstring, not that of the base. On one line, because Python 3.13 indents differently.
         description=" ".join((info.cls.__dict__.get("__doc__") or "").split()) or None,
         type="object",
         required=[f.encode_name for f in info.fields if f.required and f.name != "metadata"] or None,
@@ -344,22 +343,22 @@ def _object(info: inspect.StructType, *, defaults: bool) -> Schema:
 def _property(field: inspect.Field, *, defaults: bool) -> Schema:
     schema = _schema(field.type, defaults=defaults)
     if not defaults or field.required or field.default_factory is not msgspec.NODEFAULT:
-        return schema  # the only factory in use is dict, and nothing is said by an empty one
+        return schema  # the only factory in use is dict, and an empty one is no default
     value = field.default
     if isinstance(value, msgspec.Struct):
         if value != type(value)():
             raise TypeError(f"{field.name}: only a struct without arguments can be a default in a CRD")
-        # The API server fills the empty object from the defaults inside; without any, it would say nothing.
+        # The API server fills the empty object with the defaults inside, if there are any.
         return {**schema, "default": {}} if any("default" in p for p in schema["properties"].values()) else schema
     return schema if value in (None, "", ()) else {**schema, "default": value}
 
 
 def _list(info: inspect.VarTupleType, items: Schema) -> Schema:
     item = info.item_type.cls if isinstance(info.item_type, inspect.StructType) else None
-    kept: Schema = {"x-kubernetes-list-type": "atomic"}
+    merge: Schema = {"x-kubernetes-list-type": "atomic"}
     if item in LIST_KEYS:
-        kept = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [LIST_KEYS[item]]}
-    return {**_given(type="array", minItems=info.min_length, maxItems=info.max_length, items=items), **kept}
+        merge = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [LIST_KEYS[item]]}
+    return {**_given(type="array", minItems=info.min_length, maxItems=info.max_length, items=items), **merge}
 
 
 def _resource_list(most: int | None) -> Schema:

@@ -1,4 +1,4 @@
-"""Errors for the person who reads them: what was wrong, where, and what to write instead."""
+"""Errors that say what is wrong, where, and what to write instead."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing wrong with one field of one object."""
+    """What is wrong with one field of an object."""
 
     field: str
     message: str
@@ -20,7 +20,7 @@ _LONGEST_MESSAGE = 2000
 
 
 class InputError(Exception):
-    """Input that cannot be used. Carries every problem found, each a full sentence naming where it is, on one line."""
+    """Input that cannot be used. Has a message for every problem, on one line, which names the place."""
 
     def __init__(self, messages: Iterable[str]) -> None:
         self.messages = [printable(message)[:_LONGEST_MESSAGE] for message in messages]
@@ -28,23 +28,23 @@ class InputError(Exception):
 
 
 def printable(text: str) -> str:
-    """`text` with line breaks and control characters escaped: names come from the input and go to a terminal."""
+    """`text` with line breaks and control characters escaped: names from the input are printed on terminals."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or the list of known words where none is near."""
+    """`; did you mean 'x'?`, or the list of known words if none is close."""
     names = sorted(known)
-    if meant := meant_by(word, names):
-        return meant
+    if suggestion := did_you_mean(word, names):
+        return suggestion
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f"; known: {shown}" if names else ""
 
 
-def meant_by(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing."""
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or empty."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if not close:

@@ -1,4 +1,4 @@
-"""Names of objects: "namespace/name" as text and (namespace, name) as a key. Joined and split only here."""
+"""Names of objects: "namespace/name" as text, (namespace, name) as a key. Converted only here."""
 
 from maniple.api.meta import ObjectMeta
 

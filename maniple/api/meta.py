@@ -1,4 +1,4 @@
-"""The parts every Kubernetes object shares, and the base of all our structs."""
+"""The parts that all Kubernetes objects share, and the base of our structs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Meta
 
 Labels = dict[str, str]
-# Kubernetes writes quantities as strings, people also as bare numbers.
+# Kubernetes writes quantities as strings, people also as numbers.
 ResourceList = dict[str, str | int | float]
-# As wide as Kubernetes has them: JSON can hold numbers that no float can.
+# Bounded as in Kubernetes: JSON allows numbers of any size.
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -17,7 +17,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=253)]
 
 
 class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Immutable, camelCase on the wire. `gc=False`: these are trees, and there are a hundred thousand of them."""
+    """Immutable, camelCase in JSON. `gc=False`: objects are trees, and there are a hundred thousand of them."""
 
 
 class OwnerReference(Struct, frozen=True):

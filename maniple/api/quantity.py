@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-# What the API server can hold; larger numbers are typing errors, not machines.
+# The largest quantity of the API server. Larger numbers are typing errors.
 LARGEST = 2**63 - 1
 
 _SUFFIX = {
@@ -30,18 +30,18 @@ _EXPECTED = "expected a quantity such as 2, 500m, 1.5, 16Gi or 1e3"
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; the message says what is expected."""
+    """Text that is not a quantity. The message says what is expected."""
 
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Fraction:
-    """The exact value of `text`; QuantityError if it is no quantity or larger than the API server can hold."""
+    """The exact value of `text`. Raises QuantityError if it is not a quantity or too large."""
     match = _FORM.fullmatch(text) if len(text) <= 64 else None
     if match is None:
         raise QuantityError(f"{_shown(text)} is not a quantity; {_EXPECTED}")
     sign, digits, exponent, suffix = match.groups()
     if exponent is not None and abs(int(exponent)) > 100:
-        # Decided before 10**exponent is built: "1e9999" must not cost a second of arithmetic.
+        # Before 10**exponent is computed: "1e9999" must not cost a second of arithmetic.
         if int(exponent) < 0 or not digits.strip("0."):
             scale = Fraction(1, 10**100)
         else:
@@ -57,7 +57,7 @@ def parse_quantity(text: str) -> Fraction:
 
 
 def to_units(value: Fraction, *, per_unit: int) -> int:
-    """`value` in whole `1/per_unit` parts, rounded up as the API server does (0.1m of CPU counts as 1m)."""
+    """`value` in units of `1/per_unit`, rounded up as the API server does (0.1m of CPU counts as 1m)."""
     return math.ceil(value * per_unit)
 
 

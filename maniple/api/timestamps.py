@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import msgspec
 
 EXAMPLE = "a time such as 2026-01-31T12:00:00Z"
-LAST_YEAR = 9999  # adding a second or a time zone to a time in this year may give one that cannot be written
+LAST_YEAR = 9999  # times in this year are refused: adding to them may overflow
 
 
 def parse_timestamp(text: str) -> datetime:
-    """With its time zone. Raises ValueError if the text is no timestamp, or its year is LAST_YEAR or later."""
+    """Always with a time zone. Raises ValueError if the text is not a timestamp before LAST_YEAR."""
     try:
         timestamp = msgspec.convert(text, datetime)
     except msgspec.ValidationError:
@@ -31,12 +31,12 @@ def format_micro_time(seconds: float) -> str:
 
 
 def from_seconds(seconds: float) -> datetime:
-    """To the millisecond, so that a timestamp reads back as it was written."""
+    """Rounded to milliseconds, so that a timestamp is the same after it was written and read."""
     return datetime.fromtimestamp(round(seconds, 3), UTC)
 
 
 def to_seconds(timestamp: datetime | None) -> float:
-    """Seconds since 1970; 0 for none. Without a time zone it is UTC."""
+    """Seconds since 1970, 0 for None. A time without a time zone is UTC."""
     if timestamp is None:
         return 0.0
     return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).timestamp()

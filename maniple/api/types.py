@@ -48,21 +48,24 @@ class QueueSpec(Struct, frozen=True):
         Meta(
             ge=1,
             le=1_000_000,
-            description="Share of what is left after the guarantees, relative to its siblings.",
+            description="Share of what is left after the guarantees, relative to the queue's siblings.",
         ),
     ] = 1
     guaranteed: Annotated[
         ResourceList,
-        # 15: before Kubernetes 1.34 the rule guaranteed <= limit would cost the API server too much for more.
-        Meta(max_length=15, description="What the queue gets before weights count, as far as it asks for it."),
+        # Before Kubernetes 1.34 the rule guaranteed <= limit costs the API server too much for more than 15.
+        Meta(
+            max_length=15,
+            description="What the queue gets, as far as it asks for it, before weights count.",
+        ),
     ] = {}
     limit: Annotated[
         ResourceList,
-        Meta(description="The most the queue and the queues below it may hold; what is not named is not limited."),
+        Meta(description="The most that the queue and those below it may hold. Other resources are not limited."),
     ] = {}
     reclaimable: Annotated[
         bool,
-        Meta(description="Whether other queues may take back what this one holds above its deserved share."),
+        Meta(description="Whether other queues may reclaim what this one holds above its deserved share."),
     ] = True
     priority: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="Queues with a higher priority are served first.")
@@ -78,7 +81,7 @@ class QueueStatus(Struct, frozen=True):
 
 
 class Queue(Struct, frozen=True):
-    """A tenant's line of jobs, in a tree of queues that share the cluster."""
+    """The jobs of a tenant. Queues form a tree and share the cluster."""
 
     metadata: ObjectMeta
     spec: QueueSpec = QueueSpec()
@@ -90,16 +93,16 @@ class TopologyRequest(Struct, frozen=True):
         str,
         Meta(
             max_length=63,
-            description="Level of the Topology that must hold the whole gang: all in one such domain, or wait.",
+            description="Level of the Topology: the whole gang starts in one domain of it, or waits.",
         ),
     ] = ""
     preferred: Annotated[
-        str, Meta(max_length=63, description="Level of the Topology that should hold the whole gang.")
+        str, Meta(max_length=63, description="Level of the Topology: the whole gang should be in one domain of it.")
     ] = ""
 
 
 class GpuModel(Struct, frozen=True):
-    """A GPU model that a pod may have."""
+    """A GPU model that pods may run on."""
 
     model: Annotated[
         str,
@@ -109,45 +112,43 @@ class GpuModel(Struct, frozen=True):
             description="Words of the node's product label, such as A100 or A100-SXM4; * is any other model.",
         ),
     ]
-    speed: Annotated[float, Meta(gt=0, le=1_000_000, description="How fast its pods are on it, relatively.")] = 1.0
+    speed: Annotated[float, Meta(gt=0, le=1_000_000, description="Relative speed of pods on it.")] = 1.0
 
 
 GpuModels = Annotated[
     tuple[GpuModel, ...],
     Meta(
         max_length=32,
-        description="Models its pods may have, the one liked best first; a pod's annotation wins. Empty: any.",
+        description="Models its pods may run on, the preferred one first. A pod's annotation wins. Empty: any.",
     ),
 ]
 MixedGpuModels = Annotated[
-    bool, Meta(description="Whether pods with the same list of models may be on different models at once.")
+    bool, Meta(description="Whether pods with the same list of models may run on different models at the same time.")
 ]
 
 
 class PodGroupRole(Struct, frozen=True):
     name: Annotated[RoleName, Meta(description="Value of the pods' label maniple.dev/role.")]
-    min_member: Annotated[Replicas, Meta(description="Pods of this role that must start together with the rest.")]
+    min_member: Annotated[Replicas, Meta(description="Pods of this role that must start together with the others.")]
     gpu_models: GpuModels = ()
 
 
 class PodGroupSpec(Struct, frozen=True):
     min_member: Annotated[int, Meta(ge=1, le=100_000, description="Pods that start together or not at all.")] = 1
-    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it.")] = DEFAULT_QUEUE
+    queue: Annotated[str, Meta(max_length=253, description="The queue whose share it uses.")] = DEFAULT_QUEUE
     priority_class_name: Annotated[
         str,
         Meta(
             max_length=253,
-            description="PriorityClass of the gang; empty: the highest priority among its pods.",
+            description="PriorityClass of the gang. Empty: the highest priority of its pods.",
         ),
     ] = ""
     preemptable: Annotated[bool, Meta(description="Whether the gang may be evicted for others.")] = True
     min_runtime_seconds: Annotated[
-        Seconds, Meta(description="For so long after its start the gang is not evicted for others.")
+        Seconds, Meta(description="For this long after its start the gang is not evicted for others.")
     ] = 0
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
-    roles: Annotated[
-        tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums of its own for pods of a role.")
-    ] = ()
+    roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums for pods of a role.")] = ()
     mixed_gpu_models: MixedGpuModels = False
 
 
@@ -180,19 +181,19 @@ class PodTemplate(Struct, frozen=True):
 
 
 class ElasticRole(Struct, frozen=True):
-    """Replicas of one kind; their pods are <job>-<role>-<index>."""
+    """Replicas of one kind. Their pods are named <job>-<role>-<index>."""
 
     name: Annotated[RoleName, Meta(description="Value of the pods' label maniple.dev/role.")]
     min: Annotated[Replicas, Meta(description="Replicas that start together or not at all.")]
-    max: Annotated[Replicas, Meta(description="Replicas beyond which the role does not grow.")]
+    max: Annotated[Replicas, Meta(description="The most replicas that the role grows to.")]
     template: PodTemplate
     step: Annotated[int, Meta(ge=1, le=100_000, description="The role grows and shrinks by this many replicas.")] = 1
     gpu_models: GpuModels = ()
-    pin: Annotated[Replicas, Meta(description="The size that it starts with and is kept at; min to max.")] | None = None
+    pin: Annotated[Replicas, Meta(description="The size that it starts with and is kept at: min to max.")] | None = None
 
     @property
     def least(self) -> int:
-        """Replicas that it starts with and is brought back to; what is lost may leave it with fewer, down to min."""
+        """Replicas that the role starts with and grows back to. After losses it may go on with fewer, down to min."""
         return self.min if self.pin is None else self.pin
 
     @property
@@ -208,54 +209,52 @@ class SpeedupPoint(Struct, frozen=True):
 class Elasticity(Struct, frozen=True):
     speedup: Annotated[
         tuple[SpeedupPoint, ...],
-        Meta(max_length=64, description="Measured or declared speed by size; between points it is linear."),
+        Meta(max_length=64, description="Speed by size. It is linear between points."),
     ] = ()
-    cooldown_seconds: Annotated[Seconds, Meta(description="For so long after a resize there is no other.")] = 60
-    grace_seconds: Annotated[Seconds, Meta(description="How long a replica may take to checkpoint before it goes.")] = (
-        30
-    )
-    restart_seconds: Annotated[Seconds, Meta(description="How long the job stands still at each resize.")] = 30
+    cooldown_seconds: Annotated[Seconds, Meta(description="The shortest time between two resizes.")] = 60
+    grace_seconds: Annotated[Seconds, Meta(description="How long a replica may take to checkpoint at its end.")] = 30
+    restart_seconds: Annotated[Seconds, Meta(description="How long the job stands still during a resize.")] = 30
 
 
 class ElasticJobSpec(Struct, frozen=True):
     roles: Annotated[
         tuple[ElasticRole, ...], Meta(min_length=1, max_length=16, description="Kinds of replicas, such as worker.")
     ]
-    queue: Annotated[str, Meta(max_length=253, description="The queue that pays for it.")] = DEFAULT_QUEUE
+    queue: Annotated[str, Meta(max_length=253, description="The queue whose share it uses.")] = DEFAULT_QUEUE
     priority_class_name: Annotated[str, Meta(max_length=253, description="PriorityClass of the job and its pods.")] = ""
     framework: Annotated[
-        Literal["torch", "torchrun", "horovod", "none"], Meta(description="How its workers learn of a new size.")
+        Literal["torch", "torchrun", "horovod", "none"], Meta(description="How workers learn of a new size.")
     ] = "torch"
     elastic: Annotated[Elasticity, Meta(description="What resizing gains and costs.")] = Elasticity()
     preemptable: Annotated[bool, Meta(description="Whether the job may be evicted for others.")] = True
     min_runtime_seconds: Annotated[
-        Seconds, Meta(description="For so long after its start the job is not evicted for others.")
+        Seconds, Meta(description="For this long after its start the job is not evicted for others.")
     ] = 0
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     mixed_gpu_models: MixedGpuModels = False
     suspend: Annotated[bool, Meta(description="While true the job holds no resources.")] = False
     restart_policy: Annotated[
         Literal["Always", "OnFailure", "Never", "ExitCode"],
-        Meta(description="Whether a replica that ended is started again; ExitCode: if it exited with 128 or more."),
+        Meta(description="Whether a replica that ended is started again. ExitCode: if its exit code is 128 or more."),
     ] = "OnFailure"
-    backoff_limit: Annotated[Count, Meta(description="Restarts after failures before the job has failed.")] = 6
+    backoff_limit: Annotated[Count, Meta(description="Restarts after failures before the job fails.")] = 6
     active_deadline_seconds: (
-        Annotated[int, Meta(ge=1, le=2**31 - 1, description="The job has failed if it takes longer than this.")] | None
+        Annotated[int, Meta(ge=1, le=2**31 - 1, description="The job fails if it takes longer than this.")] | None
     ) = None
     ttl_seconds_after_finished: (
-        Annotated[Seconds, Meta(description="So long after its end the job is deleted.")] | None
+        Annotated[Seconds, Meta(description="How long after its end the job is deleted.")] | None
     ) = None
     start_seconds: Annotated[
         int,
-        Meta(ge=1, le=2**31 - 1, description="How long a replica may take to be ready once it has a node."),
+        Meta(ge=1, le=2**31 - 1, description="How long a replica may take to become ready once it has a node."),
     ] = 600
     clean_pod_policy: Annotated[
-        Literal["Running", "All", "None"], Meta(description="Which pods are deleted when the job has ended.")
+        Literal["Running", "All", "None"], Meta(description="Which pods are deleted when the job ends.")
     ] = "Running"
 
     @property
     def lead(self) -> str:
-        """The first role that the job cannot be without: where its replicas meet, and who speaks for it."""
+        """The first role with a min of 1 or more. Its first replica is the rendezvous and decides on success."""
         return next((role.name for role in self.roles if role.min), self.roles[0].name)
 
 
@@ -273,24 +272,24 @@ class RoleTarget(Struct, frozen=True):
 
 
 class GenerationMember(Struct, frozen=True):
-    """A replica that takes part in a generation; its place in the list gives its ranks."""
+    """A replica in a generation. Its position in the list gives its ranks."""
 
     pod: str
     uid: str
     role: str
     index: Count
     address: str = ""
-    slots: Annotated[int, Meta(ge=1, description="Workers that it starts.")] = 1
+    slots: Annotated[int, Meta(ge=1, description="Workers that the replica starts.")] = 1
 
 
 class JobGeneration(Struct, frozen=True):
-    """One size of the job: who takes part, in the order of their ranks, and where they meet."""
+    """One size of the job: its members in the order of their ranks, and where they meet."""
 
-    number: Annotated[Count, Meta(description="1, 2, 3 and so on; none is left out or used twice.")] = 0
+    number: Annotated[Count, Meta(description="1, 2, 3 and so on, without gaps.")] = 0
     members: tuple[GenerationMember, ...] = ()
     coordinator: Annotated[str, Meta(description="Address of the first member.")] = ""
     port: Annotated[Count, Meta(description="A port of the coordinator that no recent generation has used.")] = 0
-    stop: Annotated[bool, Meta(description="Nobody takes part: all are to checkpoint and stop.")] = False
+    stop: Annotated[bool, Meta(description="There are no members: all workers checkpoint and stop.")] = False
     time: Annotated[datetime | None, Meta(description="When it was decided.")] = None
 
 
@@ -298,23 +297,23 @@ class JobFailures(Struct, frozen=True):
     """Failures that count towards backoffLimit."""
 
     count: Count = 0
-    generation: Annotated[Count, Meta(description="Generation of the last one: each fails once.")] = 0
-    pods: Annotated[tuple[str, ...], Meta(description="Uids of failed pods that are counted and still there.")] = ()
-    retry_time: Annotated[datetime | None, Meta(description="What has failed is not started again before.")] = None
+    generation: Annotated[Count, Meta(description="Generation of the last failure. Each fails at most once.")] = 0
+    pods: Annotated[tuple[str, ...], Meta(description="Uids of failed pods that are counted and still exist.")] = ()
+    retry_time: Annotated[datetime | None, Meta(description="Failed replicas do not start again before this.")] = None
 
 
 class MeasuredSpeed(Struct, frozen=True):
     replicas: Annotated[int, Meta(ge=1, le=100_000, description="Replicas of all roles together.")]
-    throughput: Annotated[float, Meta(gt=0, description="What the job's workers reported, in their own unit.")]
+    throughput: Annotated[float, Meta(gt=0, description="As the job's workers reported it, in their own unit.")]
 
 
 class JobProgress(Struct, frozen=True):
-    """How far the job is, as its workers last reported."""
+    """The progress of the job, as its workers last reported it."""
 
-    step: Annotated[int, Meta(ge=0, description="The step that it has reached.")] = 0
-    total: Annotated[int | None, Meta(description="Steps in all, if they said so.")] = None
-    throughput: Annotated[float | None, Meta(description="In their own unit, of all of them together.")] = None
-    time: Annotated[datetime | None, Meta(description="When they reported it; none: they never have.")] = None
+    step: Annotated[int, Meta(ge=0, description="The step that the job has reached.")] = 0
+    total: Annotated[int | None, Meta(description="All steps, if workers reported it.")] = None
+    throughput: Annotated[float | None, Meta(description="Of all workers together, in their own unit.")] = None
+    time: Annotated[datetime | None, Meta(description="When it was reported. None: never.")] = None
 
 
 class ElasticJobStatus(Struct, frozen=True):
@@ -333,7 +332,7 @@ class ElasticJobStatus(Struct, frozen=True):
     conditions: tuple[StatusCondition, ...] = ()
     target: Annotated[tuple[RoleTarget, ...], Meta(description="The size the scheduler decided, by role.")] = ()
     last_resize_time: Annotated[
-        datetime | None, Meta(description="When its size last changed; its cool-down counts from there.")
+        datetime | None, Meta(description="When its size last changed. The cool-down starts then.")
     ] = None
     replicas: ReplicaCounts = ReplicaCounts()
     restarts: Count = 0
@@ -344,9 +343,9 @@ class ElasticJobStatus(Struct, frozen=True):
         None
     )
     completion_time: Annotated[datetime | None, Meta(description="When it succeeded or failed.")] = None
-    speeds: Annotated[tuple[MeasuredSpeed, ...], Meta(max_length=64, description="How fast it was at which size.")] = ()
+    speeds: Annotated[tuple[MeasuredSpeed, ...], Meta(max_length=64, description="Measured speed by size.")] = ()
     grow_after: Annotated[
-        datetime | None, Meta(description="Newcomers did not start: it is not grown again before this.")
+        datetime | None, Meta(description="New replicas did not start: the job is not grown again before this.")
     ] = None
     progress: JobProgress = JobProgress()
 
@@ -360,7 +359,7 @@ class ElasticJob(Struct, frozen=True):
 
 
 class TopologyLevel(Struct, frozen=True):
-    name: Annotated[RoleName, Meta(description="What gangs call this level, for example rack.")]
+    name: Annotated[RoleName, Meta(description="The name that gangs use for this level, for example rack.")]
     node_label: Annotated[
         Text,
         Meta(description="Node label whose value is the domain, for example topology.kubernetes.io/rack."),
@@ -375,7 +374,7 @@ class TopologySpec(Struct, frozen=True):
 
 
 class Topology(Struct, frozen=True):
-    """Which node labels say how close nodes are, from the widest level to the narrowest."""
+    """Node labels that say how close nodes are, from the widest level to the narrowest."""
 
     metadata: ObjectMeta
     spec: TopologySpec

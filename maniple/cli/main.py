@@ -7,7 +7,7 @@ import sys
 import click
 
 from maniple import __version__
-from maniple.api.errors import InputError, meant_by
+from maniple.api.errors import InputError, did_you_mean
 
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: who goes where, who waits and why.",
@@ -58,7 +58,7 @@ class _Commands(click.Group):
         """Click does not know the names of what is imported later, and so cannot say which is meant."""
         word = args[0]
         if word not in COMMANDS and not word.startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(f"No such command {word!r}{meant_by(word, COMMANDS) or '.'}", ctx)
+            raise click.UsageError(f"No such command {word!r}{did_you_mean(word, COMMANDS) or '.'}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""The size of each role of a job, computed as the scheduler does (model/elastic.py)."""
+"""The size that each role should have: what the scheduler counts (model/elastic.py), cut to the role's maximum."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -13,7 +13,8 @@ from maniple.model.elastic import role_sizes
 
 def wanted_sizes(job: JobSpec, target: Iterable[types.RoleTarget], replicas: Iterable[Replica]) -> dict[str, int]:
     """Role -> replicas that the job should have now."""
-    return role_sizes(job.roles, target, (replica.key for replica in replicas if replica.is_alive))
+    sizes = role_sizes(job.roles, target, (replica.key for replica in replicas if replica.is_alive))
+    return {role.name: min(role.most, sizes[role.name]) for role in job.roles}
 
 
 def as_target(sizes: Mapping[str, int]) -> tuple[types.RoleTarget, ...]:

@@ -89,33 +89,33 @@ def _speed(curve: tuple[tuple[float, float], ...], replicas: float) -> float:
     return before[1]
 
 
-class RoleBounds(Protocol):
-    """The bounds of a role's size: `least` and `most` are min and max, or the pin."""
-
+class SizedRole(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def least(self) -> int: ...
-    @property
-    def most(self) -> int: ...
+    def least(self) -> int:
+        """The minimum, or the pin."""
 
 
 def role_sizes(
-    roles: Iterable[RoleBounds], target: Iterable[types.RoleTarget], living: Iterable[tuple[str, int]]
+    roles: Iterable[SizedRole], target: Iterable[types.RoleTarget], living: Iterable[tuple[str, int]]
 ) -> dict[str, int]:
-    """Role -> replicas: what the scheduler decided last, else one more than the highest index; always within bounds.
+    """Role -> replicas: what the scheduler decided last, else one more than the highest index, at least the minimum.
 
-    Scheduler and controller must agree on this: replicas at or above the size are deleted. `living` are (role, index)
-    of the replicas that neither have finished nor are being deleted. It is read only if a role has no target.
+    It is above the maximum if that was lowered since. Then the controller shrinks the role at once (elastic/sizes.py);
+    in a plan the role keeps its size until a blocked gang takes the surplus back.
+
+    `living` are (role, index) of the replicas that neither have finished nor are being deleted. It is read only if a
+    role has no target.
     """
-    sizes = {one.role: one.replicas for one in target}
-    bounds = {role.name: role for role in roles}
-    if not bounds.keys() <= sizes.keys():
+    least = {role.name: role.least for role in roles}
+    sizes = {decided.role: decided.replicas for decided in target}
+    if not least.keys() <= sizes.keys():
         present: dict[str, int] = {}
-        for role, index in living:
-            present[role] = max(present.get(role, 0), index + 1)
+        for name, index in living:
+            present[name] = max(present.get(name, 0), index + 1)
         sizes = present | sizes
-    return {name: max(role.least, min(role.most, sizes.get(name, 0))) for name, role in bounds.items()}
+    return {name: max(minimum, sizes.get(name, 0)) for name, minimum in least.items()}
 
 
 def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:

@@ -7,7 +7,6 @@ from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.make_plan import make_plan
 from maniple.scheduler.framework.plan import Plan
 from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
-from maniple.scheduler.framework.session import Session
 
 __all__ = ["Plan", "Policy", "default_policy", "load_policy", "schedule"]
 
@@ -18,7 +17,7 @@ def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "
     `thorough`: the name of a job whose wait is explained in full, whatever that costs.
     """
     policy = policy or default_policy()
-    session = Session(snapshot, policy.openers, (name for name, _ in policy.actions))
+    session = policy.session(snapshot)
     for _, action in policy.actions:
         action.execute(session)
     return make_plan(session, thorough)

@@ -1,7 +1,7 @@
-"""Ways of placing pods that others have published, to measure ours against.
+"""Published placement policies, to compare ours with.
 
-All keep a fleet of their own and remember scores by what a pod asks for: after a pod is placed only its node is scored
-anew. Equal scores go to the first node by name, as in the published runs, where it matters a lot.
+Each has its own fleet and caches scores by what a pod asks for: after a placement only that node is scored again. Of
+equal scores the first node by name wins, as in the published runs, where this matters a lot.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ _TYPICAL = 0.95
 
 
 class Fleet:
-    """What is free on each node, by name."""
+    """Free resources of each node."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.models = sorted({node.model for node in nodes})
@@ -48,25 +48,25 @@ class Fleet:
         self.gpu[row, devices] -= kind.milli
         taken = self.gpu[row].min(initial=0) >= 0 and self.cpu[row] >= 0 and self.memory[row] >= 0
         if not taken or len(set(devices.tolist())) != kind.gpus:
-            raise AssertionError(f"{kind} does not fit node {row}")  # a mistake of the placer's, never of the input
+            raise AssertionError(f"{kind} does not fit node {row}")  # a bug of the placer, never wrong input
 
 
 class Score(Protocol):
-    """How good nodes are for a pod; more is better."""
+    """Scores nodes for a pod. Higher is better."""
 
     def arrived(self, kind: Kind) -> bool:
-        """A pod has come. True: what was scored before is out of date."""
+        """Called for every pod. Returns whether cached scores are out of date."""
         ...
 
     def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
-        """For nodes that the pod fits."""
+        """Scores of nodes that the pod fits on."""
         ...
 
     def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray: ...
 
 
 class ScoredPlacer:
-    """Puts a pod on the node with the best score."""
+    """Places each pod on the node with the best score."""
 
     def __init__(self, nodes: Sequence[Node], pods: Sequence[Pod], score: Score) -> None:
         self.fleet = Fleet(nodes)
@@ -107,13 +107,13 @@ class ScoredPlacer:
 
 
 def _tightest(gpu: Millis, kind: Kind) -> IntArray:
-    """The devices of one node with the least free that is enough."""
+    """The devices of a node with the least free capacity that is enough."""
     order = np.argsort(np.where(gpu >= kind.milli, gpu, 2 * WHOLE), kind="stable")
     return np.asarray(order[: kind.gpus])
 
 
 class BestFit:
-    """The least CPU and GPU left over, each as a share of the largest node, in steps of a hundredth as published."""
+    """Minimises the CPU and GPU left over, each as a share of the largest node, rounded to hundredths as published."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._most_cpu = max(node.cpu_milli for node in nodes)
@@ -132,7 +132,7 @@ class BestFit:
 
 
 class Random:
-    """Any node that fits, any of its devices that do."""
+    """A random node that fits, and random devices of it that fit."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -149,23 +149,23 @@ class Random:
 
 
 class Fgd:
-    """Fragmentation gradient descent: the least increase of GPU that the typical pod cannot use.
+    """Fragmentation gradient descent: minimises the increase of GPU capacity that the typical pod cannot use.
 
-    As published it knows the typical pods from the whole list, those to come too, and rounds its score: to
-    hundredths of a sigmoid. The rounding does much: without it the loss is a quarter higher.
+    As published, it knows the typical pods of the whole list, also of pods that have not arrived, and rounds its score
+    to hundredths of a sigmoid. The rounding matters: without it the loss is a quarter higher.
     """
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         counts = sorted(Counter(kinds).items(), key=lambda item: -item[1])
         missing = _TYPICAL * len(kinds)
         typical = []
-        for kind, n in counts:
+        for kind, count in counts:
             if missing <= 0:
                 break
-            typical.append((kind, n))
-            missing -= n
-        total = sum(n for _, n in typical)
-        self._weight = np.array([n / total for _, n in typical])
+            typical.append((kind, count))
+            missing -= count
+        total = sum(count for _, count in typical)
+        self._weight = np.array([count / total for _, count in typical])
         self._cpu = np.array([kind.cpu for kind, _ in typical])
         self._gpus = np.array([kind.gpus for kind, _ in typical])
         milli = np.array([kind.milli for kind, _ in typical])
@@ -187,7 +187,7 @@ class Fgd:
         return _tightest(fleet.gpu[row], kind)
 
     def _by_device(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
-        """[n, G] for a share the score of each device, -inf where it does not fit; [n, 1] for others."""
+        """Scores. For a fraction of a GPU one for each device, [n, G], -inf where it does not fit; else [n, 1]."""
         gpu = fleet.gpu[rows]
         cpu = fleet.cpu[rows]
         model = fleet.model[rows]
@@ -206,14 +206,14 @@ class Fgd:
             return self._rounded(before - self._fragments(fleet, cpu - kind.cpu, model, count, lost, left)[:, None])
         scores = np.full(gpu.shape, -np.inf)
         for device in range(gpu.shape[1]):
-            at = np.flatnonzero(gpu[:, device] >= kind.milli)
-            if not len(at):
+            fit = np.flatnonzero(gpu[:, device] >= kind.milli)
+            if not len(fit):
                 continue
-            had = gpu[at, device]
-            now_count = count[at] + (self._enough[had - kind.milli].astype(np.intp) - self._enough[had])
-            now_lost = lost[at] + (self._lost[had - kind.milli] - self._lost[had])
-            after = self._fragments(fleet, cpu[at] - kind.cpu, model[at], now_count, now_lost, left[at])
-            scores[at, device] = self._rounded(before[at, 0] - after)
+            had = gpu[fit, device]
+            new_count = count[fit] + (self._enough[had - kind.milli].astype(np.intp) - self._enough[had])
+            new_lost = lost[fit] + (self._lost[had - kind.milli] - self._lost[had])
+            after = self._fragments(fleet, cpu[fit] - kind.cpu, model[fit], new_count, new_lost, left[fit])
+            scores[fit, device] = self._rounded(before[fit, 0] - after)
         return scores
 
     def _fragments(
@@ -241,7 +241,7 @@ def _fgd(nodes: Sequence[Node], pods: Sequence[Pod]) -> Fgd:
     return Fgd([fleet.kind(pod) for pod in pods])
 
 
-# What makes a placer of nodes, pods and seed, by name.
+# Name -> a function of nodes, pods and seed that makes the placer.
 BASELINES: dict[str, Callable[[Sequence[Node], Sequence[Pod], int], Placer]] = {
     "fgd": lambda nodes, pods, _: ScoredPlacer(nodes, pods, _fgd(nodes, pods)),
     "best-fit": lambda nodes, pods, _: ScoredPlacer(nodes, pods, BestFit(nodes)),

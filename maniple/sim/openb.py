@@ -1,8 +1,8 @@
-"""The placement game of Alibaba's open GPU cluster (openb, published with FGD at ATC'23).
+"""The placement benchmark on Alibaba's open GPU cluster (openb, published with FGD at ATC'23).
 
-Pods arrive one by one and never leave. One that fits nowhere is dropped but counts as arrived; one that fits must be
-placed. The figure is the share of all GPUs that is not given out when so much demand has arrived. Shuffling makes each
-seed another game on the same pods; the published figures are medians over the seeds 42 to 51.
+Pods arrive one by one and never leave. A pod that fits nowhere is dropped but counts as arrived. One that fits must be
+placed. The result is the share of all GPUs that is unallocated when a given demand has arrived. Each seed shuffles the
+same pods. The published figures are medians over the seeds 42 to 51.
 """
 
 import csv
@@ -47,16 +47,16 @@ class Pod:
 
 
 class Placer(Protocol):
-    """A way of placing pods, with a cluster of its own that fills up."""
+    """Places pods on its own copy of the cluster."""
 
     def place(self, pod: int) -> bool:
-        """Place the pod with this index, if it fits anywhere."""
+        """Places the pod with this index if it fits anywhere. Returns whether it did."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One game."""
+    """The result of one run."""
 
     unallocated_percent: dict[int, float]  # by percent of demand arrived
     arrived: int
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def read_nodes(path: str | Path) -> list[Node]:
-    """The nodes that have GPUs, by name: the columns sn, cpu_milli, memory_mib, gpu, model."""
+    """The nodes with GPUs, sorted by name. The columns are sn, cpu_milli, memory_mib, gpu, model."""
     table = _Table(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"))
     nodes = []
     for row in table:
@@ -80,14 +80,14 @@ def read_nodes(path: str | Path) -> list[Node]:
     table.check()
     if not nodes:
         raise InputError([f"{path}: no node has a GPU"])
-    twice = sorted(name for name, n in Counter(node.name for node in nodes).items() if n > 1)
-    if twice:
-        raise InputError([f"{path}: more than one node is named {name!r}" for name in twice[:_MOST_PROBLEMS]])
+    repeated = sorted(name for name, count in Counter(node.name for node in nodes).items() if count > 1)
+    if repeated:
+        raise InputError([f"{path}: more than one node is named {name!r}" for name in repeated[:_MOST_PROBLEMS]])
     return sorted(nodes, key=lambda node: node.name)
 
 
 def read_pods(path: str | Path) -> list[Pod]:
-    """The pods: the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, where there is one, gpu_spec."""
+    """The pods. The columns are name, cpu_milli, memory_mib, num_gpu, gpu_milli and, optionally, gpu_spec."""
     table = _Table(path, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"))
     pods = []
     for row in table:
@@ -115,7 +115,7 @@ def capacity_milli(nodes: Sequence[Node]) -> int:
 
 
 def arrivals(pods: Sequence[Pod], capacity: int, seed: int) -> list[int]:
-    """Indices of pods in the order in which they arrive: all of them shuffled, then any, until demand is 130 %."""
+    """Indices of pods in order of arrival: all pods shuffled, then random ones until the demand is 130 %."""
     random = np.random.default_rng(seed)
     order: list[int] = random.permutation(len(pods)).tolist()
     demand = sum(pod.demand_milli for pod in pods)
@@ -133,20 +133,20 @@ def play(
     capacity: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """One game; `progress` is told of every hundredth part of it."""
+    """One run. `progress` is called about a hundred times."""
     marks = list(ARRIVED_PERCENT)
     unallocated: dict[int, float] = {}
-    demand = given = placed = 0
+    demand = allocated = placed = 0
     every = max(len(order) // 100, 1)
     arrived = 0
     for arrived, index in enumerate(order, start=1):
         wanted = pods[index].demand_milli
         if placer.place(index):
-            given += wanted
+            allocated += wanted
             placed += 1
         demand += wanted
         while marks and demand * 100 >= capacity * marks[0]:
-            unallocated[marks.pop(0)] = 100 * (1 - given / capacity)
+            unallocated[marks.pop(0)] = 100 * (1 - allocated / capacity)
         if progress and arrived % every == 0:
             progress(arrived, len(order))
         if not marks:
@@ -155,7 +155,7 @@ def play(
 
 
 class _Table:
-    """A CSV file with a header. Gathers what is wrong with it, so that all of it is told at once."""
+    """A CSV file with a header. Collects all problems before it raises."""
 
     def __init__(self, path: str | Path, columns: Sequence[str]) -> None:
         self.path = path
@@ -168,7 +168,7 @@ class _Table:
         except (UnicodeDecodeError, csv.Error) as error:
             raise InputError([f"{path}: is not CSV in UTF-8: {error}"]) from None
         header = self._lines[0] if self._lines else []
-        self.columns = {name: at for at, name in enumerate(header)}
+        self.columns = {name: index for index, name in enumerate(header)}
         missing = [name for name in columns if name not in self.columns]
         if missing:
             raise InputError([f"{path}, line 1: no column {name!r}{nearest(name, header)}" for name in missing])
@@ -192,8 +192,8 @@ class _Row:
     cells: list[str]
 
     def text(self, column: str, *, needed: bool = True) -> str:
-        at = self.table.columns.get(column)
-        value = self.cells[at].strip() if at is not None and at < len(self.cells) else ""
+        index = self.table.columns.get(column)
+        value = self.cells[index].strip() if index is not None and index < len(self.cells) else ""
         if needed and not value:
             self._wrong(column, "is empty")
         return value
@@ -205,5 +205,5 @@ class _Row:
         self._wrong(column, f"expected a whole number from {least} to {most}, found {value!r}")
         return least
 
-    def _wrong(self, column: str, what: str) -> None:
-        self.table.problems.append(f"{self.table.path}, line {self.line}, column {column}: {what}")
+    def _wrong(self, column: str, problem: str) -> None:
+        self.table.problems.append(f"{self.table.path}, line {self.line}, column {column}: {problem}")

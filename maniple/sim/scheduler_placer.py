@@ -1,7 +1,7 @@
-"""The scheduler itself as a player of the placement game: sessions of the real policy, one pod after the other.
+"""The scheduler itself in the placement benchmark: sessions of the real policy, one pod after another.
 
-What a policy can know of the mix of pods is what has arrived. A new session is opened each time that has doubled, as
-a new cycle would be; between those the session stands, since opening one for every pod would measure nothing else.
+A policy knows only the pods that have arrived. A new session, as in a new cycle, is opened each time their number has
+doubled. Opening one for every pod would measure nothing but that.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _GPU = "nvidia.com/gpu"
 
 
 class SchedulerPlacer:
-    """Places pods as the scheduler would with this policy, each a gang of one."""
+    """Places pods as the scheduler does with this policy, each as a gang of one."""
 
     def __init__(self, nodes: Sequence[Node], pods: Sequence[Pod], policy: Policy | None = None) -> None:
         self._policy = policy or default_policy()
@@ -35,7 +35,7 @@ class SchedulerPlacer:
         self._kind = [
             kinds.setdefault((p.cpu_milli, p.memory_mib, p.gpus, p.gpu_milli, p.models), len(kinds)) for p in pods
         ]
-        # One pod of each kind, for what the snapshot makes of it; none of them is ever placed.
+        # One pod of each kind, to get its TaskGroup from the snapshot. These pods are never placed.
         models = [pods[self._kind.index(number)] for number in range(len(kinds))]
         objects = Objects(
             nodes=[_node(node) for node in nodes], pods=[_pod(number, pod) for number, pod in enumerate(models)]
@@ -43,28 +43,28 @@ class SchedulerPlacer:
         snapshot = build_snapshot(objects, Ours(every_pod=True))
         by_name = {job.name: job.groups[0] for job in snapshot.waiting}
         self._groups = [by_name[f"openb/pod-{number}"] for number in range(len(kinds))]
-        self._seen: dict[GpuPod, int] = {}
+        self._arrived_kinds: dict[GpuPod, int] = {}
         self._arrived = 0
-        self._learn_at = 1
+        self._next_session_at = 1
         self._session = self._open(replace(snapshot, jobs=(), waiting=(), gpu_pods={}))
 
     def place(self, pod: int) -> bool:
         group = self._groups[self._kind[pod]]
-        self._see(group)
+        self._count_arrival(group)
         name = f"openb/{self._arrived}"
         job = Job(key=(name, "Pod"), queue=0, priority=0, created=float(self._arrived), min_member=1, role_min={})
         job.groups = [TaskGroup(group.number, "", 0, group.shape, None, "", (name,))]
         return start_gang(self._session, self._session.queue_of(job), job)
 
-    def _see(self, group: TaskGroup) -> None:
+    def _count_arrival(self, group: TaskGroup) -> None:
         shape = group.shape
         self._arrived += 1
         if shape.gpus:
             requests = shape.requests
             kind = GpuPod(float(requests[CPU]), float(requests[MEMORY]), shape.gpus[0], shape.constraint.gpu_models)
-            self._seen[kind] = self._seen.get(kind, 0) + 1
-        if self._arrived >= self._learn_at:
-            self._learn_at = 2 * self._arrived
+            self._arrived_kinds[kind] = self._arrived_kinds.get(kind, 0) + 1
+        if self._arrived >= self._next_session_at:
+            self._next_session_at = 2 * self._arrived
             session = self._session
             self._session = self._open(
                 replace(
@@ -72,12 +72,12 @@ class SchedulerPlacer:
                     free=session.free,
                     gpus_free=session.gpus.free,
                     queue_allocated=session.queue_allocated,
-                    gpu_pods=dict(self._seen),
+                    gpu_pods=dict(self._arrived_kinds),
                 )
             )
 
     def _open(self, snapshot: Snapshot) -> Session:
-        return Session(snapshot, self._policy.openers)
+        return self._policy.session(snapshot)
 
 
 def _node(node: Node) -> kubernetes.Node:

@@ -145,7 +145,7 @@ def test_wrong_options_are_refused() -> None:
     assert refused("nosuch.txt") == ["error: nosuch.txt: cannot be read: No such file or directory"]
     assert refused(PAIRS, "--memory", "40GB")[0].startswith("error: --memory: '40GB' is not a quantity")
     assert refused(PAIRS, "--resource", "gpu") == [
-        "error: resource: no GPU resource is named 'gpu'; "
+        "error: resource: unknown GPU resource 'gpu'; "
         "known: amd.com/gpu, gpu.intel.com/i915, gpu.intel.com/xe, nvidia.com/gpu"
     ]
     assert "Missing option '--node'" in refused(PAIRS, "-o", "annotate")[-1]

@@ -1,7 +1,7 @@
-"""Reads the pages: fenced blocks, the commands in them, and what those commands print.
+"""Reads the pages: fenced blocks, the commands in them, and their output.
 
-Run as a program it writes the shown output and the included files anew, for when a message has changed:
-`python tests/docs/pages.py`. Look at the difference before you commit it.
+Run as a program, it renews the shown output and the included files when a message has changed:
+`python tests/docs/pages.py`. Read the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ELISION = "…"  # a line of its own: any number of lines that are not shown
-STANDARD_INPUT = ROOT / "examples" / "01-small-behind-large.yaml"  # what `kubectl … |` is taken to print
+ELISION = "…"  # alone on a line: any number of lines that are not shown
+STANDARD_INPUT = ROOT / "examples" / "01-small-behind-large.yaml"  # the assumed output of `kubectl … |`
 
-# Commands that the pages show and no test runs: each needs a reason.
+# Commands on the pages that no test runs, each with the reason.
 NOT_RUN = {
-    "make install": "it makes the environment that the tests run in",
+    "make install": "it creates the environment of the tests",
     "make test": "it runs this test",
     "make bench": "it takes minutes",
     ".venv/bin/python -m benchmarks loading": "it takes minutes",
@@ -92,7 +92,7 @@ def commands(block: Block) -> Iterator[Command]:
                 yield Command(block.where, line, tuple(shown))
             line, shown = text.removeprefix("$ "), []
         elif not line:
-            raise ValueError(f"{block.where}: line {number + 1} of the block stands before any command")
+            raise ValueError(f"{block.where}: line {number + 1} of the block is before any command")
         else:
             shown.append(text.rstrip())
     if line:
@@ -103,7 +103,7 @@ def commands(block: Block) -> Iterator[Command]:
 
 @cache
 def run_on_a_cluster() -> frozenset[str]:
-    """The commands of the pages about installing and jobs: tests/e2e runs those that end and need no registry."""
+    """The commands of the pages install and jobs. tests/e2e runs those that end and need no registry."""
     lines = (
         command.line
         for page in ("install.md", "jobs.md")
@@ -115,7 +115,7 @@ def run_on_a_cluster() -> frozenset[str]:
 
 
 def arguments(line: str) -> tuple[list[str], bool]:
-    """What to run for a command of the pages, and whether it reads standard input."""
+    """Returns the arguments that run a command of the pages, and whether it reads standard input."""
     is_piped = line.startswith("kubectl ") and " | " in line
     if is_piped:
         line = line.split(" | ", 1)[1]
@@ -126,12 +126,12 @@ def arguments(line: str) -> tuple[list[str], bool]:
         return [sys.executable, "tools/demo.py"], False
     if [program, *rest] == ["make", "help"]:
         return ["make", "--no-print-directory", "help"], False
-    raise ValueError(f"no test knows how to run {line!r}")
+    raise ValueError(f"no rule to run {line!r}")
 
 
 @cache
 def run(line: str) -> tuple[int, tuple[str, ...]]:
-    """Exit code and output, errors included, of a command of the pages, run at the root of the project."""
+    """Runs a command of the pages at the root of the project. Returns its exit code and its output, errors included."""
     argv, reads_input = arguments(line)
     done = subprocess.run(
         argv,
@@ -144,7 +144,7 @@ def run(line: str) -> tuple[int, tuple[str, ...]]:
         check=False,
     )
     if "Traceback (most recent call last)" in done.stdout:
-        raise RuntimeError(f"{line}\n{done.stdout}")  # never to be taken for what a page should show
+        raise RuntimeError(f"{line}\n{done.stdout}")  # a page must never show a traceback
     return done.returncode, tuple(text.rstrip() for text in done.stdout.rstrip("\n").splitlines())
 
 
@@ -154,7 +154,7 @@ def is_as_shown(shown: tuple[str, ...], printed: tuple[str, ...]) -> bool:
 
 
 def renew(text: str) -> str:
-    """The page with its included files and shown output as they are now; elided output is left alone."""
+    """Returns the page with current included files and output. Elided output is left alone."""
 
     def replaced(match: re.Match[str]) -> str:
         block = Block(ROOT / "page", 0, match["language"].strip(), match["body"])

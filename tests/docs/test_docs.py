@@ -99,6 +99,15 @@ def test_commands_in_the_text_exist() -> None:
                 assert rest[0] in COMMANDS, f"{page}: {code}"
 
 
+def test_files_named_in_the_text_exist() -> None:
+    """Below the root, or below `maniple/`. The changelog also names files that have moved."""
+    rooms = "|".join(path.name for path in (ROOT / "maniple").iterdir() if path.is_dir() and path.name.isalpha())
+    for page in pages():
+        for code in words(prose(page)):
+            if page.name != "CHANGELOG.md" and re.fullmatch(rf"(maniple|tests|tools|examples|{rooms})/[\w/.-]*", code):
+                assert (ROOT / code).exists() or (ROOT / "maniple" / code).exists(), f"{page}: {code}"
+
+
 def test_every_command_is_in_the_index() -> None:
     listed = {word for row in table_rows(section("docs/index.md", "Commands")) for word in words(row[0])}
     assert listed == {f"maniple {name}" for name in COMMANDS}
@@ -159,7 +168,7 @@ def test_included_files_are_shown_as_they_are() -> None:
 
 
 def section(page: str, heading: str) -> str:
-    """What stands below a heading, up to the next of the same or a higher level."""
+    """The text below a heading, up to the next heading of the same or a higher level."""
     lines = read(page).splitlines()
     start = next(at for at, line in enumerate(lines) if line.lstrip("#").strip() == heading and line.startswith("#"))
     level = len(lines[start]) - len(lines[start].lstrip("#"))
@@ -243,7 +252,7 @@ def test_every_check_of_predicates_is_described() -> None:
 
 
 def reason_codes() -> set[str]:
-    """The first argument of every `Reason(…)` in the code; a variable stands for what its function assigns to it."""
+    """The first argument of every `Reason(…)` in the code; a variable means what its function assigns to it."""
     found: set[str] = set()
     for path in (ROOT / "maniple" / "scheduler").rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from maniple.api.labels import INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.meta import ObjectMeta
 from maniple.elastic.events import Replica, Stage
 from maniple.elastic.job import read_job_spec
-from maniple.elastic.sizes import wanted_sizes
+from maniple.elastic.sizes import as_target, wanted_sizes
 from maniple.model.elastic import current_sizes
 
 NAMES = ("chief", "worker", "removed")  # a target may name a role that the spec no longer has
@@ -72,10 +72,19 @@ def pod_of(replica: Replica) -> kubernetes.Pod:
 
 @given(jobs(), replicas)
 def test_scheduler_and_controller_agree_on_the_sizes_of_a_job(job: types.ElasticJob, there: list[Replica]) -> None:
-    sizes = wanted_sizes(read_job_spec(job), job.status.target, there)
-    assert sizes == current_sizes(job, [pod_of(replica) for replica in there])
-    assert list(sizes) == [role.name for role in job.spec.roles]
-    assert all(role.least <= sizes[role.name] <= role.most for role in job.spec.roles)
+    """Except above a lowered maximum: the controller shrinks the role, and the scheduler learns of it then."""
+    wanted = wanted_sizes(read_job_spec(job), job.status.target, there)
+    counted = current_sizes(job, [pod_of(replica) for replica in there])
+    assert wanted == {role.name: min(role.most, counted[role.name]) for role in job.spec.roles}
+    assert list(wanted) == [role.name for role in job.spec.roles]
+    assert all(role.least <= wanted[role.name] <= role.most for role in job.spec.roles)
+
+
+@given(jobs(), replicas)
+def test_once_the_controller_has_written_the_sizes_both_are_equal(job: types.ElasticJob, there: list[Replica]) -> None:
+    wanted = wanted_sizes(read_job_spec(job), job.status.target, there)
+    written = msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, target=as_target(wanted)))
+    assert current_sizes(written, [pod_of(replica) for replica in there]) == wanted
 
 
 @given(jobs(), replicas)

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -143,3 +144,24 @@ def test_tests_do_not_inherit_the_report(suite: Path) -> None:
         "import os\ndef test_none(): assert 'MANIPLE_FAILURE_REPORT' not in os.environ\n"
     )
     assert ci(suite, workers=2).returncode == 0
+
+
+def test_the_script_of_ci_runs_make_test_and_then_the_failed_tests_alone(suite: Path) -> None:
+    """The real script, in a project whose `make test` is a made-up suite."""
+    (suite / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", suite / ".ci" / "run")
+    (suite / "tools").symlink_to(ROOT / "tools")
+    program = suite / ".venv" / "bin" / "pytest"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m pytest -p no:cacheprovider "$@"\n')
+    program.chmod(0o755)
+    (suite / "Makefile").write_text("test:\n\t.venv/bin/pytest -n 2\n")
+    required = "import os\ndef test_cluster(): assert os.environ['MANIPLE_REQUIRE_CLUSTER'] == '1'\n"
+    (suite / "test_flaky.py").write_text(FLAKY + "def test_flaky(): fails_once('seen')\n" + required)
+    done = subprocess.run([str(suite / ".ci" / "run")], cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert flaky_lines(done) == ["test_flaky.py::test_flaky"]
+    assert "1 passed in " in done.stdout
+    (suite / "test_flaky.py").write_text("def test_bad(): assert False\n")
+    done = subprocess.run([str(suite / ".ci" / "run")], cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode != 0

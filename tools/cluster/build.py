@@ -1,7 +1,7 @@
-"""Makes what a cluster needs, once, into the cache; what is there already costs nothing.
+"""Builds what a cluster and its tests need into the cache, once.
 
-Each program is kept as soon as it is finished, so a build that was broken off goes on where it stopped. Two builds at
-the same time wait for each other instead of doing the work twice.
+Each program is kept as soon as it is finished, so an interrupted build continues where it stopped. Two builds at the
+same time wait for each other instead of doing the work twice.
 """
 
 import fcntl
@@ -60,7 +60,7 @@ def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True, w
         return
     if platform.system() != "Linux":
         raise CannotBuildError(f"a cluster needs Linux, this is {platform.system()}")
-    with _alone(say):
+    with _locked_cache(say):
         missing = missing_programs(names)
         if missing:
             listed = ", ".join(program.name for program in missing)
@@ -93,8 +93,8 @@ def _write_stages() -> None:
 
 
 @contextmanager
-def _alone(say: Say) -> Iterator[None]:
-    """Holds the cache's lock; the system gives it back even when the process is killed."""
+def _locked_cache(say: Say) -> Iterator[None]:
+    """Holds the cache's lock; the system releases it even if the process is killed."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with (cache_folder() / "lock").open("w") as lock:
         try:

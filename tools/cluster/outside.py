@@ -85,20 +85,20 @@ def _enter_when_there(pid: int, listener: socket.socket, port_out: int) -> None:
 
     wait_until("the cluster's network namespace", is_there, timeout_s=10, every_s=0.01)
     handle = os.open(network, os.O_RDONLY)
-    made: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-    threading.Thread(target=_forward_inside, args=(handle, listener, port_out, made), daemon=True).start()
+    listeners: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+    threading.Thread(target=_forward_inside, args=(handle, listener, port_out, listeners), daemon=True).start()
     # A thread is in the network of the one that started it: this one is outside.
-    threading.Thread(target=lambda: asyncio.run(_forward(made.get(), port_out)), daemon=True).start()
+    threading.Thread(target=lambda: asyncio.run(_forward(listeners.get(), port_out)), daemon=True).start()
 
 
 def _forward_inside(
-    network: int, listener: socket.socket, port_out: int, made: "queue.SimpleQueue[socket.socket]"
+    network: int, listener: socket.socket, port_out: int, listeners: "queue.SimpleQueue[socket.socket]"
 ) -> None:
     if ctypes.CDLL(None, use_errno=True).setns(network, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "cannot enter the cluster's network")
     os.close(network)
     # Made in here and served by a thread outside: pods connect to it, and it connects to the machine's loopback.
-    made.put(socket.create_server(("0.0.0.0", port_out), backlog=128))
+    listeners.put(socket.create_server(("0.0.0.0", port_out), backlog=128))
     asyncio.run(_forward(listener, PORT_FOR_PODS))
 
 

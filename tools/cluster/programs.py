@@ -40,7 +40,7 @@ KWOK = Source("kwok", "sigs.k8s.io/kwok", "v0.8.0")
 CNI = Source("cni", "github.com/containernetworking/plugins", "v1.9.1")
 HELM = Source("helm", "helm.sh/helm/v3", "v3.22.0")
 
-# In the order in which tests need them: a build that was broken off is the most useful one it can be.
+# In the order in which tests need them: an interrupted build has built the most useful ones.
 PROGRAMS = (
     Program("etcd", KUBERNETES, "go.etcd.io/etcd/server/v3", 60),
     Program("kube-apiserver", KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver", 360),

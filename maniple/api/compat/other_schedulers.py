@@ -1,7 +1,7 @@
-"""The PodGroups and Queues of kube-batch, Volcano and scheduler-plugins, read as ours. Upstream's are in upstream.py.
+"""The PodGroups and Queues of kube-batch, Volcano and scheduler-plugins, read as ours. See also upstream_podgroup.py.
 
-Who comes from those systems changes one schedulerName and nothing else. A field of theirs that has no counterpart here
-is never dropped in silence: `unread` names those that were set, and the reader passes that on as a note.
+Users of those schedulers change the schedulerName and nothing else. Fields that have no counterpart here are never
+dropped silently: `unread` names those that were set, and the decoder adds a note.
 """
 
 from collections.abc import Mapping
@@ -117,7 +117,7 @@ class VolcanoQueue(Struct, frozen=True):
 
     def ours(self) -> Queue:
         spec = QueueSpec(
-            # Volcano's tree hangs below a queue named root that stands for the cluster; ours has no such queue.
+            # Volcano's tree has a queue named root, which stands for the cluster; ours has none.
             parent="" if self.spec.parent == "root" else self.spec.parent,
             weight=max(1, self.spec.weight),
             guaranteed=self.spec.guarantee.resource,
@@ -145,7 +145,7 @@ class CoschedulingPodGroupSpec(Struct, frozen=True):
 
 
 class CoschedulingPodGroup(Struct, frozen=True):
-    """scheduler-plugins' PodGroup. Its schedule timeout has no meaning where a gang never holds what it waits for."""
+    """scheduler-plugins' PodGroup. Its schedule timeout is not needed: a waiting gang holds no resources here."""
 
     metadata: ObjectMeta
     spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()

@@ -1,7 +1,7 @@
-"""Kubernetes' own gangs, which 1.37 has behind the feature gate GenericWorkload: `scheduling.k8s.io/v1beta1`.
+"""Kubernetes' own gangs, `scheduling.k8s.io/v1beta1`, which 1.37 has behind the feature gate GenericWorkload.
 
-A pod names its PodGroup in `spec.schedulingGroup`. The PodGroup says all that a scheduler needs to know; the Workload
-is where controllers copy it from, so it is checked and has no part in a decision.
+A pod names its PodGroup in `spec.schedulingGroup`. The PodGroup has all that a scheduler needs. Controllers copy it
+from the Workload, which is checked but not used for decisions.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ PreemptionPolicy = Literal["Never", "PreemptLowerPriority"]
 
 
 class Nothing(Struct, frozen=True):
-    """A map that says something just by being there."""
+    """An empty map whose presence has a meaning."""
 
 
 class GangPolicy(Struct, frozen=True):
@@ -82,7 +82,7 @@ class UpstreamPodGroup(Struct, frozen=True):
     status: UpstreamPodGroupStatus = UpstreamPodGroupStatus()
 
     def ours(self) -> PodGroup:
-        """With a minimum of nobody, which ours cannot have, where it is no gang: each of its pods is on its own."""
+        """A group without a gang policy gets a minimum of 0, which ours cannot have: each pod is on its own."""
         gang, topology = self.spec.scheduling_policy.gang, self.spec.scheduling_constraints.topology
         spec = PodGroupSpec(
             min_member=0 if gang is None else gang.min_count,
@@ -92,16 +92,16 @@ class UpstreamPodGroup(Struct, frozen=True):
         return PodGroup(metadata=self.metadata, spec=spec)
 
     def has(self, condition: str) -> bool:
-        """Whether it says so of itself."""
-        return any(one.type == condition and one.status == "True" for one in self.status.conditions)
+        """Whether the condition is True."""
+        return any(each.type == condition and each.status == "True" for each in self.status.conditions)
 
     def unread(self) -> list[str]:
-        """The API server fills in what it takes for granted, which is no wish of anybody's."""
+        """Names of fields that were set and have no counterpart here. Defaults of the API server do not count."""
         spec = self.spec
-        is_loose = spec.scheduling_policy.gang is None
+        is_no_gang = spec.scheduling_policy.gang is None
         given = {
             "spec.parentCompositePodGroupName": spec.parent_composite_pod_group_name,
-            "spec.schedulingConstraints.topology": spec.scheduling_constraints.topology[0 if is_loose else 1 :],
+            "spec.schedulingConstraints.topology": spec.scheduling_constraints.topology[0 if is_no_gang else 1 :],
             "spec.resourceClaims": spec.resource_claims,
             "spec.disruptionMode.all": spec.disruption_mode.all is not None,
             "spec.priority": spec.priority and not spec.priority_class_name,

@@ -1,8 +1,8 @@
 """Documents to typed objects, with errors that name file, document, object and field, and say what is expected.
 
-Decoding is typed (only the fields that scheduling reads, about 100,000 pods a second). Unknown fields are found by a
-second, even cheaper decode into a strict twin of the type, made here from the type itself; objects that carry a
-`metadata.uid` skip it, because they come from an API server, which keeps only fields that it knows.
+Only the fields that scheduling reads are decoded (about 100,000 pods a second). Unknown fields are found by a second,
+cheaper decode into a strict twin of the type, which is made here from the type itself. Objects with a `metadata.uid`
+skip it: they come from an API server, which keeps only fields that it knows.
 """
 
 import re
@@ -18,9 +18,11 @@ from maniple.api import kubernetes
 from maniple.api import types as ours
 from maniple.api.compat import other_schedulers, upstream_podgroup
 from maniple.api.decode import documents
-from maniple.api.decode.field_errors import Mistake, every_mistake
+from maniple.api.decode.field_errors import FieldProblem, all_problems
 from maniple.api.decode.known_fields import OTHER_FIELDS
+from maniple.api.decode.msgspec_errors import explain
 from maniple.api.errors import InputError, Problem, nearest
+from maniple.api.keys import join_key
 from maniple.api.meta import Struct
 from maniple.api.validate.ours import problems
 
@@ -59,7 +61,7 @@ KINDS: dict[tuple[str, str], type[Struct]] = {
     ("scheduling.x-k8s.io/v1alpha1", "PodGroup"): other_schedulers.CoschedulingPodGroup,
     (upstream_podgroup.API_VERSION, "PodGroup"): upstream_podgroup.UpstreamPodGroup,
 }
-# Kinds that are read for their typing errors alone.
+# Kinds that are only checked for typing errors.
 _CHECKED: dict[tuple[str, str], type[Struct]] = {
     (upstream_podgroup.API_VERSION, "Workload"): upstream_podgroup.Workload
 }
@@ -72,7 +74,7 @@ CLUSTER_SCOPED = (
     ours.Topology,
 )
 
-# Kinds that a dump may hold and scheduling does not read; any other kind of these versions is a typing error.
+# Kinds that a dump may contain and scheduling does not read. Any other kind of these versions is a typing error.
 _SKIPPED = {
     "v1": frozenset(
         {
@@ -110,7 +112,7 @@ class Decoded:
 
 
 def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
-    """All objects of all (name, bytes) sources. InputError with every problem found if there is any."""
+    """All objects of all (name, bytes) sources. Raises InputError with every problem."""
     decoded = Decoded()
     errors: list[str] = []
     skipped: dict[str, int] = {}
@@ -131,42 +133,40 @@ def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
 
 def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str], skipped: dict[str, int]) -> None:
     where, raw = document.where, document.raw
-    of = _peek(raw) or document.of  # an item may say what it is, whatever its list says
-    if of is None:
+    kind = _peek(raw) or document.kind  # an item's own kind counts more than that of its list
+    if kind is None:
         try:
             header = _decoder(_Header).decode(raw)
         except msgspec.ValidationError as error:
-            # A list, a number, or metadata that is no map: say which, as for any other field.
-            errors.append(f"{where}: {_explain(error, _Header).problem}")
+            errors.append(f"{where}: {explain(error, _Header).problem}")
             return
         except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
             errors.append(f"{where}: not valid JSON: {error}")
             return
-        of = (header.api_version, header.kind)
-    struct = KINDS.get(of) or _CHECKED.get(of)
+        kind = (header.api_version, header.kind)
+    struct = KINDS.get(kind) or _CHECKED.get(kind)
     if struct is None:
-        problem = _unknown_kind(*of)
+        problem = _unknown_kind(*kind)
         if problem:
             errors.append(f"{where}: {problem}")
         else:
-            skipped[of[1]] = skipped.get(of[1], 0) + 1
+            skipped[kind[1]] = skipped.get(kind[1], 0) + 1
         return
     try:
-        found = typed(raw, struct)
+        source = typed(raw, struct)
     except FieldError as error:
-        errors.extend(f"{where}: {of[1]} {_name(raw)}: {problem}" for problem in error.problems)
+        errors.extend(f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in error.problems)
         return
-    if of in _CHECKED:
-        skipped[of[1]] = skipped.get(of[1], 0) + 1
+    if kind in _CHECKED:
+        skipped[kind[1]] = skipped.get(kind[1], 0) + 1
         return
-    if isinstance(found, other_schedulers.ForeignObject):
-        what = f"{where}: {of[1]} {_name(raw)}"
-        decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in found.unread())
-        found = found.ours()
-    item = typing.cast(Object, found)
-    wrong = problems(item)
-    if wrong:
-        errors.extend(f"{where}: {of[1]} {_name(raw)}: {problem}" for problem in wrong)
+    if isinstance(source, other_schedulers.ForeignObject):
+        what = f"{where}: {kind[1]} {_name(raw)}"
+        decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in source.unread())
+        source = source.ours()
+    item = typing.cast(Object, source)
+    if wrong := problems(item):
+        errors.extend(f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in wrong)
         return
     if not item.metadata.namespace and not isinstance(item, CLUSTER_SCOPED):
         metadata = msgspec.structs.replace(item.metadata, namespace="default")
@@ -175,7 +175,7 @@ def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str
     decoded.where.append(where)
 
 
-# How the API server and kubectl begin an object: most need no decoding just to learn what they are.
+# How the API server and kubectl begin an object. Most need no decoding to learn their kind.
 _BEGINNING = re.compile(rb'\{\s*"apiVersion"\s*:\s*"([\w./-]+)"\s*,\s*"kind"\s*:\s*"(\w+)"')
 
 
@@ -185,9 +185,9 @@ def _peek(raw: bytes | msgspec.Raw) -> tuple[str, str] | None:
 
 
 def _name(raw: bytes | msgspec.Raw) -> str:
-    """Namespace and name of an object that may have much else wrong with it."""
+    """Namespace and name, for messages. The object may have other errors."""
     identity = _identity(raw)
-    return f"{identity.namespace}/{identity.name}" if identity.namespace else identity.name or "(no name)"
+    return join_key((identity.namespace, identity.name)) if identity.namespace else identity.name or "(no name)"
 
 
 def _identity(raw: bytes | msgspec.Raw) -> _Identity:
@@ -198,14 +198,14 @@ def _identity(raw: bytes | msgspec.Raw) -> _Identity:
 
 
 class FieldError(Exception):
-    """An object that is not of its type: all that is wrong with it."""
+    """An object that does not match its type, with all problems."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
 
 
 def typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool = True, may_strip: bool = True) -> Struct:
-    """One object; FieldError if it is none of this type, or strictly, if it has a field that the type has not."""
+    """One object. Raises FieldError if it does not match the type or, strictly, if it has unknown fields."""
     try:
         return _read(raw, struct, strictly=strictly)
     except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
@@ -214,32 +214,32 @@ def typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool = Tr
             try:
                 text = documents.without_nulls(text)
             except (ValueError, RecursionError) as worse:
-                raise FieldError([_explain(worse, struct).problem]) from None
+                raise FieldError([explain(worse, struct).problem]) from None
             return typed(text, struct, strictly=strictly, may_strip=False)
         may_be_strict = strictly and (struct not in (kubernetes.Pod, kubernetes.Node) or not _identity(text).uid)
         decoders = (_decoder(struct), *([_decoder(_strict(struct))] if may_be_strict else []))
-        readers = [partial(_first_mistake, struct, decoder) for decoder in decoders]
-        raise FieldError(every_mistake(text, _explain(error, struct), *readers)) from None
+        checks = [partial(_first_problem, struct, decoder) for decoder in decoders]
+        raise FieldError(all_problems(text, explain(error, struct), *checks)) from None
 
 
-def _first_mistake(struct: type[Struct], decoder: msgspec.json.Decoder[Struct], text: bytes) -> Mistake | None:
+def _first_problem(struct: type[Struct], decoder: msgspec.json.Decoder[Struct], text: bytes) -> FieldProblem | None:
     try:
         decoder.decode(text)
     except (ValueError, RecursionError) as error:
-        return _explain(error, struct)
+        return explain(error, struct)
     return None
 
 
 def _read(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool) -> Struct:
-    found = typing.cast(Struct, _decoder(struct).decode(raw))
-    # Only pods and nodes are many; where there are few, a second look at all of them costs nothing.
-    if strictly and (struct not in (kubernetes.Pod, kubernetes.Node) or not typing.cast(Object, found).metadata.uid):
+    item = typing.cast(Struct, _decoder(struct).decode(raw))
+    # There are many pods and nodes only. For other kinds the second decode costs nothing.
+    if strictly and (struct not in (kubernetes.Pod, kubernetes.Node) or not typing.cast(Object, item).metadata.uid):
         _decoder(_strict(struct)).decode(raw)
-    return found
+    return item
 
 
 def _unknown_kind(api_version: str, kind: str) -> str | None:
-    """What is wrong with this kind, or None if it is somebody else's and may be skipped."""
+    """What is wrong with this kind. None if it belongs to another system and may be skipped."""
     if not kind:
         return "kind is missing; expected an object with apiVersion, kind and metadata"
     if not api_version:
@@ -253,15 +253,15 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
     group = _group(api_version)
     known = {name for version, name in KINDS if version == api_version}
     versions = sorted({version for version, name in KINDS if name == kind})
-    # An old PodDisruptionBudget (policy/v1beta1) is no stranger: to skip it would be to break it.
+    # An old version of a kind that matters, such as policy/v1beta1 PodDisruptionBudget, must not be skipped.
     if known or group in _OUR_GROUPS or any(_group(version) == group for version in versions):
         hint = f"; {kind} is known as {', '.join(versions)}" if versions else nearest(kind, known)
-        return f"kind {kind!r} of {api_version} is not known{hint}"
+        return f"unknown kind {kind!r} of {api_version}{hint}"
     return None
 
 
 def _group(api_version: str) -> str:
-    """`apps` of apps/v1; nothing of v1, the core's."""
+    """`apps` of apps/v1; empty for v1, the core group."""
     return api_version.rpartition("/")[0]
 
 
@@ -272,7 +272,7 @@ def _decoder(struct: type[T]) -> msgspec.json.Decoder[T]:
 
 @cache
 def _strict(struct: type[Struct]) -> type[Struct]:
-    """`struct` with its leaves left undecoded, Kubernetes' other fields allowed, and any further one an error."""
+    """`struct` with undecoded leaves. Kubernetes' other fields are allowed, any further field is an error."""
     fields: list[tuple[str, object, object]] = []
     renamed: dict[str, str] = {}
     for info in msgspec.structs.fields(struct):
@@ -284,7 +284,7 @@ def _strict(struct: type[Struct]) -> type[Struct]:
     for number, name in enumerate(sorted(others - set(renamed.values()))):
         fields.append((f"other_{number}", msgspec.Raw, msgspec.UNSET))
         renamed[f"other_{number}"] = name
-    made = msgspec.defstruct(
+    strict = msgspec.defstruct(
         struct.__name__,
         typing.cast(
             typing.Any,
@@ -294,7 +294,7 @@ def _strict(struct: type[Struct]) -> type[Struct]:
         forbid_unknown_fields=True,
         gc=False,
     )
-    return typing.cast(type[Struct], made)
+    return typing.cast(type[Struct], strict)
 
 
 def _twin(kind: typing.Any) -> typing.Any:
@@ -310,102 +310,3 @@ def _twin(kind: typing.Any) -> typing.Any:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _strict(kind)
     return msgspec.Raw
-
-
-_AT = re.compile(r"^(?P<said>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
-_MISSING = re.compile(r"^Object missing required field `([^`]*)`$")
-_UNKNOWN = re.compile(r"^Object contains unknown field `([^`]*)`$", re.DOTALL)
-_NOT_AMONG = re.compile(r"^Invalid enum value (.*)$", re.DOTALL)
-_SAYINGS = {
-    "Invalid RFC3339 encoded datetime": "expected a time such as 2026-01-31T12:00:00Z",
-    "Integer value out of range": "expected a whole number of at most 64 bits",
-    "Number out of range": "expected a number of at most 64 bits",
-}
-_WORDS = {
-    "int": "a whole number",
-    "str": "a string",
-    "bool": "true or false",
-    "float": "a number",
-    "object": "a map",
-    "array": "a list",
-    "null": "null",
-    "datetime": "a time such as 2026-01-31T12:00:00Z",
-}
-_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
-
-
-def _explain(error: Exception, struct: type[msgspec.Struct]) -> Mistake:
-    """msgspec's message in our words, with the path as the user would write it."""
-    if isinstance(error, RecursionError):
-        return _mistake("", "nested too deeply")
-    if isinstance(error, UnicodeDecodeError):
-        return _mistake("", "not valid UTF-8")
-    match = _AT.match(str(error))
-    said, path = (match["said"], match["path"] or "") if match else (str(error), "")
-    place = path.removeprefix("$").removeprefix(".")
-    if missing := _MISSING.match(said):
-        field = _join(place, missing[1])
-        return Mistake(Problem(field, "is required"), field, is_missing=True)
-    if unknown := _UNKNOWN.match(said):
-        shown = unknown[1] if len(unknown[1]) <= 80 else unknown[1][:77] + "…"
-        known = _names_at(struct, place)
-        problem = Problem(place, f"unknown field {shown!r}{nearest(unknown[1][:80], known)}")
-        return Mistake(problem, _join(place, unknown[1]), is_missing=False)
-    if wrong := _NOT_AMONG.match(said):
-        allowed = _literals(_type_at(struct, place))
-        if allowed:
-            return _mistake(place, f"expected {', '.join(allowed[:-1])} or {allowed[-1]}, found {wrong[1]}")
-    said = _SAYINGS.get(said, said)
-    said = _TYPES.sub(_in_words, said)
-    said = said.replace("Expected ", "expected ").replace(" matching regex ", " matching ")
-    return _mistake(place, said)
-
-
-def _mistake(place: str, message: str) -> Mistake:
-    return Mistake(Problem(place, message), place, is_missing=False)
-
-
-def _in_words(types_: re.Match[str]) -> str:
-    """`int | null`, as msgspec has it, in words. Nobody is told to write null."""
-    names = types_[1].split(" | ")
-    return " or ".join(_WORDS.get(name, name) for name in names if name != "null" or len(names) == 1)
-
-
-def _join(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
-
-
-def _names_at(struct: type[msgspec.Struct], place: str) -> set[str]:
-    """The field names that are allowed at `place`, for suggestions."""
-    at = _struct_in(_type_at(struct, place))
-    if at is None:
-        return set()
-    return {info.encode_name for info in msgspec.structs.fields(at)} | set(OTHER_FIELDS.get(at.__name__, ()))
-
-
-def _type_at(struct: type[msgspec.Struct], place: str) -> typing.Any:
-    """The type of the field at `place`; None where there is none."""
-    at: typing.Any = struct
-    for token in [part for part in re.sub(r"\[[^\]]*\]", "", place).split(".") if part]:
-        owner = _struct_in(at)
-        if owner is None:
-            return None
-        at = {info.encode_name: info.type for info in msgspec.structs.fields(owner)}.get(token)
-    return at
-
-
-def _literals(kind: typing.Any) -> list[str]:
-    """The words that a field of this type may hold."""
-    if typing.get_origin(kind) is typing.Literal:
-        return [word for word in typing.get_args(kind) if word]
-    return [word for arg in typing.get_args(kind) for word in _literals(arg)]
-
-
-def _struct_in(kind: typing.Any) -> type[msgspec.Struct] | None:
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind
-    for arg in typing.get_args(kind):
-        found = _struct_in(arg)
-        if found is not None:
-            return found
-    return None

@@ -1,7 +1,7 @@
-"""Bytes to documents: YAML or JSON, one object, a `List` or a stream, each cut out as JSON with a name for its place.
+"""Bytes to documents: YAML or JSON; one object, a `List` or a stream. Each object becomes JSON, with its place.
 
-YAML is turned into JSON here, so that one typed decoder (decode.py) sees every object. The YAML dialect is the one
-kubectl reads: no timestamps, no sexagesimal numbers, no duplicate keys.
+YAML is converted to JSON here, so that decode.py is the only typed decoder. The YAML dialect is that of kubectl: no
+timestamps, no sexagesimal numbers, no duplicate keys.
 """
 
 import json
@@ -15,7 +15,7 @@ from yaml.composer import Composer
 
 from maniple.api.errors import InputError
 
-# Text without aliases has fewer values than bytes. With them it may have some times more; a bomb has billions.
+# Text without aliases has fewer values than bytes. With aliases it may have a few times more; a bomb has billions.
 _VALUES_PER_BYTE = 10
 _FEW_VALUES = 10_000
 _DEEPEST = 100
@@ -24,7 +24,7 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"  # the byte order mark that Windows writes, and 
 if hasattr(yaml, "CSafeLoader"):
 
     class _Base(Composer, yaml.CSafeLoader):
-        """Parses in C but composes in Python, where deep nesting is an exception; in C it overflows the stack."""
+        """Parses in C but composes in Python: deep nesting overflows the stack in C, and is an exception in Python."""
 
         def __init__(self, stream: bytes) -> None:
             yaml.CSafeLoader.__init__(self, stream)
@@ -34,7 +34,7 @@ else:
 
 
 class _Loader(_Base):
-    """The safe loader with kubectl's ideas of scalars and keys."""
+    """The safe loader with kubectl's rules for scalars and keys."""
 
     yaml_implicit_resolvers = {
         first: [
@@ -44,7 +44,7 @@ class _Loader(_Base):
     }
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merges what `<<` names into the map, which may come here again as what another one merges."""
+        """Merges the maps that `<<` names. The result may be merged into another map later."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -54,7 +54,7 @@ class _Loader(_Base):
                     )
                 seen.add(key.value)
         super().flatten_mapping(node)
-        # The last one counts. Without this, maps that merge maps that merge maps … would grow without bound.
+        # The last entry counts. Without this, chains of merged maps would grow without bound.
         last = {key.value if isinstance(key, yaml.ScalarNode) else key: (key, value) for key, value in node.value}
         node.value = list(last.values())
 
@@ -79,14 +79,14 @@ def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     digits = text.lstrip("+-")
     if digits[:1] != "0":
         return int(text)
-    return int(text, 8 if digits.isdecimal() else 0)  # 0400, as modes of files are written; 0x1F, 0o17
+    return int(text, 8 if digits.isdecimal() else 0)  # 0400, as file modes are written; 0x1F, 0o17
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 class List(msgspec.Struct):
-    """What is needed to open a `List` (or a `PodList`, …) without decoding its items."""
+    """A `List` (or a `PodList`, …) with undecoded items."""
 
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
@@ -97,15 +97,15 @@ _list_decoder = msgspec.json.Decoder(List)
 
 
 class Document(msgspec.Struct):
-    """One object as JSON. `of` is the (apiVersion, kind) a typed list implies for items that do not say it."""
+    """One object as JSON. `kind` is the (apiVersion, kind) of its typed list, for items without their own."""
 
     where: str
     raw: bytes | msgspec.Raw
-    of: tuple[str, str] | None = None
+    kind: tuple[str, str] | None = None
 
 
 def split(data: bytes, source: str) -> Iterator[Document]:
-    """Every object in `data`, in order. InputError where `data` is neither YAML nor JSON."""
+    """Every object in `data`, in order. Raises InputError if `data` is neither YAML nor JSON."""
     stripped = data.lstrip(_BLANK)
     if stripped[:1] in (b"{", b"["):
         try:
@@ -119,7 +119,7 @@ def split(data: bytes, source: str) -> Iterator[Document]:
                 where = f"{source}, document {number}"
                 try:
                     yield from _open(raw, where)
-                except msgspec.DecodeError as error:  # NaN, half a surrogate pair: json takes them, JSON has none
+                except msgspec.DecodeError as error:  # NaN, half a surrogate pair: Python's json accepts them
                     raise InputError([f"{where}: not valid JSON: {error}"]) from None
             return
     for number, value in enumerate(_yaml_documents(data, source), start=1):
@@ -127,7 +127,7 @@ def split(data: bytes, source: str) -> Iterator[Document]:
             where = f"{source}, document {number}"
             try:
                 raw = msgspec.json.encode(_plain(value, where, len(data)))
-            except UnicodeEncodeError:  # half a surrogate pair; libyaml does not take it, Python's parser does
+            except UnicodeEncodeError:  # half a surrogate pair: libyaml refuses it, Python's parser does not
                 raise InputError([f"{where}: not valid UTF-8"]) from None
             yield from _open(raw, where)
 
@@ -139,10 +139,10 @@ def load_one(data: bytes, source: str) -> object:
             return _plain(msgspec.json.decode(data.lstrip(_BLANK)), source, len(data))
         except (ValueError, RecursionError):
             pass  # YAML in flow style, or neither
-    found = [_plain(value, source, len(data)) for value in _yaml_documents(data, source) if value is not None]
-    if len(found) != 1:
-        raise InputError([f"{source}: expected one YAML document, found {len(found)}"])
-    return found[0]
+    values = [_plain(value, source, len(data)) for value in _yaml_documents(data, source) if value is not None]
+    if len(values) != 1:
+        raise InputError([f"{source}: expected one YAML document, found {len(values)}"])
+    return values[0]
 
 
 def without_nulls(raw: bytes) -> bytes:
@@ -156,41 +156,41 @@ def without_nulls(raw: bytes) -> bytes:
     return msgspec.json.encode(strip(msgspec.json.decode(raw)))
 
 
-def _open(raw: bytes | msgspec.Raw, where: str, of: tuple[str, str] | None = None) -> Iterator[Document]:
-    """`raw` itself, or the items of a list, at any depth."""
+def _open(raw: bytes | msgspec.Raw, where: str, kind: tuple[str, str] | None = None) -> Iterator[Document]:
+    """`raw` itself, or the items of a list, also of nested lists."""
     try:
         listed = _list_decoder.decode(raw)
     except (msgspec.ValidationError, UnicodeDecodeError):
-        yield Document(where, raw, of)  # the typed decoder knows the better message
+        yield Document(where, raw, kind)  # the typed decoder has a better message
         return
     except RecursionError:
         raise InputError([f"{where}: nested too deeply"]) from None
     if listed.items is msgspec.UNSET or not listed.kind.endswith("List"):
-        yield Document(where, raw, of)
+        yield Document(where, raw, kind)
         return
-    implied = (listed.api_version, listed.kind[:-4]) if listed.kind != "List" else None
+    item_kind = (listed.api_version, listed.kind[:-4]) if listed.kind != "List" else None
     for number, item in enumerate(listed.items or ()):
-        place = f"{where}, items[{number}]"
-        if implied is None and b"List" in bytes(item):
-            yield from _open(item, place, implied)
+        item_where = f"{where}, items[{number}]"
+        if item_kind is None and b"List" in bytes(item):
+            yield from _open(item, item_where, item_kind)
         else:
-            yield Document(place, item, implied)
+            yield Document(item_where, item, item_kind)
 
 
 def _json_stream(data: bytes) -> list[bytes] | None:
     """JSON objects one after another (`kubectl … -o json` twice into one file), or None if it is not that."""
     try:
         text = data.decode()
-        decoder, at, found = json.JSONDecoder(), 0, []
-        while at < len(text):
-            _, end = decoder.raw_decode(text, at)
-            found.append(text[at:end].encode())
-            at = end
-            while at < len(text) and text[at].isspace():
-                at += 1
+        decoder, start, documents = json.JSONDecoder(), 0, []
+        while start < len(text):
+            _, end = decoder.raw_decode(text, start)
+            documents.append(text[start:end].encode())
+            start = end
+            while start < len(text) and text[start].isspace():
+                start += 1
     except (ValueError, RecursionError):
         return None
-    return found
+    return documents
 
 
 def _yaml_documents(data: bytes, source: str) -> Iterator[object]:
@@ -203,14 +203,14 @@ def _yaml_documents(data: bytes, source: str) -> Iterator[object]:
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError([f"{source}: not valid YAML: {first}"]) from None
-    except (LookupError, AttributeError):  # PyYAML's own answer to `!!bool perhaps` and `!!timestamp soon`
+    except (LookupError, AttributeError):  # raised by PyYAML for `!!bool perhaps` and `!!timestamp soon`
         raise InputError([f"{source}: not valid YAML: a value does not have the form that its tag demands"]) from None
     except RecursionError:
         raise InputError([f"{source}: not valid YAML: nested too deeply"]) from None
 
 
 def _plain(value: object, where: str, size: int) -> object:
-    """`value`, read from `size` bytes, as JSON can hold it: string keys, no null entries, no NaN, no alias bomb."""
+    """`value`, read from `size` bytes, as JSON: string keys, no null entries, no NaN, no alias bomb."""
     budget = _FEW_VALUES + _VALUES_PER_BYTE * size
 
     def walk(value: object, depth: int) -> object:
@@ -219,15 +219,15 @@ def _plain(value: object, where: str, size: int) -> object:
         if budget < 0 or depth > _DEEPEST:
             raise InputError([f"{where}: the document is too large or nested too deeply (an alias loop?)"])
         if isinstance(value, dict):
-            made: dict[str, object] = {}
+            entries: dict[str, object] = {}
             for key, inner in value.items():
                 if isinstance(key, bool) or not isinstance(key, str | int | float):
                     raise InputError([f"{where}: the map key {key!r} is not a string; put it in quotes"])
                 if inner is not None:
-                    made[str(key)] = walk(inner, depth + 1)
+                    entries[str(key)] = walk(inner, depth + 1)
                 elif key == "items" and "kind" in value:
-                    made[key] = []  # how Go writes an empty list
-            return made
+                    entries[key] = []  # how Go writes an empty list
+            return entries
         if isinstance(value, list):
             return [walk(inner, depth + 1) for inner in value]
         if isinstance(value, float) and not math.isfinite(value):

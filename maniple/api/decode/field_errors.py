@@ -1,4 +1,4 @@
-"""Every field of one object that cannot be read: a decoder stops at the first, and so is asked again without it."""
+"""Finds every wrong field of an object. A decoder stops at the first, so it runs again without that field."""
 
 import re
 import typing
@@ -9,86 +9,86 @@ import msgspec
 from maniple.api.errors import Problem
 
 _MOST_FIELDS = 20
-_LARGEST = 1_000_000  # bytes; of a larger object only the first mistake is told
+_LARGEST = 1_000_000  # bytes; for larger objects only the first problem is reported
 _TOKEN = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
-_NOTHING = object()
+_MISSING = object()
 
 Path = tuple[str | int, ...]
 
 
-class Mistake(typing.NamedTuple):
+class FieldProblem(typing.NamedTuple):
     problem: Problem
-    path: str  # of what must go so that reading can go on; empty if nothing can
-    is_missing: bool  # whether the field is not there, rather than wrong
+    path: str  # of the field to remove before decoding again; empty if that is impossible
+    is_missing: bool  # whether the field is missing, rather than wrong
 
 
-Reader = Callable[[bytes], Mistake | None]  # what is wrong first with a text; None if nothing is
+Check = Callable[[bytes], FieldProblem | None]  # the first problem of a text
 
 
-def every_mistake(text: bytes, first: Mistake, *readers: Reader) -> list[Problem]:
-    """`first` and all others that the readers find, each on its own: what one must leave out another may read."""
+def all_problems(text: bytes, first: FieldProblem, *checks: Check) -> list[Problem]:
+    """`first` and all others. Each check starts with the whole text: it may accept what another had to remove."""
     if len(text) > _LARGEST:
         return [first.problem]
-    found: dict[Problem, None] = {}
-    for read in readers:
+    problems: dict[Problem, None] = {}
+    for check in checks:
         try:
             document = msgspec.json.decode(text)
         except (ValueError, RecursionError):
             return [first.problem]
-        found.update(dict.fromkeys(_mistakes(document, read(text), read)))
-    return list(found) or [first.problem]
+        problems.update(dict.fromkeys(_problems(document, check(text), check)))
+    return list(problems) or [first.problem]
 
 
-def _mistakes(document: object, mistake: Mistake | None, read: Reader) -> Iterator[Problem]:
-    gone: set[Path] = set()
+def _problems(document: object, wrong: FieldProblem | None, check: Check) -> Iterator[Problem]:
+    removed: set[Path] = set()
     for _ in range(_MOST_FIELDS):
-        if mistake is None:
+        if wrong is None:
             return
-        path = _tokens(mistake.path)
-        if path in gone:
-            path = path[:-1]  # it is needed, and missing only because we took it away: all that needs it goes
-        elif not any(taken[: len(path)] == path for taken in gone):  # else it may be wrong because of what we took
-            yield _with_value(mistake, document)
-            if mistake.is_missing:
+        path = _tokens(wrong.path)
+        if path in removed:
+            path = path[:-1]  # a required field, missing only because it was removed: remove its owner
+        elif not any(other[: len(path)] == path for other in removed):  # else it may be wrong because of a removal
+            yield _with_value(wrong, document)
+            if wrong.is_missing:
                 return
         while path and isinstance(path[-1], int):
-            path = path[:-1]  # without an item of a list the others would change their place
+            path = path[:-1]  # removing an item would change the indices of the others
         if not _remove(document, path):
             return
-        gone.add(path)
-        mistake = read(msgspec.json.encode(document))
+        removed.add(path)
+        wrong = check(msgspec.json.encode(document))
 
 
-def _with_value(mistake: Mistake, document: object) -> Problem:
-    """The problem with what was found, where it says only what is expected."""
-    problem = mistake.problem
+def _with_value(wrong: FieldProblem, document: object) -> Problem:
+    """The problem, with the value if its message says only what is expected."""
+    problem = wrong.problem
     if not problem.message.startswith("expected ") or re.search(r", (got|found) ", problem.message):
         return problem
-    value = _at(document, _tokens(mistake.path))
+    value = _value_at(document, _tokens(wrong.path))
     if not isinstance(value, str | int | float):
         return problem
-    written = msgspec.json.encode(value).decode() if isinstance(value, bool) else repr(value)
-    return Problem(problem.field, f"{problem.message}, found {written if len(written) <= 80 else written[:77] + '…'}")
+    text = msgspec.json.encode(value).decode() if isinstance(value, bool) else repr(value)
+    return Problem(problem.field, f"{problem.message}, found {text if len(text) <= 80 else text[:77] + '…'}")
 
 
 def _tokens(path: str) -> Path:
     return tuple(int(index) if index.isdecimal() else name or index for name, index in _TOKEN.findall(path))
 
 
-def _at(document: object, path: Path) -> object:
+def _value_at(document: object, path: Path) -> object:
     for token in path:
         if isinstance(token, int) and isinstance(document, list) and token < len(document):
             document = document[token]
         elif isinstance(token, str) and isinstance(document, dict):
-            document = document.get(token, _NOTHING)
+            document = document.get(token, _MISSING)
         else:
-            return _NOTHING
+            return _MISSING
     return document
 
 
 def _remove(document: object, path: Path) -> bool:
-    """Whether there was such a field of a map."""
-    owner = _at(document, path[:-1]) if path else None
+    """Returns whether there was such a field of a map."""
+    owner = _value_at(document, path[:-1]) if path else None
     if not isinstance(owner, dict) or path[-1] not in owner:
         return False
     del owner[path[-1]]

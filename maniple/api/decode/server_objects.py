@@ -1,6 +1,6 @@
-"""An object as an API server sends it, to a typed one. What is wrong with it is told, and stops nothing.
+"""Objects from an API server to typed ones. Problems are returned and never raised: one bad object stops nothing.
 
-Unknown fields are no error here: the server keeps only what it knows, and may be newer than we are.
+Unknown fields are no error here: the server keeps only fields that it knows, and may be newer than Maniple.
 """
 
 import typing
@@ -16,7 +16,7 @@ from maniple.api.types import ElasticJob
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
-    """Who an object is, and its place in the order of all writes."""
+    """The identity and version of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -29,15 +29,15 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 class Live(typing.NamedTuple):
-    """`item` is None if nothing can be made of it, and `wrong` says why. Whether it makes sense is not looked at."""
+    """`item` is None if the object cannot be decoded, and `wrong` says why. It is not validated here."""
 
     head: Version
     item: Object | None
-    source: Struct | None  # the object itself, where it is another system's
+    source: Struct | None  # another system's object, before it was converted
     wrong: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what it says that has no counterpart here
-    replica: ReplicaFacts | None = None  # of a pod that an ElasticJob has made: what its controller looks at
-    spec: bytes = b""  # of an ElasticJob, as it was written: its pods have much that scheduling does not read
+    notes: tuple[str, ...] = ()  # fields that have no counterpart here
+    replica: ReplicaFacts | None = None  # of a pod of an ElasticJob
+    spec: bytes = b""  # of an ElasticJob, undecoded: its templates have fields that scheduling does not read
 
 
 class _WithSpec(msgspec.Struct, frozen=True, gc=False):
@@ -51,17 +51,17 @@ _SPECS = msgspec.json.Decoder(_WithSpec)
 def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
     head = _HEADS.decode(raw).metadata
     try:
-        found = typed(raw, struct, strictly=False)
+        item = typed(raw, struct, strictly=False)
     except FieldError as error:
         return Live(head, None, None, tuple(map(str, error.problems)))
     source: Struct | None = None
     notes: tuple[str, ...] = ()
-    if isinstance(found, other_schedulers.ForeignObject):
-        source = found
-        notes = tuple(f"{name} has no counterpart here and is not read" for name in found.unread())
-        found = found.ours()
+    if isinstance(item, other_schedulers.ForeignObject):
+        source = item
+        notes = tuple(f"{name} has no counterpart here and is not read" for name in item.unread())
+        item = item.ours()
     replica = None
-    if isinstance(found, kubernetes.Pod) and is_replica(found.metadata):
+    if isinstance(item, kubernetes.Pod) and is_replica(item.metadata):
         replica = read_replica_facts(raw)
-    spec = bytes(_SPECS.decode(raw).spec) if isinstance(found, ElasticJob) else b""
-    return Live(head, typing.cast(Object, found), source, (), notes, replica, spec)
+    spec = bytes(_SPECS.decode(raw).spec) if isinstance(item, ElasticJob) else b""
+    return Live(head, typing.cast(Object, item), source, (), notes, replica, spec)

@@ -1,4 +1,4 @@
-"""The annotation `maniple.dev/gpus`: which GPUs of its node a bound pod has. Written and read only here."""
+"""The annotation `maniple.dev/gpus`: the GPUs of its node that a bound pod has. Parsed and formatted only here."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,12 +14,12 @@ def is_assignment(text: str) -> bool:
 
 
 def read_assignment(annotations: Mapping[str, str]) -> str:
-    """The annotation as it stands; empty: the pod has no GPUs, or nobody has said which."""
+    """The annotation as it is. Empty: the pod has no GPUs, or none are assigned."""
     return annotations.get(GPUS_ANNOTATION, "")
 
 
 def parse_assignment(text: str) -> list[str]:
-    """The ids, in order. An id may have its resource before it: nvidia.com/gpu/0."""
+    """The ids, in order. An id may have its resource as a prefix: nvidia.com/gpu/0."""
     return [word.strip() for word in text.split(",")] if text else []
 
 

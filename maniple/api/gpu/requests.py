@@ -1,6 +1,6 @@
-"""What a pod's annotations ask of GPUs beyond their number: a part of each, so much memory, certain models.
+"""The annotations with which a pod asks for GPUs beyond their number: a fraction, an amount of memory, certain models.
 
-Readers raise ValueError with what to write instead; validation puts the pod and the annotation in front of it.
+Readers raise ValueError with what to write instead. Validation adds the pod and the annotation.
 """
 
 from decimal import Decimal, InvalidOperation
@@ -41,7 +41,7 @@ def read_memory(text: str) -> int:
 
 
 def read_models(text: str) -> tuple[GpuModel, ...]:
-    """The models in "H100=3, A100=1.5, *", the one liked best first."""
+    """The models in "H100=3, A100=1.5, *", the preferred one first."""
     expected = "expected models with commas between them, each with its relative speed or without, such as H100=3, A100"
     models: list[GpuModel] = []
     for entry in text.split(","):
@@ -55,15 +55,15 @@ def read_models(text: str) -> tuple[GpuModel, ...]:
 
 def _check_models(models: list[GpuModel]) -> None:
     names = [model.model.lower() for model in models]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"expected each model once, found {twice!r} a second time")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"expected each model once, found {repeated!r} a second time")
     if len(models) > _MOST_MODELS:
         raise ValueError(f"expected at most {_MOST_MODELS} models, found {len(models)}")
 
 
 def write_models(models: tuple[GpuModel, ...]) -> str:
-    """The annotation's form of a role's list."""
+    """A role's list as the annotation writes it."""
     return ", ".join(model.model if model.speed == 1 else f"{model.model}={model.speed:g}" for model in models)
 
 
@@ -78,11 +78,11 @@ def _speed(name: str, text: str) -> float:
 
 
 def matches(name: str, product: str) -> bool:
-    """Whether a model's name means this product: its words stand in the product's one after the other."""
+    """Whether the words of a model's name follow each other in the product's name."""
     if name == ANY_MODEL:
         return True
     wanted, words = _words(name), _words(product)
-    return any(words[at : at + len(wanted)] == wanted for at in range(len(words) - len(wanted) + 1))
+    return any(words[start : start + len(wanted)] == wanted for start in range(len(words) - len(wanted) + 1))
 
 
 def _words(name: str) -> list[str]:
@@ -90,21 +90,22 @@ def _words(name: str) -> list[str]:
     return name.lower().replace(" ", "-").replace("_", "-").split("-")
 
 
-def wish_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
+def gpu_request_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
     """(annotation, what is wrong with it) for the annotations that ask for GPUs."""
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     readers = (
         (GPU_FRACTION_ANNOTATION, read_fraction),
         (GPU_MEMORY_ANNOTATION, read_memory),
         (GPU_MODELS_ANNOTATION, read_models),
     )
-    for name, read in readers:
-        text = annotations.get(name)
+    for key, read in readers:
+        text = annotations.get(key)
         if text is not None:
             try:
                 read(text)
             except ValueError as error:
-                found.append((name, str(error)))
+                problems.append((key, str(error)))
     if GPU_FRACTION_ANNOTATION in annotations and GPU_MEMORY_ANNOTATION in annotations:
-        found.append((GPU_MEMORY_ANNOTATION, f"expected none beside {GPU_FRACTION_ANNOTATION}: give one of the two"))
-    return found
+        message = f"expected none beside {GPU_FRACTION_ANNOTATION}: give one of the two"
+        problems.append((GPU_MEMORY_ANNOTATION, message))
+    return problems

@@ -1,7 +1,7 @@
 """The Node annotation `maniple.dev/gpu-topology`: which GPUs a node has, and how they are linked.
 
-Whoever writes the annotation (a person, a script, an agent on the node) may be wrong, and a wrong annotation must never
-stop the scheduler: everything here either returns a `GpuTopology` or raises `TopologyError` with every problem found.
+People, scripts and agents write it, and a wrong annotation must never stop the scheduler: functions here return a
+`GpuTopology` or raise `TopologyError` with every problem.
 """
 
 import re
@@ -17,7 +17,7 @@ from maniple.api.types import GPU_RESOURCES
 DEFAULT_RESOURCE = GPU_RESOURCES[0]
 VERSIONS = (1,)
 MAX_DEVICES = 1024
-# The words of `nvidia-smi topo -m` for a path over PCIe, slowest first; NVn, a bond of n NVLinks, comes beside them.
+# The words of `nvidia-smi topo -m` for a path over PCIe, slowest first. NVn is a bond of n NVLinks.
 PCIE_WORDS = ("SYS", "NODE", "PHB", "PXB", "PIX", "PSB")
 MAX_LINK_GBS = 1_000_000
 
@@ -25,15 +25,15 @@ Link = str | float
 
 _NVLINK = re.compile(r"NV([1-9][0-9]{0,2})", re.ASCII)
 LINK_WORDS = ("X", *PCIE_WORDS, *(f"NV{count}" for count in (1, 2, 4, 6, 8, 12, 18)))
-_COMMON_LINKS = frozenset((*PCIE_WORDS, *(f"NV{count}" for count in range(1, 19))))  # nothing can be wrong with these
-_ID = re.compile(r"[^,\s]{1,128}")  # ids are listed with commas between them
+_COMMON_LINKS = frozenset((*PCIE_WORDS, *(f"NV{count}" for count in range(1, 19))))  # valid without a closer look
+_ID = re.compile(r"[^,\s]{1,128}")  # ids are separated by commas in maniple.dev/gpus
 _FIELDS = frozenset({"version", "resource", "devices", "links"})
 _DEVICE_FIELDS = frozenset({"id", "uuid", "model", "memory", "numa", "healthy"})
 _MAX_PROBLEMS = 20
 
 
 class GpuDevice(Struct, frozen=True):
-    """One GPU. What is not said is empty, 0 or -1: then the node's labels say it, or nobody does."""
+    """One GPU. Unknown values are empty, 0 or -1; the node's labels may have them."""
 
     id: str
     uuid: str = ""
@@ -44,7 +44,7 @@ class GpuDevice(Struct, frozen=True):
 
 
 class GpuTopology(Struct, frozen=True):
-    """The GPUs of one resource of a node; `links[a][b]` in their order, or () if nobody said."""
+    """The GPUs of one resource of a node. `links[a][b]` is in the order of devices; () if unknown."""
 
     version: int
     resource: str
@@ -53,7 +53,7 @@ class GpuTopology(Struct, frozen=True):
 
 
 class TopologyError(ValueError):
-    """A text that is no topology. Each problem is one line that names the place in it."""
+    """Text that is not a topology. Each problem is one line with the path of the field."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = [printable(problem) for problem in problems]
@@ -67,7 +67,7 @@ def nvlinks(word: str) -> int:
 
 
 def parse_topology(text: str) -> GpuTopology:
-    """The annotation's value, read; TopologyError with every problem if it is wrong."""
+    """Parses the annotation. Raises TopologyError with every problem."""
     reader = _Reader()
     topology = reader.topology(text)
     if topology is None or reader.problems:
@@ -76,7 +76,7 @@ def parse_topology(text: str) -> GpuTopology:
 
 
 def problems(text: str) -> list[str]:
-    """What is wrong with the annotation's value, each with its path (`devices[3].memory: …`); [] if nothing is."""
+    """Everything wrong with the annotation, each with its path (`devices[3].memory: …`)."""
     try:
         parse_topology(text)
     except TopologyError as error:
@@ -85,21 +85,21 @@ def problems(text: str) -> list[str]:
 
 
 def to_json(topology: GpuTopology) -> str:
-    """The annotation's value: one line, without what is not known."""
+    """The annotation: one line, without unknown values."""
     devices: list[dict[str, object]] = []
     for device in topology.devices:
-        shown: dict[str, object] = {"id": device.id}
+        entry: dict[str, object] = {"id": device.id}
         if device.uuid:
-            shown["uuid"] = device.uuid
+            entry["uuid"] = device.uuid
         if device.model:
-            shown["model"] = device.model
+            entry["model"] = device.model
         if device.memory_bytes:
-            shown["memory"] = format_quantity(device.memory_bytes, per_unit=1, binary=True)
+            entry["memory"] = format_quantity(device.memory_bytes, per_unit=1, binary=True)
         if device.numa >= 0:
-            shown["numa"] = device.numa
+            entry["numa"] = device.numa
         if not device.healthy:
-            shown["healthy"] = False
-        devices.append(shown)
+            entry["healthy"] = False
+        devices.append(entry)
     value: dict[str, object] = {"version": topology.version, "resource": topology.resource, "devices": devices}
     if topology.links:
         value["links"] = topology.links
@@ -107,7 +107,7 @@ def to_json(topology: GpuTopology) -> str:
 
 
 class _Reader:
-    """Collects problems instead of stopping at the first."""
+    """Collects all problems instead of stopping at the first."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -125,7 +125,7 @@ class _Reader:
         except RecursionError:
             self.wrong("", "nested too deeply")
             return None
-        except ValueError as error:  # msgspec's own, and text that UTF-8 cannot hold
+        except ValueError as error:  # also UnicodeEncodeError
             self.wrong("", f"not valid JSON: {error}")
             return None
         if not isinstance(value, dict):
@@ -135,11 +135,11 @@ class _Reader:
         version = value.get("version")
         if type(version) is not int or version not in VERSIONS:
             supported = " or ".join(map(str, VERSIONS))
-            said = "is missing" if version is None else f"{shown(version)} is not supported"
-            self.wrong("version", f"{said}; supported: {supported}")
+            wrong = "is missing" if version is None else f"{shown(version)} is not supported"
+            self.wrong("version", f"{wrong}; supported: {supported}")
         resource = self.text("", value, "resource") or DEFAULT_RESOURCE
         if resource not in GPU_RESOURCES:
-            self.wrong("resource", f"no GPU resource is named {shown(resource)}{nearest(resource[:64], GPU_RESOURCES)}")
+            self.wrong("resource", f"unknown GPU resource {shown(resource)}{nearest(resource[:64], GPU_RESOURCES)}")
         devices = self.devices(value.get("devices"))
         links = self.links(value.get("links"), len(devices)) if devices is not None else ()
         return GpuTopology(VERSIONS[-1], resource, devices or (), links)
@@ -149,16 +149,16 @@ class _Reader:
             self.wrong(path, f"unknown field {shown(name)}{nearest(name[:64], known)}")
 
     def text(self, path: str, value: dict[str, object], name: str) -> str:
-        found = value.get(name)
-        if found is None:
+        text = value.get(name)
+        if text is None:
             return ""
-        if isinstance(found, str) and len(found) <= 253:
-            return found
-        self.wrong(_join(path, name), f"expected a text of at most 253 letters, found {shown(found)}")
+        if isinstance(text, str) and len(text) <= 253:
+            return text
+        self.wrong(_join(path, name), f"expected a text of at most 253 letters, found {shown(text)}")
         return ""
 
     def devices(self, value: object) -> tuple[GpuDevice, ...] | None:
-        """None if there is no list, and so nothing to compare the links with."""
+        """None if there is no list, so that links cannot be checked."""
         if not isinstance(value, list):
             self.wrong("devices", "is missing" if value is None else f"expected a list, found {_kind(value)}")
             return None
@@ -167,11 +167,11 @@ class _Reader:
         if len(value) > MAX_DEVICES:
             self.wrong("devices", f"expected at most {MAX_DEVICES} GPUs, found {len(value)}")
             return None
-        devices = tuple(self.device(f"devices[{at}]", entry) for at, entry in enumerate(value))
+        devices = tuple(self.device(f"devices[{index}]", entry) for index, entry in enumerate(value))
         first: dict[str, int] = {}
-        for at, device in enumerate(devices):
-            if device.id and first.setdefault(device.id, at) != at:
-                self.wrong(f"devices[{at}].id", f"{device.id!r} is also the id of devices[{first[device.id]}]")
+        for index, device in enumerate(devices):
+            if device.id and first.setdefault(device.id, index) != index:
+                self.wrong(f"devices[{index}].id", f"{device.id!r} is also the id of devices[{first[device.id]}]")
         return devices
 
     def device(self, path: str, value: object) -> GpuDevice:
@@ -183,8 +183,8 @@ class _Reader:
         if type(identity) is int and 0 <= identity <= LARGEST:
             identity = str(identity)
         if not isinstance(identity, str) or not _ID.fullmatch(identity):
-            said = "is missing" if identity is None else f"found {shown(identity)}"
-            self.wrong(f"{path}.id", f"{said}; expected a number, or a text without spaces and commas")
+            wrong = "is missing" if identity is None else f"found {shown(identity)}"
+            self.wrong(f"{path}.id", f"{wrong}; expected a number, or a text without spaces and commas")
             identity = ""
         numa = value.get("numa")
         if numa is None:
@@ -230,31 +230,31 @@ class _Reader:
             self.wrong("links", f"expected {count} rows, one for each device, got {len(value)}")
             return ()
         rows: list[tuple[Link, ...]] = []
-        for at, row in enumerate(value):
+        for a, row in enumerate(value):
             if not isinstance(row, list):
-                self.wrong(f"links[{at}]", f"expected a list of {count} links, found {_kind(row)}")
+                self.wrong(f"links[{a}]", f"expected a list of {count} links, found {_kind(row)}")
             elif len(row) != count:
-                self.wrong(f"links[{at}]", f"expected {count} entries, got {len(row)}")
+                self.wrong(f"links[{a}]", f"expected {count} entries, got {len(row)}")
             else:
-                for other, link in enumerate(row):
+                for b, link in enumerate(row):
                     if type(link) is str and link in _COMMON_LINKS:
                         continue
-                    if said := _wrong_link(link, at == other):
-                        self.wrong(f"links[{at}][{other}]", said)
+                    if problem := _link_problem(link, is_self=a == b):
+                        self.wrong(f"links[{a}][{b}]", problem)
                 rows.append(tuple(row))
         return tuple(rows)
 
 
 def read_memory(text: str) -> int:
-    """A GPU's memory in bytes; QuantityError if `text` is no quantity above 0."""
+    """A GPU's memory in bytes. Raises QuantityError if `text` is no quantity above 0."""
     units = to_units(parse_quantity(text), per_unit=1)
     if units <= 0:
         raise QuantityError(f"expected more than 0, found {text!r}")
     return units
 
 
-def _wrong_link(link: object, is_self: bool) -> str:
-    """What is wrong with one entry of the matrix, or "". What stands on the diagonal means nothing, but is checked."""
+def _link_problem(link: object, *, is_self: bool) -> str:
+    """What is wrong with an entry of the matrix, or "". Entries on the diagonal have no meaning but are checked."""
     if isinstance(link, str):
         if link in PCIE_WORDS or _NVLINK.fullmatch(link) or (link == "X" and is_self):
             return ""
@@ -265,7 +265,7 @@ def _wrong_link(link: object, is_self: bool) -> str:
         return f"expected a word such as NV12 or PIX, or a number of GB/s, found {shown(link)}"
     if is_self and link == 0:
         return ""
-    if not 0 < link <= MAX_LINK_GBS:  # whatever is no number is not between two
+    if not 0 < link <= MAX_LINK_GBS:  # also NaN
         return f"expected more than 0 and at most {MAX_LINK_GBS} GB/s, found {shown(link)}"
     return ""
 

@@ -1,7 +1,7 @@
-"""What is wrong with an object beyond its types: `problems(obj)`.
+"""The rules that types cannot express: `problems(obj)`.
 
-For our own kinds, which stand here, these are the rules that the CRDs state in CEL (see crds.py); those for
-Kubernetes' kinds are in validate_core.py.
+The rules for our own kinds are here; the CRDs repeat them in CEL (crds.py). Those for Kubernetes' kinds are in
+kubernetes.py.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,14 +13,14 @@ from maniple.api.labels import NPROC_ANNOTATION
 from maniple.api.validate import kubernetes as kube
 from maniple.api.validate.kubernetes import (
     A_LABEL,
-    Found,
+    Errors,
     add,
     check_metadata,
-    check_pair,
     is_label,
     is_service_name,
     shown,
 )
+from maniple.api.validate.resources import check_pair
 
 MAX_REPLICAS = 100_000
 LONGEST_HOST_NAME = 63
@@ -28,121 +28,125 @@ A_SERVICE_NAME = "a name of lower-case letters, digits and '-' that begins with 
 
 
 def problems(obj: object) -> list[Problem]:
-    """Everything that is wrong with `obj`; nothing, if it is right or of a kind that has no rules."""
-    found: Found = []
+    """Everything that is wrong with `obj`. Empty if nothing is, or if there are no rules for its kind."""
+    errors: Errors = []
     if check := _CHECKS.get(type(obj)):
-        check(obj, found)
-    return found
+        check(obj, errors)
+    return errors
 
 
-def _queue(queue: types.Queue, found: Found) -> None:
-    check_metadata(queue.metadata, found)
+def _queue(queue: types.Queue, errors: Errors) -> None:
+    check_metadata(queue.metadata, errors)
     spec = queue.spec
     if spec.parent and spec.parent == queue.metadata.name:
-        add(found, "spec.parent", "another queue", f"{shown(spec.parent)}, the queue itself")
-    check_pair(("guaranteed", "limit"), spec.guaranteed, spec.limit, "spec", found)
+        add(errors, "spec.parent", "another queue", f"{shown(spec.parent)}, the queue itself")
+    check_pair(("guaranteed", "limit"), spec.guaranteed, spec.limit, "spec", errors)
 
 
-def _pod_group(group: types.PodGroup, found: Found) -> None:
-    check_metadata(group.metadata, found)
-    kube.check_gang_notes(group.metadata, found)
+def _pod_group(group: types.PodGroup, errors: Errors) -> None:
+    check_metadata(group.metadata, errors)
+    kube.check_gang_annotations(group.metadata, errors)
     spec = group.spec
-    _role_names([role.name for role in spec.roles], found)
+    _role_names([role.name for role in spec.roles], errors)
     for index, role in enumerate(spec.roles):
-        _models(role.gpu_models, f"spec.roles[{index}].gpuModels", found)
+        _gpu_models(role.gpu_models, f"spec.roles[{index}].gpuModels", errors)
     needed = sum(role.min_member for role in spec.roles)
     if needed > spec.min_member:
-        add(found, "spec.minMember", f"at least {needed}, the sum of its roles' minMember", spec.min_member)
+        add(errors, "spec.minMember", f"at least {needed}, the sum of its roles' minMember", spec.min_member)
 
 
-def _elastic_job(job: types.ElasticJob, found: Found) -> None:
-    check_metadata(job.metadata, found)
-    kube.check_gang_notes(job.metadata, found)
+def _elastic_job(job: types.ElasticJob, errors: Errors) -> None:
+    check_metadata(job.metadata, errors)
+    kube.check_gang_annotations(job.metadata, errors)
     if len(job.metadata.name) > 63:
-        # It is the value of the pods' label maniple.dev/job, and labels are shorter than names.
-        add(found, "metadata.name", "at most 63 characters", len(job.metadata.name))
+        # It is the value of the pods' label maniple.dev/job, and label values are shorter than names.
+        add(errors, "metadata.name", "at most 63 characters", len(job.metadata.name))
     roles = job.spec.roles
-    _role_names([role.name for role in roles], found)
+    _role_names([role.name for role in roles], errors)
     for index, role in enumerate(roles):
-        at = f"spec.roles[{index}]"
+        path = f"spec.roles[{index}]"
         if role.min > role.max:
-            add(found, f"{at}.max", f"at least min ({role.min})", role.max)
+            add(errors, f"{path}.max", f"at least min ({role.min})", role.max)
         elif role.pin is not None and not role.min <= role.pin <= role.max:
-            add(found, f"{at}.pin", f"at least min ({role.min}) and at most max ({role.max})", role.pin)
-        _workers(role.template.metadata.annotations, f"{at}.template.metadata", found)
-        _models(role.gpu_models, f"{at}.gpuModels", found)
-        kube.check_wishes(role.template.metadata.annotations, f"{at}.template.metadata", found)
-        kube.check_pod_spec(role.template.spec, f"{at}.template.spec", found)
+            add(errors, f"{path}.pin", f"at least min ({role.min}) and at most max ({role.max})", role.pin)
+        _nproc(role.template.metadata.annotations, f"{path}.template.metadata", errors)
+        _gpu_models(role.gpu_models, f"{path}.gpuModels", errors)
+        kube.check_gpu_requests(role.template.metadata.annotations, f"{path}.template.metadata", errors)
+        kube.check_pod_spec(role.template.spec, f"{path}.template.spec", errors)
     if job.spec.framework == "torchrun":
-        _host_names(job, found)
+        _host_names(job, errors)
     most = sum(role.max for role in roles)
     if not any(role.min for role in roles):
-        # A gang of nobody would be running before it has started.
-        add(found, "spec.roles", "at least one role with a min of 1 or more", "none")
+        # A gang with a minimum of 0 would run before it has started.
+        add(errors, "spec.roles", "at least one role with a min of 1 or more", "none")
     if most > MAX_REPLICAS:
-        add(found, "spec.roles", f"a max of at most {MAX_REPLICAS} for all roles together", most)
-    _distinct([point.replicas for point in job.spec.elastic.speedup], "spec.elastic.speedup", "replicas", found)
+        add(errors, "spec.roles", f"a max of at most {MAX_REPLICAS} for all roles together", most)
+    _distinct([point.replicas for point in job.spec.elastic.speedup], "spec.elastic.speedup", "replicas", errors)
     names = [role.name for role in roles]
     for index, target in enumerate(job.status.target):
         if target.role not in names:
-            near = nearest(target.role[:80], names)
-            found.append(Problem(f"status.target[{index}].role", f"unknown role {shown(target.role)}{near}"))
-    _distinct([target.role for target in job.status.target], "status.target", "role", found)
-    kube.check_time(job.status.last_resize_time, "status.lastResizeTime", found)
-    kube.check_time(job.status.grow_after, "status.growAfter", found)
-    _distinct([speed.replicas for speed in job.status.speeds], "status.speeds", "replicas", found)
+            message = f"unknown role {shown(target.role)}{nearest(target.role[:80], names)}"
+            errors.append(Problem(f"status.target[{index}].role", message))
+    _distinct([target.role for target in job.status.target], "status.target", "role", errors)
+    kube.check_time(job.status.last_resize_time, "status.lastResizeTime", errors)
+    kube.check_time(job.status.grow_after, "status.growAfter", errors)
+    _distinct([speed.replicas for speed in job.status.speeds], "status.speeds", "replicas", errors)
 
 
-def _host_names(job: types.ElasticJob, found: Found) -> None:
-    """Replicas of torchrun look for each other by name, and not every object's name is a host's."""
+def _host_names(job: types.ElasticJob, errors: Errors) -> None:
+    """torchrun's replicas find each other by host name, and not every object's name is one."""
     name, other = job.metadata.name, "or another framework than torchrun, whose replicas look for each other by name"
     if name and not is_service_name(name):
-        add(found, "metadata.name", f"{A_SERVICE_NAME}, {other}", shown(name))
+        add(errors, "metadata.name", f"{A_SERVICE_NAME}, {other}", shown(name))
     for index, role in enumerate(job.spec.roles):
         longest = f"{name}-{role.name}-{max(role.max - 1, 0)}"
         if len(longest) > LONGEST_HOST_NAME:
-            wanted = f"one with which the pods' names have at most {LONGEST_HOST_NAME} characters, {other}"
-            at = f"{shown(role.name)}: {shown(longest)} has {len(longest)}"
-            add(found, f"spec.roles[{index}].name", wanted, at)
+            expected = f"one with which the pods' names have at most {LONGEST_HOST_NAME} characters, {other}"
+            add(
+                errors,
+                f"spec.roles[{index}].name",
+                expected,
+                f"{shown(role.name)}: {shown(longest)} has {len(longest)}",
+            )
 
 
-def _workers(annotations: Mapping[str, str], at: str, found: Found) -> None:
+def _nproc(annotations: Mapping[str, str], path: str, errors: Errors) -> None:
     text = annotations.get(NPROC_ANNOTATION, "1")
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_REPLICAS):
-        where = f"{at}.annotations[{NPROC_ANNOTATION}]"
-        add(found, where, "a number of workers of 1 or more, such as '8'", shown(text))
+        field_path = f"{path}.annotations[{NPROC_ANNOTATION}]"
+        add(errors, field_path, "a number of workers of 1 or more, such as '8'", shown(text))
 
 
-def _topology(topology: types.Topology, found: Found) -> None:
-    check_metadata(topology.metadata, found)
+def _topology(topology: types.Topology, errors: Errors) -> None:
+    check_metadata(topology.metadata, errors)
     levels = topology.spec.levels
-    _distinct([level.name for level in levels], "spec.levels", "name", found)
-    _distinct([level.node_label for level in levels], "spec.levels", "nodeLabel", found)
+    _distinct([level.name for level in levels], "spec.levels", "name", errors)
+    _distinct([level.node_label for level in levels], "spec.levels", "nodeLabel", errors)
 
 
-def _models(models: tuple[types.GpuModel, ...], at: str, found: Found) -> None:
-    _distinct([entry.model.lower() for entry in models], at, "model", found)
+def _gpu_models(models: tuple[types.GpuModel, ...], path: str, errors: Errors) -> None:
+    _distinct([entry.model.lower() for entry in models], path, "model", errors)
     for index, entry in enumerate(models):
         if "," in entry.model or "=" in entry.model or entry.model != entry.model.strip():
-            add(found, f"{at}[{index}].model", "words of a product label, such as A100", shown(entry.model))
+            add(errors, f"{path}[{index}].model", "words of a product label, such as A100", shown(entry.model))
 
 
-def _role_names(names: list[str], found: Found) -> None:
+def _role_names(names: list[str], errors: Errors) -> None:
     for index, name in enumerate(names):
         if not is_label(name):
-            add(found, f"spec.roles[{index}].name", A_LABEL, shown(name))
-    _distinct(names, "spec.roles", "name", found)
+            add(errors, f"spec.roles[{index}].name", A_LABEL, shown(name))
+    _distinct(names, "spec.roles", "name", errors)
 
 
-def _distinct(values: Iterable[str | int], at: str, field: str, found: Found) -> None:
+def _distinct(values: Iterable[str | int], path: str, field: str, errors: Errors) -> None:
     seen: set[str | int] = set()
     for index, value in enumerate(values):
         if value in seen:
-            add(found, f"{at}[{index}].{field}", "a value of its own", f"{shown(value)} a second time")
+            add(errors, f"{path}[{index}].{field}", "a value of its own", f"{shown(value)} a second time")
         seen.add(value)
 
 
-_CHECKS: dict[type, Callable[[Any, Found], None]] = {
+_CHECKS: dict[type, Callable[[Any, Errors], None]] = {
     types.Queue: _queue,
     types.PodGroup: _pod_group,
     types.ElasticJob: _elastic_job,

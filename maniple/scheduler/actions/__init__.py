@@ -1,6 +1,7 @@
-"""The actions by the name they have in a policy file. A new action is one file here and one line below."""
+"""The built-in actions by the name they have in a policy file. A new one is one file here and one line below.
 
-from typing import Protocol
+Actions of other packages are entry points of the group `maniple.actions`.
+"""
 
 from maniple.scheduler.actions.allocate import Allocate
 from maniple.scheduler.actions.backfill import Backfill
@@ -8,14 +9,8 @@ from maniple.scheduler.actions.grow import Grow
 from maniple.scheduler.actions.preempt import Preempt
 from maniple.scheduler.actions.reclaim import Reclaim
 from maniple.scheduler.actions.shrink import Shrink
-from maniple.scheduler.framework.session import Session
-
-
-class Action(Protocol):
-    """Mechanism: one way of helping jobs that wait. Changes a session through statements only."""
-
-    def execute(self, session: Session) -> None: ...
-
+from maniple.scheduler.framework.action import Action
+from maniple.scheduler.framework.registry import Registry
 
 ACTIONS: dict[str, type[Action]] = {
     "allocate": Allocate,
@@ -25,3 +20,4 @@ ACTIONS: dict[str, type[Action]] = {
     "backfill": Backfill,
     "grow": Grow,
 }
+REGISTRY: Registry[Action] = Registry("action", "maniple.actions", ACTIONS)

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from maniple.model.job import Job, Queue
-from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.actions.common.job_queue import JobQueue
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.plan import written
 from maniple.scheduler.framework.session import Session
@@ -27,6 +28,8 @@ _HIGHEST = 2**31  # above every priority
 
 
 class Allocate:
+    abilities = frozenset((Ability.ALLOCATE,))
+
     def execute(self, session: Session) -> None:
         # Pods that ask for nothing are left to backfill.
         jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
@@ -36,7 +39,7 @@ class Allocate:
 
 def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
     """Free resources to the jobs, in line; those who defer to another are put aside."""
-    line = Line(session, jobs)
+    line = JobQueue(session, jobs)
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
         if deference is not None and deference.is_due_by(job):
@@ -69,9 +72,8 @@ class Deference:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        later = session.actions[session.actions.index("allocate") + 1 :] if "allocate" in session.actions else ()
-        between = later[: later.index("backfill")] if "backfill" in later else ()
-        self._shrinks, self._preempts = "shrink" in between, "preempt" in between
+        between = session.abilities_between(Ability.ALLOCATE, Ability.BACKFILL)
+        self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
         self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that found no room
 
     def expect(self, job: Job) -> None:

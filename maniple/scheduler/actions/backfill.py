@@ -17,13 +17,16 @@ import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
-from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.actions.common.job_queue import JobQueue
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.book import Reservation
 from maniple.scheduler.reservation.reserve import host_of
 
 
 class Backfill:
+    abilities = frozenset((Ability.BACKFILL,))
+
     def execute(self, session: Session) -> None:
         put_aside, session.put_aside = session.put_aside, []
         hand_out(session, (job for job in put_aside if check_valid(session, job) and not session.state(job).evicted))
@@ -34,7 +37,7 @@ class Backfill:
 
 def _place_best_effort(session: Session) -> None:
     jobs = (job for job in session.snapshot.waiting if job.groups and job.is_best_effort and check_valid(session, job))
-    line = Line(session, jobs)
+    line = JobQueue(session, jobs)
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
         if session.job_ready(job) or start_gang(session, queue, job):
@@ -55,7 +58,7 @@ class Filling:
         waiting = [job for job in session.snapshot.waiting if not job.is_best_effort and job.groups]
         waiting = self._with_room(waiting)
         jobs = (job for job in waiting if job.key not in session.reservations and check_valid(session, job))
-        line = Line(session, jobs)
+        line = JobQueue(session, jobs)
         while (queue := line.next_queue()) is not None:
             job = line.next_job(queue)
             moved = self.place(queue, job)

@@ -18,7 +18,9 @@ from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.growth.resize_value import Sizing, gpus_of, sizing
 from maniple.scheduler.growth.room import GrowthRoom, Taken
 from maniple.scheduler.reservation.reserve import host_of
@@ -48,15 +50,20 @@ class _Grower:
 
 
 class Grow:
+    abilities = frozenset((Ability.GROW,))
+
     def execute(self, session: Session) -> None:
         policy = sizing(session)
         elastic = [job for job in session.snapshot.jobs if job.elastic is not None]
         hot_s = _longest_cooldown(session) if elastic else 0.0
         growers = [one for job in elastic if (one := _grower(session, policy, job, hot_s)) is not None]
         if growers:
-            for grower in _Handout(session, policy).run(growers):
-                for role, more in grower.grown.items():
-                    session.resized[grower.job.key, role] = grower.elastic.roles[role].size + more
+            grown = _Handout(session, policy).run(growers)
+            with Statement(session) as statement:
+                for grower in grown:
+                    for role, more in grower.grown.items():
+                        statement.resize(grower.job, role, grower.elastic.roles[role].size + more)
+                statement.commit()
 
 
 def _longest_cooldown(session: Session) -> float:

@@ -10,10 +10,13 @@ from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 
 
 class Preempt:
+    abilities = frozenset((Ability.PREEMPT,))
+
     def execute(self, session: Session) -> None:
         rules = session.victim_rules("preemptable")
         if not rules or not session.snapshot.waiting:

@@ -14,11 +14,14 @@ import numpy as np
 from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.queue_dues import EPSILON, Due, entitled, spared
 from maniple.scheduler.framework.session import Session
 
 
 class Reclaim:
+    abilities = frozenset((Ability.RECLAIM,))
+
     def execute(self, session: Session) -> None:
         rules, due = session.victim_rules("reclaimable"), session.due
         if not rules or due is None or not session.snapshot.waiting:

@@ -16,6 +16,7 @@ from maniple.model.job import Job
 from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
 from maniple.scheduler.eviction.units import Unit, placed_by_role, surplus_steps
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.plan import SHRUNK
 from maniple.scheduler.framework.queue_dues import spared
@@ -24,6 +25,8 @@ from maniple.scheduler.growth.resize_value import gpus_of, speed
 
 
 class Shrink:
+    abilities = frozenset((Ability.SHRINK,))
+
     def execute(self, session: Session) -> None:
         if session.snapshot.waiting:
             market = Market(session, session.snapshot.jobs, surplus_units)

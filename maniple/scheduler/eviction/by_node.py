@@ -13,7 +13,7 @@ import numpy as np
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.eviction.unit_table import Table
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.framework.session import Session
 
 
@@ -41,13 +41,15 @@ class _Rows(NamedTuple):
     sequence: IntArray  # there are several: which of them it is
 
 
-def by_node(session: Session, group: TaskGroup, table: Table, left: BoolArray, within: BoolArray | None = None) -> Ways:
+def by_node(
+    session: Session, group: TaskGroup, table: UnitTable, left: BoolArray, within: BoolArray | None = None
+) -> Ways:
     """The ways on all nodes, or on those `within`, with units that are left."""
     is_open = session.rooms.allowed(group) if within is None else session.rooms.allowed(group) & within
     places = table.places
     here = np.flatnonzero(left[places.unit] & is_open[places.node])
     lost = _lost(table, left, places.unit[here], places.node[here])
-    if (table.grants.millis == WHOLE).all():
+    if (table.device_parts.millis == WHOLE).all():
         asked = np.flatnonzero(group.shape.requests)
         times = places.held[np.ix_(asked, here)] / group.shape.requests[asked, None]
         keys = [np.zeros(len(here)), -times.max(axis=0, initial=0.0)]
@@ -61,7 +63,7 @@ def by_node(session: Session, group: TaskGroup, table: Table, left: BoolArray, w
 
 
 def _in_sequence(
-    session: Session, group: TaskGroup, table: Table, order: IntArray, lost: FloatArray, number: int
+    session: Session, group: TaskGroup, table: UnitTable, order: IntArray, lost: FloatArray, number: int
 ) -> _Rows:
     """The units go in `order`, node by node; with each of them so many pods are `lost`."""
     unit, node = table.places.unit[order], table.places.node[order]
@@ -138,7 +140,7 @@ def _firsts(values: IntArray) -> IntArray:
     return np.flatnonzero(np.diff(values, prepend=-1))
 
 
-def _lost(table: Table, left: BoolArray, unit: IntArray, node: IntArray) -> FloatArray:
+def _lost(table: UnitTable, left: BoolArray, unit: IntArray, node: IntArray) -> FloatArray:
     """How many pods go with each unit on its node that do not go with the units before it there anyway."""
     lost = table.dragged(left)[unit].astype(np.float64)
     if not table.is_linked:
@@ -153,11 +155,11 @@ def _lost(table: Table, left: BoolArray, unit: IntArray, node: IntArray) -> Floa
     return np.where(is_whole, lost - steps[pairs], own)
 
 
-def _held(session: Session, table: Table) -> FloatArray:
+def _held(session: Session, table: UnitTable) -> FloatArray:
     """For each place how much of the devices is held of which its pods have a share: the emptiest is whole again
     soonest.
     """
-    grants = table.grants
+    grants = table.device_parts
     held = np.zeros(len(grants.rows))
     for row in grants.resources:
         mine = np.flatnonzero(grants.rows == row)

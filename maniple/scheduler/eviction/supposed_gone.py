@@ -1,8 +1,7 @@
-"""Supposing that units are gone: a statement for trying thousands of them at once.
+"""Supposing that units are gone: for trying thousands of them at once.
 
-Placement sees what it would see if they were evicted: room that can be promised, and what is left of limits. Rules on
-victims look at other things and must be asked without it. When it is left, everything is as it was, to the last bit:
-amounts are whole numbers.
+Placement sees what it would see if they were evicted. Rules on victims look at other things and must be asked without
+it. When the scope is left, the session is as it was.
 """
 
 from types import TracebackType
@@ -11,15 +10,16 @@ from typing import Self
 import numpy as np
 
 from maniple.model.resources import BoolArray, IntArray
-from maniple.scheduler.eviction.unit_table import Table
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.supposition import LeavingDevices, LeavingPods, Supposition
 
 
-class Absence:
-    def __init__(self, session: Session, table: Table) -> None:
-        self._session = session
+class SupposedGone:
+    def __init__(self, session: Session, table: UnitTable) -> None:
         self._table = table
         self._spare = table.spare()
+        self._supposition = Supposition(session)
         self.units: BoolArray = np.zeros(len(table), dtype=bool)
 
     def __enter__(self) -> Self:
@@ -32,31 +32,26 @@ class Absence:
 
     def add(self, units: IntArray) -> None:
         self.units[units] = True
-        self._shift(units, 1)
+        if len(units):
+            self._supposition.leave(self._pods_of(units), 1)
 
     def remove(self, units: IntArray) -> None:
         self.units[units] = False
-        self._shift(units, -1)
+        if len(units):
+            self._supposition.leave(self._pods_of(units), -1)
 
-    def _shift(self, units: IntArray, sign: int) -> None:
-        if not len(units):
-            return
-        session, table = self._session, self._table
+    def _pods_of(self, units: IntArray) -> LeavingPods:
+        table = self._table
         pods = table.pods_of(units)
-        nodes, requests = table.nodes[pods], table.requests[:, pods] * sign
-        for row in table.rows:
-            np.add.at(session.future[row], nodes, requests[row])
+        nodes = table.nodes[pods]
         spare = None if self._spare is None else self._spare[pods]
-        session.reserved.give_back(nodes, requests, spare)
-        grants, owners = table.grants.of(pods)
-        for row in table.grants.resources:
-            mine = table.grants.rows[grants] == row
-            at, owner = grants[mine], owners[mine]
-            millis = table.grants.millis[at] * sign
+        parts, owners = table.device_parts.of(pods)
+        devices = []
+        for row in table.device_parts.resources:
+            is_mine = table.device_parts.rows[parts] == row
+            mine, owner = parts[is_mine], owners[is_mine]
             is_spare = None if spare is None else spare[owner]
-            session.gpus.leave_all(row, nodes[owner], table.grants.devices[at], millis, is_spare)
-        session.rooms.changed.extend(nodes.tolist())
-        if table.is_limited:
-            queues = table.queues[pods]
-            for queue in np.unique(queues).tolist():
-                session.queue_allocated[session.queue_paths[queue]] -= requests[:, queues == queue].sum(axis=1)
+            held, millis = table.device_parts.devices[mine], table.device_parts.millis[mine]
+            devices.append(LeavingDevices(row, nodes[owner], held, millis, is_spare))
+        queues = table.queues[pods] if table.is_limited else None
+        return LeavingPods(nodes, table.requests[:, pods], table.rows, devices, spare, queues)

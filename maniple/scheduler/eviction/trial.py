@@ -7,8 +7,8 @@ import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.model.resources import FloatArray, IntArray
-from maniple.scheduler.eviction.supposed_gone import Absence
-from maniple.scheduler.eviction.unit_table import Table
+from maniple.scheduler.eviction.supposed_gone import SupposedGone
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.domains_and_models import room_in, scopes
@@ -19,8 +19,8 @@ _MOST_TRIED = 48  # units that are put back one by one where that means to look 
 _ROUNDING = 1e-6
 
 
-class Attempt:
-    def __init__(self, session: Session, table: Table, queue: Queue, job: Job) -> None:
+class Trial:
+    def __init__(self, session: Session, table: UnitTable, queue: Queue, job: Job) -> None:
         self._session = session
         self._table = table
         self.queue = queue
@@ -132,7 +132,7 @@ class Attempt:
     def fewest(self, order: IntArray) -> IntArray | None:
         """The fewest units from the front of `order` that make room, without those that are not needed for it."""
         first_look = min(self.missing, len(order))
-        with Absence(self._session, self._table) as gone:
+        with SupposedGone(self._session, self._table) as gone:
             if not self._take_enough(order, first_look, gone):
                 return None
             if not self.is_fewest(order[gone.units[order]]):
@@ -141,7 +141,7 @@ class Attempt:
                 self._put_back(order, gone)
             return order[gone.units[order]]
 
-    def _take_enough(self, order: IntArray, first_look: int, gone: Absence) -> bool:
+    def _take_enough(self, order: IntArray, first_look: int, gone: SupposedGone) -> bool:
         """As many as are needed leave, from the front; so many are tried first."""
         too_few, enough = 0, first_look
         gone.add(order[:enough])
@@ -163,7 +163,7 @@ class Attempt:
         gone.add(order[there:enough])
         return True
 
-    def _put_back_idle(self, order: IntArray, gone: Absence) -> None:
+    def _put_back_idle(self, order: IntArray, gone: SupposedGone) -> None:
         """Those leave not after all who are only on nodes that do not matter: many, and all at once."""
         if self._is_counted:
             matters = self._session.room_for(self.group, later=True) > self.room
@@ -180,7 +180,7 @@ class Attempt:
         if len(idle) and not self.fits():
             gone.add(idle)
 
-    def _free_to_stay(self, units: IntArray, gone: Absence) -> IntArray:
+    def _free_to_stay(self, units: IntArray, gone: SupposedGone) -> IntArray:
         """Those of the units that none of the others which go needs gone."""
         going = gone.units.copy()
         free = []
@@ -190,7 +190,7 @@ class Attempt:
                 free.append(unit)
         return np.array(free, dtype=np.intp)
 
-    def _put_back(self, order: IntArray, gone: Absence) -> None:
+    def _put_back(self, order: IntArray, gone: SupposedGone) -> None:
         """One by one, last first."""
         for unit in order[gone.units[order]][::-1].tolist():
             if self._table.is_needed(unit, gone.units):

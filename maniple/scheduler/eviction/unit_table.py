@@ -20,7 +20,7 @@ from maniple.scheduler.reservation.book import Reservation
 _NONE = -1
 
 
-class Table:
+class UnitTable:
     """Units in order of cost; each has the pods that no unit before it has.
 
     Some need others gone: a step of an elastic job those above it, a gang whole all its steps. An order that respects
@@ -127,8 +127,8 @@ class Table:
         return any(np.isfinite(queue.limit).any() for queue in self._session.snapshot.queues)
 
     @cached_property
-    def grants(self) -> "Grants":
-        return Grants(self._session, self.pods)
+    def device_parts(self) -> "DeviceParts":
+        return DeviceParts(self._session, self.pods)
 
     def spare(self) -> BoolArray | None:
         """Which pods have room that no reservation has counted on; None: all, for there is none."""
@@ -215,7 +215,7 @@ class Places:
     of_pod: IntArray  # the place of each pod
 
 
-class Grants:
+class DeviceParts:
     """The devices that pods hold and that are still there, as columns."""
 
     def __init__(self, session: Session, pods: Sequence[PlacedPod]) -> None:
@@ -255,9 +255,9 @@ class Market:
         self._left: BoolArray = np.zeros(0, dtype=bool)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> UnitTable:
         session = self._session
-        table = Table(session, (unit for job in self._jobs if job.placed for unit in self._units_of(session, job)))
+        table = UnitTable(session, (unit for job in self._jobs if job.placed for unit in self._units_of(session, job)))
         self._left = np.ones(len(table), dtype=bool)
         return table
 

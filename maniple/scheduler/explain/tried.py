@@ -14,7 +14,7 @@ import numpy as np
 from maniple.model.job import Job
 from maniple.scheduler.actions.shrink import returnable, surplus_units
 from maniple.scheduler.eviction.consent import agreed
-from maniple.scheduler.eviction.unit_table import Table
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.explain.holders import Census, Holdings
 from maniple.scheduler.explain.nearest_miss import find_miss
@@ -251,7 +251,7 @@ class _Look:
         session, offer = self.session, self.offer
         jobs = [other for other in self.jobs if offer.is_surplus or self._is_evictable(other)]
         # As a table has them: the cheapest first, and no pod in two of them.
-        units = Table(session, (unit for other in jobs for unit in offer.units_of(session, other))).units
+        units = UnitTable(session, (unit for other in jobs for unit in offer.units_of(session, other))).units
         kept = agreed(session, self.job, units, offer.rules)
         self.taken = {pod.pod for unit in kept for pod in unit.pods}
         refused = self._refused()

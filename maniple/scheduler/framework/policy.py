@@ -5,18 +5,23 @@ names the nearest valid word; nothing is ever ignored. kube-scheduler's older `k
 (kube_policy.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 from maniple.api.decode.documents import load_one
 from maniple.api.errors import InputError, nearest
-from maniple.scheduler.actions import ACTIONS, Action
+from maniple.model.building.from_scratch import build_snapshot
+from maniple.model.building.input_objects import Objects
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler.actions import REGISTRY as ACTIONS
+from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks
 from maniple.scheduler.framework.session import Session
-from maniple.scheduler.plugins import PLUGINS, Plugin
+from maniple.scheduler.plugins import REGISTRY as PLUGINS
+from maniple.scheduler.plugins import Plugin
 
 # kube-batch's switches, and the callbacks each of them turns off.
 SWITCHES: dict[str, tuple[str, ...]] = {
@@ -50,9 +55,9 @@ class Policy:
     actions: tuple[tuple[str, Action], ...]
     tiers: tuple[tuple[PluginChoice, ...], ...]
 
-    @property
-    def openers(self) -> list[list[Callable[[Session], Hooks]]]:
-        return [[choice.open for choice in tier] for tier in self.tiers]
+    def session(self, snapshot: Snapshot) -> Session:
+        """A cycle with this policy, before its actions have run."""
+        return Session(snapshot, self.tiers, self.actions)
 
 
 @cache
@@ -84,21 +89,33 @@ def _read(given: Mapping[str, object], source: str) -> Policy:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{source}: plugin {name!r} stands twice; it can be in one tier only" for name in twice)
-    return Policy(actions, made)
+    policy = Policy(actions, made)
+    if not all(map(PLUGINS.is_built_in, names)):
+        _try_out(policy, source)
+    return policy
+
+
+def _try_out(policy: Policy, source: str) -> None:
+    """Opens the plugins on an empty cluster: what is wrong with them together is said before anything is planned."""
+    try:
+        policy.session(build_snapshot(Objects()))
+    except InputError as error:
+        raise InputError(f"{source}: {message}" for message in error.messages) from None
+    except Exception as error:  # whatever a foreign plugin does
+        problem = f"{type(error).__name__}: {error}"
+        raise InputError([f"{source}: a plugin cannot be opened on an empty cluster: {problem}"]) from error
 
 
 def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
     if not isinstance(text, str) or not text.strip():
         raise InputError([f'{source}: actions: expected names separated by commas, such as "allocate, backfill"'])
-    made = []
-    for name in (word.strip() for word in text.split(",")):
-        if name not in ACTIONS:
-            raise InputError([f"{source}: actions: unknown action {name!r}{nearest(name, ACTIONS)}"])
-        made.append((name, ACTIONS[name]()))
-    if any(name == "grow" for name, _ in made[:-1]):
-        # It hands out room without taking it: whatever came later would hand it out again.
-        raise InputError([f"{source}: actions: grow must be the last action"])
-    return tuple(made)
+    names = [word.strip() for word in text.split(",")]
+    actions: list[tuple[str, Action]] = [(name, ACTIONS.find(name, f"{source}: actions")()) for name in names]
+    for name, action in actions[:-1]:
+        if Ability.GROW in abilities_of(action):
+            # It hands out room without taking it: an action after it would hand it out again.
+            raise InputError([f"{source}: actions: {name} must be the last action"])
+    return tuple(actions)
 
 
 def _tier(given: object, where: str) -> tuple[PluginChoice, ...]:
@@ -112,8 +129,7 @@ def _plugin(given: object, where: str) -> PluginChoice:
     name = given.get("name") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(name, str):
         raise InputError([f"{where}: expected a map with the plugin's 'name'"])
-    if name not in PLUGINS:
-        raise InputError([f"{where}: unknown plugin {name!r}{nearest(name, PLUGINS)}"])
+    plugin_class = PLUGINS.find(name, where)
     _only(given, {"name", "arguments", *SWITCHES}, f"{where} ({name})")
     off: set[str] = set()
     for switch, kinds in SWITCHES.items():
@@ -126,7 +142,7 @@ def _plugin(given: object, where: str) -> PluginChoice:
     if not isinstance(arguments, dict) or any(isinstance(value, dict | list) for value in arguments.values()):
         raise InputError([f"{where} ({name}): arguments: expected a map of names to simple values"])
     read = Arguments(name, {key: _text(value) for key, value in arguments.items()}, where)
-    plugin = PLUGINS[name](read)
+    plugin = plugin_class(read)
     read.finish()
     return PluginChoice(name, plugin, frozenset(off))
 

@@ -1,16 +1,18 @@
-"""One cycle's working state: the snapshot's sums, copied and changed only by statements, and the plugins' verdicts.
+"""One cycle's working state: the snapshot's sums, copied, and what the plugins say, combined.
 
-A Session answers the questions that actions ask (who is next, may it start, where could it go) by combining the
-plugins' callbacks with kube-batch's rules. It never changes anything itself; Statement does, and can undo it.
+A Session answers the questions that actions ask (which job is next, may it start, where could it go) by combining the
+plugins' callbacks with kube-batch's rules. It never changes its sums itself: Statement and Supposition do, and can undo
+it. Actions leave notes in it: why a job is blocked, which jobs were put aside.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from maniple.api.errors import InputError
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.pod_affinity import PeerCounts
@@ -19,6 +21,7 @@ from maniple.model.resources import FloatArray, IntArray
 from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.accounting import BySpeed, Measure, Speeds
+from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.capacity import Rooms, capacity
 from maniple.scheduler.framework.demand import Demands
 from maniple.scheduler.framework.gpus import GpuRoom, Grants
@@ -28,6 +31,25 @@ from maniple.scheduler.reservation.book import Reserved
 if TYPE_CHECKING:
     from maniple.scheduler.framework.queue_dues import Due
     from maniple.scheduler.framework.statement import Evicted, Placed
+
+
+# What one plugin of a policy may say at most.
+_CLAIMS = {
+    "due": "what queues deserve",
+    "patience_s": "how long a gang waits for a reservation",
+    "sizing": "what sizes of elastic jobs are worth",
+    "device_worth": "what a GPU is worth to others",
+    "job_need": "what a gang needs to start",
+}
+
+
+class Opener(Protocol):
+    """A plugin of the policy."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, session: "Session") -> Hooks: ...
 
 
 class JobState:
@@ -83,11 +105,13 @@ class Session:
     def __init__(
         self,
         snapshot: Snapshot,
-        tiers: Sequence[Sequence[Callable[["Session"], Hooks]]],
-        actions: Iterable[str] = (),
+        tiers: Sequence[Sequence[Opener]],
+        actions: Sequence[tuple[str, Action]] = (),
     ) -> None:
+        """`tiers`: the policy's plugins; `actions`: all that it has, in their order, whoever runs them."""
         self.snapshot = snapshot
-        self.actions = tuple(actions)  # of the policy, in their order: what may become of a gang later
+        self.actions = tuple(name for name, _ in actions)
+        self._abilities = [abilities_of(action) for _, action in actions]
         self.free = snapshot.free.copy()
         # What will be free when all who are leaving have left and all promises are kept.
         self.future = snapshot.free + snapshot.releasing
@@ -112,8 +136,14 @@ class Session:
         self._failed: dict[tuple[object, ...], int] = {}  # what is asked for -> a count of pods that does not fit
         self._peers: PeerCounts | None = None
         self.by_speed: dict[Speeds, BySpeed] = {}  # what plugins asked for, kept up to date by statements
-        self.tiers = [[open_plugin(self) for open_plugin in tier] for tier in tiers]
+        self.due: Due | None = None
+        self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
+        _check_claims([plugin.name for tier in tiers for plugin in tier], self.hooks)
+        self.due = next((hooks.due for hooks in self.hooks if hooks.due is not None), None)
+        self.sizing = next((hooks.sizing for hooks in self.hooks if hooks.sizing is not None), None)
+        # How long the first of a queue waits before room is kept for it; None: for ever.
+        self.patience_s = next((hooks.patience_s for hooks in self.hooks if hooks.patience_s is not None), None)
         worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
         self.gpus.worth = None if worth is None else worth.tolist()
         self.demands = Demands(self, self.hooks)
@@ -164,6 +194,22 @@ class Session:
             above.append(queue.parent)
             queue = self.snapshot.queues[queue.parent]
         return above
+
+    def has_action(self, ability: Ability) -> bool:
+        """Whether an action of the policy does that."""
+        return any(ability in abilities for abilities in self._abilities)
+
+    def abilities_between(self, first: Ability, last: Ability) -> frozenset[Ability]:
+        """What actions do between the first action that does `first` and the next one that does `last`."""
+        found: frozenset[Ability] | None = None
+        for abilities in self._abilities:
+            if found is None:
+                found = frozenset() if first in abilities else None
+            elif last in abilities:
+                return found
+            else:
+                found |= abilities
+        return frozenset()
 
     @property
     def anything_leaving(self) -> bool:
@@ -259,10 +305,6 @@ class Session:
             return Measure(self)
         return self.by_speed.get(speeds) or self.by_speed.setdefault(speeds, BySpeed(self, speeds))
 
-    @property
-    def due(self) -> "Due | None":
-        return next((hooks.due for hooks in self.hooks if hooks.due is not None), None)
-
     def is_placed_singly(self, group: TaskGroup) -> bool:
         return any(hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly)
 
@@ -306,11 +348,6 @@ class Session:
         return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]
 
     @property
-    def patience_s(self) -> float | None:
-        """How long the first of a queue waits before room is kept for it; None: for ever."""
-        return next((hooks.patience_s for hooks in self.hooks if hooks.patience_s is not None), None)
-
-    @property
     def evicts_whole(self) -> bool:
         return any(hooks.evicts_whole for hooks in self.hooks)
 
@@ -325,6 +362,18 @@ class Session:
             if rules:
                 return rules
         return []
+
+
+def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:
+    """Some answers can come from one plugin only: to take the first would ignore the other in silence."""
+    wrong = []
+    for claim, meaning in _CLAIMS.items():
+        claimants = [name for name, hook in zip(names, hooks, strict=True) if getattr(hook, claim) is not None]
+        if len(claimants) > 1:
+            both = " and ".join(map(repr, claimants))
+            wrong.append(f"plugins {both} both say {meaning} ({claim}); remove one of them")
+    if wrong:
+        raise InputError(wrong)
 
 
 def _first(reasons: Iterable[Reason | None]) -> Reason | None:

@@ -32,7 +32,7 @@ DEFAULT = Sizing()
 
 
 def sizing(session: Session) -> Sizing:
-    return next((hooks.sizing for hooks in session.hooks if hooks.sizing is not None), DEFAULT)
+    return session.sizing or DEFAULT
 
 
 def speed(job: Job, replicas: int) -> float:

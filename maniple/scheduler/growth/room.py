@@ -16,6 +16,7 @@ from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.hooks import Need
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
+from maniple.scheduler.framework.supposition import Supposition
 from maniple.scheduler.placement.domains_and_models import Scope, home_of, members_of, scopes
 from maniple.scheduler.placement.search import place_some
 
@@ -55,8 +56,7 @@ class GrowthRoom:
         # (node, shape) -> what a replica asks for, and how many the session does not know of yet.
         self._unsaid: dict[tuple[int, int], tuple[FloatArray, int]] = {}
         self._parts: dict[tuple[tuple[str, str], str], _Part | None] = {}
-        self._before = session.free.copy(), session.future.copy(), session.queue_allocated.copy()
-        self._told: set[int] = set()  # nodes that differ from that
+        self._supposition = Supposition(session)
         self._bound: dict[tuple[str, str], set[int]] = {}  # job -> nodes that this cycle binds its pods to
         for done in session.placed:
             self._bound.setdefault(done.job.key, set()).update(done.spot.nodes.tolist())
@@ -87,9 +87,7 @@ class GrowthRoom:
         for one in taken:
             if one.statement is not None:
                 one.statement.rollback()
-        session = self._session
-        session.free[:], session.future[:], session.queue_allocated[:] = self._before
-        session.rooms.changed.extend(sorted(self._told))
+        self._supposition.release()
 
     def would_cross(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> bool:
         """Whether the job is on one node, which has no room for so many more."""
@@ -179,25 +177,20 @@ class GrowthRoom:
         return free
 
     def _shift(self, taken: Taken, sign: int) -> None:
-        group, session = taken.group, self._session
+        group = taken.group
         for node, count in taken.counts.items():
             free, key = self._free_on(node), (node, group.shape.number)
             for row, amount in self._asked_by(group):
                 free[row] -= amount * (count * sign)
             self._unsaid[key] = (group.shape.requests, self._unsaid.get(key, (None, 0))[1] + count * sign)
         more = group.shape.requests * (sum(taken.counts.values()) * sign)
-        for queue in session.queue_paths[taken.job.queue]:
-            session.queue_allocated[queue] += more
+        self._supposition.charge(taken.job.queue, more)
 
     def _tell(self) -> None:
         """The session learns what has been counted here, for whoever asks it."""
-        session = self._session
         for (node, _), (requests, count) in self._unsaid.items():
             if count:
-                session.free[:, node] -= requests * count
-                session.future[:, node] -= requests * count
-                session.rooms.changed.append(node)
-                self._told.add(node)
+                self._supposition.occupy(node, requests * count)
         self._unsaid.clear()
 
     # -- placed

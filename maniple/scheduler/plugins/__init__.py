@@ -1,9 +1,13 @@
-"""The plugins by the name they have in a policy file. A new plugin is one file here and one line below."""
+"""The built-in plugins by the name they have in a policy file. A new one is one file here and one line below.
+
+Plugins of other packages are entry points of the group `maniple.plugins`; examples/plugin is one to copy.
+"""
 
 from typing import Protocol
 
 from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.registry import Registry
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.conformance import Conformance
 from maniple.scheduler.plugins.drf import Drf
@@ -39,3 +43,4 @@ PLUGINS: dict[str, type[Plugin]] = {
     "reservation": ReservationPlugin,
     "fragmentation": Fragmentation,
 }
+REGISTRY: Registry[Plugin] = Registry("plugin", "maniple.plugins", PLUGINS)

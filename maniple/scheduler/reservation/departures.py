@@ -13,6 +13,7 @@ import numpy as np
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.queue_dues import spared, yielding
 from maniple.scheduler.framework.session import Session
@@ -168,7 +169,8 @@ def _guests(session: Session, host: Job, running: Running) -> tuple[BoolArray, F
 
 def _taken(session: Session, claimant: Job, running: Running) -> Iterator[tuple[int, float]]:
     """Pods that may be taken for the claimant, and from when on."""
-    shrinks, preempts = "shrink" in session.actions, "preempt" in session.actions and claimant.may_preempt
+    shrinks = session.has_action(Ability.SHRINK)
+    preempts = session.has_action(Ability.PREEMPT) and claimant.may_preempt
     lent: dict[str, tuple[int, float]] = {}
     victims: list[Victim] = []
     for job, start, stop in running.jobs:

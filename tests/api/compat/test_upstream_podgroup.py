@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {**group(), "apiVersion": "scheduling.k8s.io/v1alpha3"},
-        "kind 'PodGroup' of scheduling.k8s.io/v1alpha3 is not known; PodGroup is known as maniple.dev/v1alpha1, "
+        "unknown kind 'PodGroup' of scheduling.k8s.io/v1alpha3; PodGroup is known as maniple.dev/v1alpha1, "
         "scheduling.incubator.k8s.io/v1alpha1, scheduling.k8s.io/v1beta1, scheduling.sigs.dev/v1alpha2, "
         "scheduling.volcano.sh/v1beta1, scheduling.x-k8s.io/v1alpha1",
     ),

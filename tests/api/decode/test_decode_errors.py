@@ -352,14 +352,14 @@ HOSTILE: list[tuple[str, str | bytes, str]] = [
     (
         "a kind with a line break",
         '{"apiVersion": "v1", "kind": "Po\\nd"}',
-        r"a.yaml: kind 'Po\nd' of v1 is not known; did you mean 'Pod'?",
+        r"a.yaml: unknown kind 'Po\nd' of v1; did you mean 'Pod'?",
     ),
     (
         "a megabyte of a field name",
         json.dumps(pod_with(**{"x" * 1_000_000: 1})),
         "a.yaml: Pod p1: spec: unknown field 'xxxxx",
     ),
-    ("a megabyte of a kind", json.dumps({"apiVersion": "v1", "kind": "x" * 1_000_000}), "a.yaml: kind 'xxxxx"),
+    ("a megabyte of a kind", json.dumps({"apiVersion": "v1", "kind": "x" * 1_000_000}), "a.yaml: unknown kind 'xxxxx"),
 ]
 
 

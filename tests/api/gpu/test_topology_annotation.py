@@ -79,7 +79,7 @@ def test_only_version_and_ids_are_needed(extra: dict[str, Any]) -> None:
         (changed(resource=""), []),
         (
             changed(resource="nvida.com/gpu"),
-            ["resource: no GPU resource is named 'nvida.com/gpu'; did you mean 'nvidia.com/gpu'?"],
+            ["resource: unknown GPU resource 'nvida.com/gpu'; did you mean 'nvidia.com/gpu'?"],
         ),
         (changed(resource=5), ["resource: expected a text of at most 253 letters, found 5"]),
         (changed(devices={}), ["devices: expected a list, found an object"]),

@@ -18,8 +18,8 @@ from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.resources import IntArray
 from maniple.scheduler import load_policy
-from maniple.scheduler.eviction.supposed_gone import Absence
-from maniple.scheduler.eviction.unit_table import Table
+from maniple.scheduler.eviction.supposed_gone import SupposedGone
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, offered_units
 from maniple.scheduler.framework.session import Session
 from scheduler.clusters import Object, group, member, node, plan, pod, queue
@@ -68,14 +68,14 @@ def test_a_gang_goes_down_to_its_minimum_or_whole() -> None:
 def session_of(objects: list[Object], policy: str = WHOLE) -> Session:
     decoded = decode([("objects", json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode())])
     snapshot = build_snapshot(sort_objects(decoded, scheduler_name="maniple"))
-    return Session(snapshot, load_policy(policy.encode(), "policy").openers)
+    return load_policy(policy.encode(), "policy").session(snapshot)
 
 
-def table_of(session: Session) -> Table:
-    return Table(session, (unit for job in session.snapshot.jobs for unit in offered_units(session, job)))
+def table_of(session: Session) -> UnitTable:
+    return UnitTable(session, (unit for job in session.snapshot.jobs for unit in offered_units(session, job)))
 
 
-def named(table: Table, units: IntArray) -> list[str]:
+def named(table: UnitTable, units: IntArray) -> list[str]:
     """The pods of the units, unit by unit."""
     return [" ".join(pod.pod.removeprefix("default/") for pod in table.units[unit].pods) for unit in units.tolist()]
 
@@ -129,7 +129,7 @@ def test_units_that_share_pods_are_told_apart() -> None:
     job = session.snapshot.jobs[0]
     first, second = sorted(job.placed, key=lambda placed: placed.pod, reverse=True)
     units = [Unit(job, (first,), False, (0,), 0), Unit(job, (second, first), True, (1,), 0)]
-    assert [unit.pods for unit in Table(session, units).units] == [(first,), (second,)]
+    assert [unit.pods for unit in UnitTable(session, units).units] == [(first,), (second,)]
 
 
 shares = st.lists(st.tuples(st.sampled_from(["0", "1", "2"]), st.sampled_from(["0.25", "0.5", "1"])), max_size=6)
@@ -148,7 +148,7 @@ def test_what_was_supposed_to_be_gone_is_there_again_as_it_was(held: list[tuple[
     session = session_of([gpus(3), queue("default", limit={GPU: 3}), *pods])
     table = table_of(session)
     before = [part.copy() for part in (session.future, session.queue_allocated, *session.gpus.future.values())]
-    with Absence(session, table) as gone:
+    with SupposedGone(session, table) as gone:
         everybody = list(range(len(table)))
         order.shuffle(everybody)
         for unit in everybody:

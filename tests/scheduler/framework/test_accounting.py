@@ -76,7 +76,7 @@ def snapshot_of(objects: list[Object]) -> Snapshot:
 
 
 def opened(objects: list[Object], text: str) -> Session:
-    return Session(snapshot_of(objects), load_policy(text.encode(), "p.yaml").openers)
+    return load_policy(text.encode(), "p.yaml").session(snapshot_of(objects))
 
 
 def only_measure(session: Session) -> BySpeed:
@@ -161,7 +161,7 @@ def test_drf_and_proportion_may_have_speeds_of_their_own() -> None:
 @given(st.one_of(close_worlds(), full_close_worlds()))
 def test_after_a_cycle_every_holder_is_charged_what_its_gpus_are(objects: list[Object]) -> None:
     chosen = load_policy(policy(UNLIKE).encode(), "p.yaml")
-    session = Session(snapshot_of(objects), chosen.openers)
+    session = chosen.session(snapshot_of(objects))
     for _, action in chosen.actions:
         action.execute(session)
     measure, snapshot = only_measure(session), session.snapshot

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from maniple.api.errors import InputError
 from maniple.scheduler import load_policy
+from maniple.scheduler.plugins import PLUGINS
 
 GOOD = """actions: "allocate, backfill"
 tiers:
@@ -44,20 +45,27 @@ def argument(name: str, key: str, value: object) -> str:
 
 
 AT = "p.yaml: tiers[0].plugins[0]"
+KNOWN_ACTIONS = "known: allocate, backfill, grow, preempt, reclaim, shrink"
 
 WRONG: list[tuple[str, list[str]]] = [
     # unknown names
     (
         GOOD.replace("backfill", "backfil"),
-        ["p.yaml: actions: unknown action 'backfil'; did you mean 'backfill'?"],
+        [f"p.yaml: actions: unknown action 'backfil'; did you mean 'backfill'? {KNOWN_ACTIONS}"],
     ),
     (
         GOOD.replace("backfill", "enqueue"),
-        ["p.yaml: actions: unknown action 'enqueue'; known: allocate, backfill, grow, preempt, reclaim, shrink"],
+        [f"p.yaml: actions: unknown action 'enqueue'; {KNOWN_ACTIONS}"],
     ),
     (GOOD.replace("backfill", "grow, backfill"), ["p.yaml: actions: grow must be the last action"]),
-    (GOOD.replace("backfill", "Allocate"), ["p.yaml: actions: unknown action 'Allocate'; did you mean 'allocate'?"]),
-    (GOOD.replace("priority", "priorty"), [f"{AT}: unknown plugin 'priorty'; did you mean 'priority'?"]),
+    (
+        GOOD.replace("backfill", "Allocate"),
+        [f"p.yaml: actions: unknown action 'Allocate'; did you mean 'allocate'? {KNOWN_ACTIONS}"],
+    ),
+    (
+        GOOD.replace("priority", "priorty"),
+        [f"{AT}: unknown plugin 'priorty'; did you mean 'priority'? known: {', '.join(sorted(PLUGINS))}"],
+    ),
     (
         GOOD.replace("enableJobOrder", "enableJobOrdr"),
         [

@@ -12,6 +12,7 @@ from maniple.cluster.memory import MemoryCluster
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.job import Job
 from maniple.scheduler import default_policy
+from maniple.scheduler.actions.allocate import Allocate
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.search import place_gang
@@ -47,7 +48,7 @@ def open_session(objects: list[Object], *, run: tuple[str, ...] = ("allocate",))
     items = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
     cluster = MemoryCluster(sort_objects(decode([("objects", items)]), scheduler_name="maniple"), now=NOW)
     policy = default_policy()
-    session = Session(cluster.snapshot(), policy.openers, (name for name, _ in policy.actions))
+    session = policy.session(cluster.snapshot())
     for name, action in policy.actions:
         if name in run:
             action.execute(session)
@@ -154,5 +155,5 @@ def test_the_gang_is_taken_to_have_gpus_that_are_in_use_now() -> None:
 def test_patience_is_that_of_the_policy_and_nothing_is_reserved_without_it() -> None:
     session = open_session(RESERVED)
     assert session.patience_s == 300.0
-    bare = Session(session.snapshot, [], ["allocate"])
+    bare = Session(session.snapshot, [], [("allocate", Allocate())])
     assert bare.patience_s is None

@@ -10,9 +10,10 @@ from maniple.model.job import Job, Queue
 from maniple.model.resources import BoolArray
 from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
-from maniple.scheduler.actions.common.job_queue import Line
+from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.search import RoomMaker
 from maniple.scheduler.eviction.unit_table import Market
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import VictimRule
 from maniple.scheduler.framework.session import Session
 
@@ -34,10 +35,10 @@ def contend(
     """
     keep_promises(session)
     waiting = (job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job))
-    line = Line(session, (job for job in waiting if not session.job_ready(job)))
+    line = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
     offers: dict[tuple[int, int, bool], BoolArray] = {}
     # Reserved room that a gang may use meanwhile is cheaper than anybody's eviction.
-    filling = Filling(session) if session.reservations and "backfill" in session.actions else None
+    filling = Filling(session) if session.reservations and session.has_action(Ability.BACKFILL) else None
     makers: dict[object, RoomMaker] = {}
     # Evictions made here are promised away at once, so what found no room keeps finding none.
     in_vain: set[object] = set()

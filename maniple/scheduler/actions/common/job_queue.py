@@ -12,7 +12,7 @@ from maniple.model.job import Job, Queue
 from maniple.scheduler.framework.session import Session
 
 
-class Line:
+class JobQueue:
     def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
         self._session = session
         self._jobs: dict[int, list[tuple[Any, int, Job]]] = {}
