@@ -1,6 +1,6 @@
 """How soon a notice reaches every replica of a large job: `python -m benchmarks.agents`.
 
-The endpoint is that of `maniple serve`; the agents are as many connections of another process, on the same two cores.
+The endpoint is that of `maniple serve`. The agents are connections of one other process on the same machine.
 """
 
 import argparse
@@ -19,15 +19,15 @@ from maniple.api import types
 from maniple.elastic.generations import notice
 from maniple.elastic.job import read_job_spec
 from maniple.kube.jobs import agent_credentials
-from maniple.kube.jobs.agent_server import Agents
+from maniple.kube.jobs.agent_server import AgentServer
 
 JOB, UID = "team/bert", "job-uid"
 AIM_S = 1.0
 TIMES = 5
 
 
-def told(count: int, number: int) -> bytes:
-    """The notice of a generation with so many members."""
+def make_notice(count: int, number: int) -> bytes:
+    """The notice of a generation with `count` members."""
     members = tuple(
         types.GenerationMember(pod(index), f"{index:036d}", "worker", index, f"10.0.{index // 256}.{index % 256}", 8)
         for index in range(count)
@@ -44,20 +44,20 @@ def pod(index: int) -> str:
 
 async def publish(count: int, pipe: Connection) -> list[float]:
     """Seconds from each publication until the last agent had the notice."""
-    known = agent_credentials.create(["127.0.0.1"])
-    agents = Agents(known.token_key, lambda _: None, lambda _: None, lambda: True)
+    credentials = agent_credentials.create(["127.0.0.1"])
+    agents = AgentServer(credentials.token_key, lambda _: None, lambda _: None, lambda: True)
     agents.expect(JOB, UID)
-    await agents.start("127.0.0.1", 0, agent_credentials.server_context(known))
-    pipe.send((agents.port, agents.token(JOB, UID), known.authority))
-    took = []
+    await agents.start("127.0.0.1", 0, agent_credentials.server_context(credentials))
+    pipe.send((agents.port, agents.token(JOB, UID), credentials.authority))
+    durations = []
     for number in range(1, TIMES + 1):
-        while not all(agents.listens(JOB, pod(index)) for index in range(count)):
+        while not all(pod(index) in agents._jobs[JOB].polls for index in range(count)):
             await asyncio.sleep(0.05)
         start = time.monotonic()
-        agents.publish(JOB, UID, told(count, number), number)
-        took.append(await asyncio.to_thread(pipe.recv) - start)
+        agents.publish(JOB, UID, make_notice(count, number), number)
+        durations.append(await asyncio.to_thread(pipe.recv) - start)
     await agents.stop()
-    return took
+    return durations
 
 
 def listen(count: int, pipe: Connection) -> None:
@@ -85,7 +85,7 @@ async def _listen(count: int, pipe: Connection) -> None:
 
 
 def seconds(count: int) -> list[float]:
-    """What each of a few notices took to reach so many agents, the quickest first."""
+    """Seconds that each of a few notices took to reach `count` agents, sorted."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=listen, args=(count, theirs))
     process.start()
@@ -97,10 +97,11 @@ def seconds(count: int) -> list[float]:
 
 
 def measure(count: int) -> Result:
-    took = seconds(count)
-    size = len(told(count, 1)) / 1000
-    figure = f"{took[len(took) // 2]:.2f} s, at most {took[-1]:.2f} s"
-    return Result(f"a notice of {size:.0f} kB to {count:,} agents", figure, f"<= {AIM_S:.0f} s", took[-1] <= AIM_S)
+    durations = seconds(count)
+    size = len(make_notice(count, 1)) / 1000
+    figure = f"{durations[len(durations) // 2]:.2f} s, at most {durations[-1]:.2f} s"
+    name = f"a notice of {size:.0f} kB to {count:,} agents"
+    return Result(name, figure, f"<= {AIM_S:.0f} s", durations[-1] <= AIM_S)
 
 
 def main() -> None:
@@ -109,8 +110,8 @@ def main() -> None:
     options = parser.parse_args()
     print("| what | measured | aim | |\n|---|---|---|---|")
     for count in options.agents:
-        one = measure(count)
-        print(f"| {one.name} | {one.figure} | {one.aim} | {'met' if one.met else 'MISSED'} |", flush=True)
+        result = measure(count)
+        print(f"| {result.name} | {result.figure} | {result.aim} | {'met' if result.met else 'MISSED'} |", flush=True)
 
 
 if __name__ == "__main__":

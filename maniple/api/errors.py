@@ -34,6 +34,15 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def shown(value: object) -> str:
+    """The value as it was written, cut off if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no numbers with more than 4300 digits
+        return "a very long number"
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or the list of known words if none is close."""
     names = sorted(known)

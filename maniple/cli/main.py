@@ -10,21 +10,21 @@ from maniple import __version__
 from maniple.api.errors import InputError, did_you_mean
 
 COMMANDS = {
-    "plan": "Plan a cluster given as YAML or JSON: who goes where, who waits and why.",
+    "plan": "Plan a cluster given as YAML or JSON: what starts where, what waits and why.",
     "serve": "Schedule the pods of a Kubernetes cluster.",
     "agent": "Run the workers of an elastic job, one generation after another.",
     "explain": "Explain one job: where its pods are or go, on which GPUs, or why it waits.",
-    "submit": "Submit jobs: those of a file, or one made from options.",
-    "jobs": "List jobs: their phase, size now and to be, GPUs, and why they wait.",
+    "submit": "Submit jobs: the objects of files, or one job from options.",
+    "jobs": "List jobs: their phase, size and target, GPUs, and why they wait.",
     "describe": "Describe a job: its sizes, replicas, GPUs, events, and why it waits.",
     "logs": "Print the logs of a job's replicas.",
-    "resize": "Pin the size of a running job, or change its least and most.",
-    "suspend": "Suspend jobs: they give back their GPUs until they are resumed.",
+    "resize": "Pin the size of a running job, or change its minimum and maximum.",
+    "suspend": "Suspend jobs: they release their GPUs until they are resumed.",
     "resume": "Resume suspended jobs.",
     "delete": "Delete jobs and their pods.",
     "watch": "Watch jobs live: sizes over time, GPUs, queues.",
     "topology": "Show how the GPUs of a node are linked, or write it as an annotation.",
-    "bench": "Play published games on their data, to see what a policy is worth.",
+    "bench": "Run published benchmarks on their data, to see what a policy is worth.",
     "crds": "Print or write the CustomResourceDefinitions.",
     "completion": "Print the completion script of a shell.",
 }

@@ -1,19 +1,21 @@
-"""A job in the words of the table, of JSON and of the live view: what it has, what it is to have, and why it waits."""
+"""A job in the table, in JSON and in the live view: its size now, its target, and why it waits."""
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
 from maniple.api import types
+from maniple.api.keys import Key, key_of
+from maniple.api.phases import FINISHED
+from maniple.api.timestamps import format_timestamp
+from maniple.elastic.conditions import HINDERED
+from maniple.kube.user.replica_pod import ReplicaPod
 from maniple.model.elastic import current_sizes
+from maniple.views.text import counted, number
 
-if TYPE_CHECKING:
-    from maniple.kube.user.replica_view import Replica
-
-ENDED = ("Succeeded", "Failed")
-SCHEDULED, HINDERED = "Scheduled", "Hindered"
+SCHEDULED = "Scheduled"
 _WAITS = ("", "Pending", "Suspended")  # in other phases its minimum has been placed
 
 
@@ -38,7 +40,7 @@ class ProgressView(msgspec.Struct, frozen=True, rename="camel"):
     time: datetime  # when its workers reported it
 
     def __str__(self) -> str:
-        """`24%`, or `step 1200` where nobody knows how many there will be"""
+        """`24%`, or `step 1200` if the total is unknown"""
         return f"{min(100, 100 * self.step // self.total)}%" if self.total else f"step {self.step}"
 
 
@@ -53,9 +55,13 @@ class JobView(msgspec.Struct, frozen=True, rename="camel"):
     restarts: int
     resizes: int
     created: str
-    reason: str  # why it does not run, or not as it is to; empty while it does
+    reason: str  # why it does not run, or not at its target; empty while it does
     message: str
     progress: ProgressView | None  # None: its workers do not report it
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
 
     @property
     def running(self) -> int:
@@ -77,16 +83,25 @@ class JobView(msgspec.Struct, frozen=True, rename="camel"):
     def range(self) -> str:
         return self.roles[0].range if len(self.roles) == 1 else f"{self.min}:{self.max}"
 
+    @property
+    def size(self) -> str:
+        """`4`, or while it changes `4→8`"""
+        return str(self.running) if self.running == self.target else f"{self.running}→{self.target}"
 
-def view(job: types.ElasticJob, replicas: "Iterable[Replica]") -> JobView:
+    @property
+    def is_finished(self) -> bool:
+        return self.phase in FINISHED
+
+
+def job_view(job: types.ElasticJob, replicas: Iterable[ReplicaPod]) -> JobView:
     """`replicas` are the pods of this job."""
-    mine = list(replicas)
-    sizes = current_sizes(job, [replica.pod for replica in mine])
-    has_size = job.status.phase not in ENDED and not job.spec.suspend
+    pods = list(replicas)
+    sizes = current_sizes(job, [replica.pod for replica in pods])
+    has_size = job.status.phase not in FINISHED and not job.spec.suspend
     roles = tuple(
         RoleView(
             name=role.name,
-            running=sum(1 for replica in mine if replica.role == role.name and replica.is_running),
+            running=sum(1 for replica in pods if replica.role == role.name and replica.is_running),
             target=sizes[role.name] if has_size else 0,
             min=role.min,
             max=role.max,
@@ -94,8 +109,8 @@ def view(job: types.ElasticJob, replicas: "Iterable[Replica]") -> JobView:
         )
         for role in job.spec.roles
     )
-    reason, message = why(job)
-    created = job.metadata.creation_timestamp
+    reason, message = waiting_reason(job)
+    created, progress = job.metadata.creation_timestamp, job.status.progress
     return JobView(
         namespace=job.metadata.namespace,
         name=job.metadata.name,
@@ -103,34 +118,32 @@ def view(job: types.ElasticJob, replicas: "Iterable[Replica]") -> JobView:
         phase=job.status.phase,
         framework=job.spec.framework,
         roles=roles,
-        gpus=sum(replica.holds_gpus for replica in mine),
+        gpus=sum(replica.held_gpus for replica in pods),
         restarts=job.status.restarts,
         resizes=job.status.resizes,
-        created="" if created is None else created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created="" if created is None else format_timestamp(created),
         reason=reason,
         message=message,
-        progress=_progress(job.status.progress),
+        progress=None
+        if progress.time is None
+        else ProgressView(progress.step, progress.total, progress.throughput, progress.time),
     )
 
 
-def _progress(said: types.JobProgress) -> ProgressView | None:
-    return None if said.time is None else ProgressView(said.step, said.total, said.throughput, said.time)
-
-
-def views(jobs: Iterable[types.ElasticJob], replicas: "Iterable[Replica]") -> list[JobView]:
+def job_views(jobs: Iterable[types.ElasticJob], replicas: Iterable[ReplicaPod]) -> list[JobView]:
     """By namespace and name."""
-    by_job: dict[tuple[str, str], list[Replica]] = {}
+    by_job: dict[Key, list[ReplicaPod]] = {}
     for replica in replicas:
         by_job.setdefault(replica.job, []).append(replica)
-    made = [view(job, by_job.get((job.metadata.namespace, job.metadata.name), ())) for job in jobs]
-    return sorted(made, key=lambda one: (one.namespace, one.name))
+    views = [job_view(job, by_job.get(key_of(job.metadata), ())) for job in jobs]
+    return sorted(views, key=lambda view: view.key)
 
 
-def why(job: types.ElasticJob) -> tuple[str, str]:
-    """Reason and message of what keeps the job from what it is to be, or of its failure; nothing while all is well."""
+def waiting_reason(job: types.ElasticJob) -> tuple[str, str]:
+    """Reason and message of its failure or of what keeps it from its target; empty while all is well."""
     if job.status.phase == "Succeeded":
         return "", ""
-    conditions = {one.type: one for one in job.status.conditions}
+    conditions = {condition.type: condition for condition in job.status.conditions}
     failed = conditions.get("Failed")
     if failed is not None and failed.status == "True":
         return failed.reason, failed.message
@@ -141,40 +154,56 @@ def why(job: types.ElasticJob) -> tuple[str, str]:
     if suspended is not None and suspended.status == "False" and suspended.reason == "Stopping":
         return suspended.reason, suspended.message
     if job.spec.suspend:
-        return "Suspended", f"`maniple resume {job.metadata.name}` lets it go on"
+        return "Suspended", f"`maniple resume {job.metadata.name}` resumes it"
     restarting = conditions.get("Restarting")
     if job.status.phase == "Restarting" and restarting is not None and restarting.status == "True":
         return restarting.reason, restarting.message
-    waits = conditions.get(SCHEDULED)
-    if waits is not None and waits.status == "False" and job.status.phase in _WAITS:
-        return waits.reason, waits.message
-    if not job.status.phase and waits is None:
-        return "NotSeen", "no `maniple serve` has said anything of it yet"
+    scheduled = conditions.get(SCHEDULED)
+    if scheduled is not None and scheduled.status == "False" and job.status.phase in _WAITS:
+        return scheduled.reason, scheduled.message
+    if not job.status.phase and scheduled is None:
+        return "NotSeen", "no `maniple serve` has seen it yet"
     return "", ""
 
 
-def age(since: str | datetime | None, now: datetime) -> str:
-    """`45s`, `12m`, `3h20m`, `5d` — as kubectl writes it."""
-    if not since:
-        return "-"
-    then = datetime.fromisoformat(since) if isinstance(since, str) else since
-    seconds = max(0, int((now - then).total_seconds()))
-    if seconds < 120:
-        return f"{seconds}s"
-    minutes = seconds // 60
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = minutes // 60
-    if hours < 24:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    return f"{hours // 24}d"
+def status_line(job: types.ElasticJob) -> str:
+    """`Running with 4 of 8 replicas`, `Pending: InsufficientResources: needs …`"""
+    phase = job.status.phase or "Submitted"
+    reason, message = waiting_reason(job)
+    running = job.status.replicas.running
+    target = sum(current_sizes(job, []).values())
+    if not job.status.target:  # nothing was decided: it keeps what it has
+        target = max(target, running)
+    size = f" with {running} of {counted(target, 'replica')}" if running and phase not in FINISHED else ""
+    return ": ".join(filter(None, (f"{phase}{size}", reason if reason not in ("NotSeen", phase) else "", message)))
 
 
-def counted(amount: int, noun: str) -> str:
-    """`1 replica`, `2 replicas`"""
-    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
+def changed_jobs(before: Mapping[Key, JobView], after: Mapping[Key, JobView]) -> list[tuple[Key, JobView | None]]:
+    """Jobs whose phase, reason, size, GPUs or queue changed, by namespace and name; None: the job is gone."""
+    changes: list[tuple[Key, JobView | None]] = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if new is None or old is None or _watched_facts(old) != _watched_facts(new):
+            changes.append((key, new))
+    return changes
 
 
-def number(value: float) -> str:
-    """`4`, `0.25`"""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+def _watched_facts(job: JobView) -> tuple[object, ...]:
+    return job.phase, job.reason, job.size, job.range, number(job.gpus), job.queue
+
+
+class SizeHistory:
+    """The running replicas of each job, one sample for each call of `sample`."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._sizes: dict[Key, deque[int]] = {}
+
+    def sample(self, jobs: Iterable[JobView]) -> None:
+        sizes = {job.key: job.running for job in jobs}
+        self._sizes = {key: self._sizes.get(key, deque(maxlen=self._length)) for key in sizes}
+        for key, size in sizes.items():
+            self._sizes[key].append(size)
+
+    def of(self, job: JobView) -> Sequence[int]:
+        return tuple(self._sizes.get(job.key, ()))

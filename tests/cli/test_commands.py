@@ -127,7 +127,7 @@ def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path, text: str) -> None:
     [
         (["--gang-timeout=nan"], "not a number of seconds"),
         (["--scheduler-name="], "--scheduler-name: expected a name"),
-        (["--scheduler-name=A_b"], "--lease: expected one, because 'A_b' cannot be its name"),
+        (["--scheduler-name=A_b"], "--lease: required, because 'A_b' cannot be its name"),
     ],
 )
 def test_options_of_serve_that_cannot_be(arguments: list[str], said: str) -> None:

@@ -114,19 +114,19 @@ def test_every_option_of_a_job_is_in_it() -> None:
     [
         (
             ["--gpus", "many"],
-            "--gpus: expected a number of GPUs such as 8, or the least and the most as 4:8, found 'many'",
+            "--gpus: expected a number of GPUs such as 8, or minimum and maximum as 4:8, found 'many'",
         ),
         (["--gpus", "0:4"], "--gpus: expected at least 1, found '0:4'"),
-        (["--gpus", "8:4"], "--gpus: expected the least first, such as 4:8, found '8:4'"),
+        (["--gpus", "8:4"], "--gpus: expected the minimum first, such as 4:8, found '8:4'"),
         (["--replicas", "-1"], "--replicas: expected a number of replicas"),
         (["--gpus", "4:8", "--gpus-per-replica", "0"], "write --replicas MIN:MAX instead"),
         (
             ["--gpus", "10", "--gpus-per-replica", "4"],
-            "10 GPUs are no whole number of replicas with 4 each; expected 8 or 12",
+            "10 GPUs are not a whole number of replicas with 4 each; expected 8 or 12",
         ),
         (
             ["--gpus", "1:8", "--gpus-per-replica", "4"],
-            "1 GPUs are no whole number of replicas with 4 each; expected 4\n",
+            "1 GPUs are not a whole number of replicas with 4 each; expected 4\n",
         ),
         (["--env", "EPOCHS"], "--env: expected NAME=VALUE, such as EPOCHS=90, found 'EPOCHS'"),
         (["--env", "=3"], "--env: expected NAME=VALUE"),
@@ -137,22 +137,25 @@ def test_every_option_of_a_job_is_in_it() -> None:
         (["--mount", "pvc/data"], "--mount: expected SOURCE:PATH"),
         (
             ["--env", "MANIPLE_URL=x"],
-            "--env: names that begin with MANIPLE_ are Maniple's own, for its agent; "
+            "--env: names that begin with MANIPLE_ are reserved for Maniple's agent; "
             "expected another, such as MY_MANIPLE_URL, found 'MANIPLE_URL=x'",
         ),
         (
             ["--mount", "pvc/data:/var/run/maniple"],
-            "--mount: /var/run/maniple is Maniple's own, where its agent is mounted; "
+            "--mount: /var/run/maniple is reserved for Maniple's agent; "
             "expected another PATH, such as /data, found 'pvc/data:/var/run/maniple'",
         ),
-        (["--mount", "memory:/var/run//maniple/agent/:ro"], "--mount: /var/run/maniple is Maniple's own"),
-        (["--mount", "memory:/run/maniple/pod"], "--mount: /var/run/maniple is Maniple's own"),
+        (
+            ["--mount", "memory:/var/run//maniple/agent/:ro"],
+            "--mount: /var/run/maniple is reserved for Maniple's agent",
+        ),
+        (["--mount", "memory:/run/maniple/pod"], "--mount: /var/run/maniple is reserved for Maniple's agent"),
         (
             ["--mount", "pvc/one:/data", "--mount", "pvc/two:/data/"],
             "--mount: expected one mount at /data, found 'pvc/one:/data' and 'pvc/two:/data/'",
         ),
         (["--memory", "32 Gigs"], "options: ElasticJob bert: spec.roles[0].template.spec.containers[0]"),
-        (["--gpus", "1", "--replicas", "1"], "--gpus and --replicas say the same"),
+        (["--gpus", "1", "--replicas", "1"], "--gpus and --replicas are the same limit"),
     ],
 )
 def test_a_wrong_option_says_what_to_write_instead(options: list[str], message: str) -> None:
@@ -179,16 +182,16 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Name a FILE, or make a job with --name"),
+        ([], "Name a FILE, or create a job with --name"),
         (["--name", "bert", *COMMAND], "Missing option '--image'"),
-        ([*JOB], "Missing command: write it at the end, behind --"),
+        ([*JOB], "Missing command: write it at the end, after --"),
         ([*JOB, "python", "train.py"], "such as -- python train.py."),
-        (["job.yaml", "--gpus", "4"], "Missing option '--name': --gpus makes a job from options"),
-        (["job.yaml", "--replicas", "4"], "Missing option '--name': --replicas makes a job from options"),
-        (["job.yaml", "--gpu-resource", "amd.com/gpu"], "Missing option '--name': --gpu-resource makes a job"),
-        (["job.yaml", "--dry-run", "--wait"], "--dry-run makes nothing that could be waited for"),
-        (["job.yaml", "--timeout", "5"], "--timeout says how long to wait: give --wait or --follow with it."),
-        (["job.yaml", *COMMAND], "Missing option '--name': a command makes a job from options"),
+        (["job.yaml", "--gpus", "4"], "Missing option '--name': --gpus is for a job from options"),
+        (["job.yaml", "--replicas", "4"], "Missing option '--name': --replicas is for a job from options"),
+        (["job.yaml", "--gpu-resource", "amd.com/gpu"], "Missing option '--name': --gpu-resource is for a job"),
+        (["job.yaml", "--dry-run", "--wait"], "--dry-run creates nothing to wait for"),
+        (["job.yaml", "--timeout", "5"], "--timeout needs --wait or --follow."),
+        (["job.yaml", *COMMAND], "Missing option '--name': a command is for a job from options"),
         (["--gpus", "4:8", "--image", "training:1", *COMMAND], "Missing option '--name'"),
     ],
 )
@@ -236,8 +239,8 @@ def test_what_a_template_would_say_in_vain_is_an_error() -> None:
     at = "spec.roles[0].template.spec"
     wanted = [
         f"{at}.restartPolicy: expected Never or none, found 'OnFailure'",
-        f"{at}.containers[0].env[1].name: names that begin with MANIPLE_ are Maniple's own",
-        f"{at}.containers[0].volumeMounts[1].mountPath: /var/run/maniple is Maniple's own",
+        f"{at}.containers[0].env[1].name: names that begin with MANIPLE_ are reserved for Maniple's agent",
+        f"{at}.containers[0].volumeMounts[1].mountPath: /var/run/maniple is reserved for Maniple's agent",
     ]
     assert [part for part, line in zip(wanted, said, strict=True) if part in line] == wanted
 
@@ -260,7 +263,7 @@ def test_dry_run_prints_every_object_of_a_file() -> None:
         (["resize", "bert", "--pin", "-1"], "Invalid value for '--pin'"),
         (["resize", "bert", "--pin", "abc"], "'--pin': expected a number of replicas, such as 6, found 'abc'"),
         (["resize", "bert", "--max", "1.5"], "'--max': expected a number of replicas, such as 6, found '1.5'"),
-        (["logs", "bert", "--all", "--index", "1"], "--all are all replicas"),
+        (["logs", "bert", "--all", "--index", "1"], "--all and --role or --index contradict each other"),
         (["logs", "bert", "--since", "yesterday"], "expected a time such as 30s, 10m, 2h or 1d, found 'yesterday'"),
         (["logs", "bert", "--since", "0s"], "expected a time"),
         (["jobs", "--phase", "Sleeping"], "'Sleeping' is not one of"),
@@ -315,4 +318,4 @@ def test_the_log_without_options_is_of_the_role_that_speaks_for_the_job() -> Non
         {"name": name, "min": least, "max": 2, "template": template} for name, least in (("eval", 0), ("worker", 1))
     ]
     job = msgspec.convert({"metadata": {"name": "bert"}, "spec": {"roles": roles}}, types.ElasticJob)
-    assert (logs._role(job, None), logs._role(job, "eval")) == ("worker", "eval")
+    assert (logs._chosen_role(job, None), logs._chosen_role(job, "eval")) == ("worker", "eval")

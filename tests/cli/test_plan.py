@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_named_and_all_of_it(tmp_path: Path) -> None:
     lines = refused("-f", "nosuch.yaml", "-f", tmp_path / "empty", "-f", tmp_path / "odd", "-f", "", "-f", long)
     assert lines[:4] == [
         "error: nosuch.yaml: cannot be read: No such file or directory",
-        f"error: {tmp_path}/empty: the folder has no file that ends in .yaml, .yml, .json",
+        f"error: {tmp_path}/empty: the directory has no file that ends in .yaml, .yml, .json",
         f"error: {tmp_path}/odd/folder.yaml: cannot be read: Is a directory",
         "error: : cannot be read: the name is empty",
     ]
@@ -353,7 +353,7 @@ def test_the_table_says_what_starts_what_moves_who_waits_and_what_would_change_i
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles == ["Round 1", "Leaves", "Is promised", "Waits", "Round 2", "Starts", "Waits", "Queues"]
+    assert titles == ["Round 1", "Leaves", "Nominates", "Waits", "Round 2", "Starts", "Waits", "Queues"]
     assert any("default/low" in line and "Preempted" in line and "default/p1" in line for line in lines)
     assert any("would start if" in line for line in lines)
     assert not any(line != line.rstrip() for line in lines)

@@ -76,10 +76,10 @@ def test_without_links_they_are_assumed_from_the_model_or_not_known() -> None:
     text = json.dumps({"version": 1, "devices": [{"id": at} for at in range(4)]})
     assert drawn("-", stdin=text).splitlines() == [
         "4 × nvidia.com/gpu",
-        "How they are linked is not said, and not known of this model: all sets are equally good.",
+        "Their links are not given, and not known for this model: all sets are equally good.",
     ]
     printed = drawn("-", "--model", "Tesla-T4", stdin=text)
-    assert "The links are not said; these are assumed from the model, in GB/s." in printed
+    assert "The links are not given; these are assumed from the model, in GB/s." in printed
     assert "\n  0    X    9.5  9    9\n" in printed
     assert "  ├─ 0 1  (9.5 GB/s)\n" in printed
 

@@ -75,9 +75,9 @@ def test_python_can_be_read(block: Block) -> None:
 
 @each("console")
 def test_commands_print_what_is_shown(block: Block) -> None:
-    found = list(commands(block))
-    assert found, f"{block.where}: no command"
-    for command in found:
+    block_commands = list(commands(block))
+    assert block_commands, f"{block.where}: no command"
+    for command in block_commands:
         if command.line in NOT_RUN or command.line in run_on_a_cluster():
             assert not command.shown, f"{block.where}: shows the output of a command that no test runs"
             continue
@@ -170,10 +170,10 @@ def test_included_files_are_shown_as_they_are() -> None:
 def section(page: str, heading: str) -> str:
     """The text below a heading, up to the next heading of the same or a higher level."""
     lines = read(page).splitlines()
-    start = next(at for at, line in enumerate(lines) if line.lstrip("#").strip() == heading and line.startswith("#"))
+    start = next(i for i, line in enumerate(lines) if line.lstrip("#").strip() == heading and line.startswith("#"))
     level = len(lines[start]) - len(lines[start].lstrip("#"))
     rest = lines[start + 1 :]
-    end = next((at for at, line in enumerate(rest) if re.match(rf"#{{1,{level}}} ", line)), len(rest))
+    end = next((i for i, line in enumerate(rest) if re.match(rf"#{{1,{level}}} ", line)), len(rest))
     return "\n".join(rest[:end])
 
 
@@ -194,10 +194,10 @@ def test_policies_are_shown_as_they_are(heading: str, file: str) -> None:
 def test_policies_that_change_one_thing_are_the_built_in_one_but_for_that() -> None:
     def policy(file: str) -> tuple[object, dict[str, dict[str, object]]]:
         document: Any = load_one((ROOT / file).read_bytes(), file)
-        return document["actions"], {one["name"]: one for tier in document["tiers"] for one in tier["plugins"]}
+        return document["actions"], {plugin["name"]: plugin for tier in document["tiers"] for plugin in tier["plugins"]}
 
     actions, plugins = policy("maniple/scheduler/default_policy.yaml")
-    without = {name: one for name, one in plugins.items() if name != "fragmentation"}
+    without = {name: plugin for name, plugin in plugins.items() if name != "fragmentation"}
     assert policy("examples/policies/no-fragmentation.yaml") == (actions, without)
     elastic = {"name": "elastic", "arguments": {"horizon": "3600", "crossing": "0"}}
     assert policy("examples/policies/one-node.yaml") == (actions, {**plugins, "elastic": elastic})
@@ -253,14 +253,14 @@ def test_every_check_of_predicates_is_described() -> None:
 
 def reason_codes() -> set[str]:
     """The first argument of every `Reason(…)` in the code; a variable means what its function assigns to it."""
-    found: set[str] = set()
+    codes: set[str] = set()
     for path in (ROOT / "maniple" / "scheduler").rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
             for call in ast.walk(function):
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Reason":
-                    found |= strings_in(call.args[0], function)
-    return found
+                    codes |= strings_in(call.args[0], function)
+    return codes
 
 
 def strings_in(expression: ast.expr, function: ast.FunctionDef) -> set[str]:
@@ -348,8 +348,7 @@ UNITS = {"GPU": "nvidia.com/gpu", "CPU": "cpu"}
 
 def amounts(text: str) -> dict[str, Fraction]:
     """`8 GPUs, 40 CPUs` as a resource list."""
-    found = re.findall(r"(\d+) (GPU|CPU)s?", text)
-    return {UNITS[unit]: Fraction(number) for number, unit in found}
+    return {UNITS[unit]: Fraction(number) for number, unit in re.findall(r"(\d+) (GPU|CPU)s?", text)}
 
 
 def paper_examples() -> list[str]:
@@ -388,9 +387,9 @@ def test_proportion_on_paper_is_proportion_in_the_code(heading: str) -> None:
         ]
     shares = plan_objects(objects)["queues"]
     assert isinstance(shares, list | tuple)
-    found = {share["name"]: share["deserved"] for share in shares}
+    planned = {share["name"]: share["deserved"] for share in shares}
     assert {
-        queue: {name: parse_quantity(value) for name, value in due.items()} for queue, due in found.items()
+        queue: {name: parse_quantity(value) for name, value in due.items()} for queue, due in planned.items()
     } == expected
 
 

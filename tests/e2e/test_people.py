@@ -28,7 +28,7 @@ def test_a_job_from_options_is_there_as_asked_for(person: Person) -> None:
 def test_a_job_that_is_there_already_is_not_touched(person: Person) -> None:
     person.submit("bert", "--gpus", "4:8")
     said = person.refused("submit", "--name", "bert", "--gpus", "2", "--image", "other:1", "--", "true")
-    assert f"ElasticJob {person.namespace}/bert: is there already" in said
+    assert f"ElasticJob {person.namespace}/bert: already exists" in said
     assert "maniple resize bert" in said
     assert person.get("elasticjobs", "bert")["spec"]["roles"][0]["min"] == 4
 
@@ -122,10 +122,10 @@ def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
     at = f"ElasticJob {person.namespace}/bert worker"
     assert person.do("resize", "bert", "--min", "2", "--max", "6") == f"{at} 4:8 → worker 2:6\n"
     for options, words in (
-        (["--min", "7"], "least 7 and most 6 contradict each other; add --max 7"),
-        (["--max", "1"], "least 2 and most 1 contradict each other; add --min 1"),
-        (["--pin", "9"], "--pin: 9 is above its most, 6; add --max 9"),
-        (["--pin", "1"], "--pin: 1 is below its least, 2; add --min 1"),
+        (["--min", "7"], "minimum 7 and maximum 6 contradict each other; add --max 7"),
+        (["--max", "1"], "minimum 2 and maximum 1 contradict each other; add --min 1"),
+        (["--pin", "9"], "--pin: 9 is above its maximum, 6; add --max 9"),
+        (["--pin", "1"], "--pin: 1 is below its minimum, 2; add --min 1"),
         (["--role", "wrker", "--max", "3"], "unknown role 'wrker'; did you mean 'worker'?"),
         (["--min", "0", "--max", "0"], "--max: expected at least 1, because it has no other role with a min of 1"),
         (["--pin", "0"], "found 0; `maniple suspend bert` stops the job"),
@@ -136,7 +136,7 @@ def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
     assert person.do("resize", "bert", "--pin", "4") == f"{at} 2:6 → worker 2:6 pinned at 4\n"
     assert person.jobs()["bert"]["roles"][0]["pin"] == 4
     assert "2:6=4" in person.do("jobs")
-    assert "is pinned at 4, above its new most, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
+    assert "is pinned at 4, above its new maximum, 3; add --unpin" in person.refused("resize", "bert", "--max", "3")
     person.do("resize", "bert", "--max", "3", "--unpin")
     assert "pin" not in person.get("elasticjobs", "bert")["spec"]["roles"][0]
     person.do("submit", ROOT / "examples" / "elastic" / "horovod.yaml")
@@ -151,13 +151,13 @@ def test_suspend_and_resume_change_all_or_none(person: Person) -> None:
     for name in ("a", "b", "over"):
         person.submit(name)
     person.say("over", phase="Succeeded")
-    assert "is over (Succeeded) and cannot be suspended" in person.refused("suspend", "a", "over")
+    assert "has finished (Succeeded) and cannot be suspended" in person.refused("suspend", "a", "over")
     assert "did you mean 'over'?" in person.refused("suspend", "a", "ovr")
     assert not person.get("elasticjobs", "a")["spec"]["suspend"]
     person.do("suspend", "a", "b", "a")
     assert all(person.get("elasticjobs", name)["spec"]["suspend"] for name in ("a", "b"))
     assert person.jobs()["a"]["reason"] == "Suspended"
-    assert "is suspended already" in person.do("suspend", "a")
+    assert "is already suspended" in person.do("suspend", "a")
     person.do("resume", f"{person.namespace}/a")
     assert not person.get("elasticjobs", "a")["spec"]["suspend"]
 
@@ -206,7 +206,7 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
     text = person.do("describe", "bert")
     for words in (
         *("2 running of 3, from 2 to 4", "Restarts:  2\n  Failures:  1 of 6 allowed", node, "bert-worker-2", "Pending"),
-        *("Generation 3: 2 members, who meet at 10.0.0.0:23117", "1      bert-worker-1  10.0.0.1", "190.5"),
+        *("Generation 3: 2 members, coordinator 10.0.0.0:23117", "1      bert-worker-1  10.0.0.1", "190.5"),
         "Progress:  step 1200 of 5000 (24%), throughput 187.25, ",
     ):
         assert words in text

@@ -24,7 +24,7 @@ def test_delete_waits_no_longer_than_it_is_told(bench: Bench) -> None:
     person.submit("bert", "--gpus", "1")
     held = person.path("pods", person.replica("bert", 0))
     bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
-    assert "give --wait with it" in person.refused("delete", "bert", "--timeout", "1")
+    assert "--timeout needs --wait" in person.refused("delete", "bert", "--timeout", "1")
     late = person.run("delete", "bert", "--wait", "--timeout", "0.5")
     assert (late.returncode, late.stdout) == (3, "")
     assert "not gone after 0.5 s" in late.stderr

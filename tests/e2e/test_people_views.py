@@ -43,7 +43,7 @@ def test_wait_ends_when_the_job_is_deleted_or_the_time_is_over(person: Person) -
     assert waiting.err[-1] == f"{person.namespace}/bert: deleted"
     late = person.run("submit", "--name", "bert", "--timeout", "1", *wish)
     assert late.returncode == 3
-    assert "not over after 1 s; the jobs go on" in late.stderr
+    assert "not finished after 1 s; the jobs go on" in late.stderr
     assert person.exists("elasticjobs", "bert")
 
 
@@ -130,7 +130,7 @@ def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
     person.submit("bert", "--gpus", "1:3")
     done = person.run("logs", "bert")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "no such replica is there now" in done.stderr
+    assert "no such replica exists now" in done.stderr
     assert "--role: unknown role 'wrker'; did you mean 'worker'?" in person.refused("logs", "bert", "--role", "wrker")
     following = person.begin("logs", "bert", "--all", "--follow")
     script = "for i in 1 2 3; do echo line $i of $HOSTNAME; done; until [ -e /tmp/stop ]; do sleep 0.1; done; echo last"

@@ -1,4 +1,4 @@
-"""Lower indices first, as docs/elastic.md has it: written without a look at the machine."""
+"""Lower indices first, as docs/elastic.md says, computed independently of the machine."""
 
 from collections.abc import Mapping
 
@@ -11,8 +11,10 @@ MANY = 1_000_000
 def reach(
     role: str, status: types.ElasticJobStatus, spec: types.ElasticJobSpec, heard: Mapping[tuple[str, int], Replica]
 ) -> int:
-    """How many places of a role of a running job may have newcomers: all, unless one that the job had is missing, or
-    its first. `heard`: its pods as the machine knows them.
+    """Below which index a running job may create replicas of a role.
+
+    There is no limit unless a replica that the job had is missing, or its first. `heard`: its pods as the machine knows
+    them.
     """
     members = [(one.role, one.index) for one in status.generation.members]
     target = {one.role: one.replicas for one in status.target}

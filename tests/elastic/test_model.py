@@ -1,5 +1,5 @@
-"""Whatever happens, in whatever order, and wherever the controller is killed: the promises hold (see world.py, which
-checks them at every write), and once nothing more happens the job is where it should be."""
+"""Random events in any order, with the controller killed anywhere: the promises hold (world.py checks them at every
+write), and once nothing more happens the job is where it should be."""
 
 import random
 from collections.abc import Iterator
@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from elastic.world import OVER, RUNS, Pod, World, elastic_job
+from elastic.world import RUNS, Pod, World, elastic_job
+from maniple.api.phases import FINISHED
 from maniple.elastic.events import CreateRefused
 from maniple.elastic.transitions import TRANSITIONS
 
@@ -24,17 +25,17 @@ SHAPES = (
 
 
 class Happenings:
-    """All that can happen to a job, each chosen by a number: for hypothesis, and for walks at random."""
+    """All that can happen to a job, with details chosen by a number: for hypothesis and for random walks."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def _one(self, number: int, *stages: str) -> Pod | None:
+    def _pick(self, number: int, *stages: str) -> Pod | None:
         pods = [pod for pod in self.world.pods.values() if pod.stage in stages]
         return sorted(pods, key=lambda pod: (pod.role, pod.index))[number % len(pods)] if pods else None
 
     def bind(self, number: int) -> None:
-        pod = self._one(number, "pending")
+        pod = self._pick(number, "pending")
         if pod is not None and not pod.is_leaving:
             self.world.bind(pod)
 
@@ -44,7 +45,7 @@ class Happenings:
                 self.world.bind(pod)
 
     def get_ready(self, number: int) -> None:
-        pod = self._one(number, "starting")
+        pod = self._pick(number, "starting")
         if pod is not None:
             self.world.get_ready(pod)
 
@@ -54,22 +55,22 @@ class Happenings:
                 self.world.get_ready(pod)
 
     def get_unready(self, number: int) -> None:
-        pod = self._one(number, "ready")
+        pod = self._pick(number, "ready")
         if pod is not None and number % 4 == 0:
             self.world.get_unready(pod)
 
     def end(self, number: int) -> None:
-        pod = self._one(number, "starting", "ready")
+        pod = self._pick(number, "starting", "ready")
         if pod is not None:
             self.world.end(pod, EXITS[number // 7 % len(EXITS)], REASONS[number // 3 % len(REASONS)])
 
     def evict(self, number: int) -> None:
-        pod = self._one(number, "starting", "ready")
+        pod = self._pick(number, "starting", "ready")
         if pod is not None:
             self.world.evict(pod)
 
     def vanish(self, number: int) -> None:
-        pod = self._one(number, "pending", "starting", "ready", "succeeded", "failed")
+        pod = self._pick(number, "pending", "starting", "ready", "succeeded", "failed")
         if pod is not None:
             self.world.vanish(pod)
 
@@ -81,16 +82,16 @@ class Happenings:
     def decide(self, number: int) -> None:
         roles = self.world.item.spec.roles
         role = roles[number % len(roles)]
-        if self.world.phase not in OVER:
+        if self.world.phase not in FINISHED:
             self.world.decide(**{role.name: number // 3 % (role.max + 2)})
 
     def resize_role(self, number: int) -> None:
-        at = number % len(self.world.item.spec.roles)
-        role = self.world.item.spec.roles[at]
+        index = number % len(self.world.item.spec.roles)
+        role = self.world.item.spec.roles[index]
         least = role.min if role.min == 0 else 1 + number // 5 % 3
         most = max(least, number // 7 % 6)
         pin = (None, None, least, most)[number // 11 % 4]
-        self.world.edit_role(at, min=least, max=most, pin=pin)
+        self.world.edit_role(index, min=least, max=most, pin=pin)
 
     def overwrite(self, number: int) -> None:
         if self.world.phase in ("Pending", "Starting", *RUNS):
@@ -100,7 +101,7 @@ class Happenings:
         self.world.edit(suspend=number % 3 == 0)
 
     def acknowledge(self, number: int) -> None:
-        pod = self._one(number, "ready")
+        pod = self._pick(number, "ready")
         if pod is not None:
             state = ("stopped", "stopped", "running", "failed", "failed", "done")[number // 3 % 6]
             current = self.world.status.generation.number
@@ -111,7 +112,7 @@ class Happenings:
         self.world.report(None if number % 5 == 0 else 1.0 + number % 50, step=number)
 
     def refuse(self, number: int) -> None:
-        """The answer to a create comes late."""
+        """The answer to a create arrives late."""
         if number % 16 == 0:
             self.world.tell(CreateRefused("worker", 0, "spec.containers: required"))
 
@@ -120,7 +121,7 @@ class Happenings:
             self.world.edit(active_deadline_seconds=1)
 
     def hear(self, number: int) -> None:
-        news = sorted(self.world.news, key=lambda place: place or ("", 0))
+        news = sorted(self.world.news, key=lambda key: key or ("", 0))
         if news:
             self.world.hear(news[number % len(news)])
 
@@ -135,8 +136,8 @@ class Happenings:
         self.world.hear_all_at_once()
 
     def hear_again(self, number: int) -> None:
-        places = [None, *sorted(self.world.pods)]
-        self.world.hear(places[number % len(places)])
+        keys = [None, *sorted(self.world.pods)]
+        self.world.hear(keys[number % len(keys)])
 
     def wait(self, number: int) -> None:
         self.world.pass_time((0.5, 2.1, 6.0, 31.0, 61.0)[number % 5])
@@ -170,13 +171,13 @@ def new_world(number: int) -> World:
 
 
 def check_rest(world: World) -> None:
-    """Nothing more will happen: the job is at the size that was decided, or has given everything back."""
+    """When nothing more happens, the job is at the size that was decided, or holds nothing."""
     world.settle()
     if world.is_deleted:
         return  # and its pods with it
     unfinished = [pod for pod in world.pods.values() if not pod.has_ended]
     phase = world.phase
-    if phase in OVER:
+    if phase in FINISHED:
         assert not unfinished, f"{phase}, and pods still run"
         assert world.status.completion_time is not None
     elif world.item.spec.suspend:
@@ -189,7 +190,7 @@ def check_rest(world: World) -> None:
         keeps = world.item.spec.restart_policy != "Always"
         for role in world.item.spec.roles:
             pods = sorted((pod for pod in world.pods.values() if pod.role == role.name), key=lambda pod: pod.index)
-            # Those above the size that have ended well may stay: they are done.
+            # Replicas above the size that have succeeded may stay.
             size = target.get(role.name, role.most)
             mine = [pod.index for pod in pods if pod.index < size or pod.stage != "succeeded" or not keeps]
             assert mine == list(range(len(mine))), mine
@@ -197,7 +198,7 @@ def check_rest(world: World) -> None:
             if role.name in target:
                 assert len(mine) == target[role.name]
         members = {(one.role, one.index) for one in world.status.generation.members}
-        done = {place for place, pod in world.pods.items() if pod.stage == "succeeded"}
+        done = {key for key, pod in world.pods.items() if pod.stage == "succeeded"}
         assert members - done == world.pods.keys() - done
         assert world.published[-1] == world.status.generation
     counts = world.status.replicas
@@ -259,7 +260,7 @@ def walk(seed: int) -> World:
 
 
 def rarities() -> Iterator[World]:
-    """What chance alone takes long to come by."""
+    """Cases that random walks rarely reach."""
     for happening in ("stuck", "done", "crash", "give-up"):
         world = World(elastic_job((("worker", 2, 4),), startSeconds=60))
         world.settle()
@@ -319,8 +320,8 @@ def rarities() -> Iterator[World]:
         yield world
 
 
-def test_every_path_of_the_table_is_taken() -> None:
-    paths = {(source, row.name) for row in TRANSITIONS for source in row.sources}
+def test_every_transition_is_taken_from_every_phase() -> None:
+    paths = {(source, transition.name) for transition in TRANSITIONS for source in transition.sources}
     taken = {path for world in rarities() for path in world.paths}
     for seed in range(2000):
         taken |= walk(seed).paths

@@ -1,8 +1,8 @@
-"""A cluster for one elastic job, just large enough to be unkind to it: written for these tests, knows nothing of the
-machine's insides, and watches that what it is told to do keeps the promises of docs/elastic.md.
+"""A simulated cluster for one elastic job. It knows nothing of the machine's internals, and checks that the
+instructions keep the promises of docs/elastic.md.
 
-The server holds the job and its pods. What happens there is told to the machine later, in any order, more than once, or
-only as it ended up. Instructions are done one by one; the controller may be killed between any two of them.
+The server has the job and its pods. The machine hears of changes later, in any order, more than once, or only of their
+result. Instructions are carried out one by one; the controller may be killed between any two of them.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ import msgspec
 
 from elastic.reach import MANY, reach
 from maniple.api import types
+from maniple.api.phases import FINISHED
 from maniple.elastic.events import (
     Acknowledged,
     CreateRefused,
@@ -38,9 +39,8 @@ from maniple.elastic.machine import advance, restore
 from maniple.elastic.transitions import TRANSITIONS
 
 RUNS = ("Running", "Growing", "Shrinking")
-OVER = ("Succeeded", "Failed")
 WAITS = ("Pending", "Starting")
-TARGETS = {row.name: row.target for row in TRANSITIONS}
+TARGETS = {transition.name: transition.target for transition in TRANSITIONS}
 START = 1_800_000_000.0
 
 
@@ -57,7 +57,7 @@ class Pod:
     exit: int | None = None
     reason: str = ""
     trouble: str = ""
-    told: int = 0
+    notified_generation: int = 0
 
     @property
     def has_ended(self) -> bool:
@@ -65,15 +65,15 @@ class Pod:
 
 
 class KilledError(Exception):
-    """The controller was killed, or could not do what it wanted: it begins anew."""
+    """The controller was killed, or an instruction failed: it starts again with `restore`."""
 
 
 def elastic_job(roles: Iterable[tuple[str, int, int]] = (("worker", 2, 4),), **spec: Any) -> types.ElasticJob:
     template = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 2}}}]}}
     listed = [{"name": name, "min": least, "max": most, "template": template} for name, least, most in roles]
     elastic = {"graceSeconds": 30, **spec.pop("elastic", {})}
-    made = {"metadata": {"name": "j", "namespace": "ns", "uid": "job-1"}}
-    return msgspec.convert({**made, "spec": {"roles": listed, "elastic": elastic, **spec}}, types.ElasticJob)
+    identity = {"metadata": {"name": "j", "namespace": "ns", "uid": "job-1"}}
+    return msgspec.convert({**identity, "spec": {"roles": listed, "elastic": elastic, **spec}}, types.ElasticJob)
 
 
 class World:
@@ -81,7 +81,7 @@ class World:
         self.now = START
         self.item = item
         self.pods: dict[tuple[str, int], Pod] = {}
-        self.news: set[tuple[str, int] | None] = set()  # places, or None for the job, that the machine has not heard of
+        self.news: set[tuple[str, int] | None] = set()  # replicas, or None for the job, whose change was not sent yet
         self.gone: list[ReplicaGone] = []
         self.refusals: list[CreateRefused] = []
         self.published: list[types.JobGeneration] = []
@@ -91,7 +91,7 @@ class World:
         self.is_deleted = False
         self.kill_after: int | None = None  # instructions
         self.refuses = ""
-        self.heard: dict[tuple[str, int], Replica] = {}  # pods as the machine was last told of them
+        self.heard: dict[tuple[str, int], Replica] = {}  # pods as the machine last heard of them
         self.armed: float | None = None
         self._known_spec = item
         self._numbers = 0
@@ -100,7 +100,7 @@ class World:
         self.state = restore(item, (), self.now)
         self.tell(TimePassed())
 
-    # -- the machine is told, and obeyed
+    # -- events and instructions
 
     @property
     def status(self) -> types.ElasticJobStatus:
@@ -108,7 +108,7 @@ class World:
 
     @property
     def phase(self) -> str:
-        """As the server has it; how far a start has come is told there a little later."""
+        """As the server has it. How far a start has come is written a little later."""
         written, is_to_be = self.status.phase, self.state.status.phase
         return is_to_be if written in ("", *WAITS) and is_to_be in WAITS else written
 
@@ -135,20 +135,20 @@ class World:
                 del self.heard[event.role, event.index]
         before: str = self.state.status.phase
         self.state, instructions = advance(self.state, events, self.now)
-        for row in self.state.taken:
-            self.paths.add((before, row))
-            before = TARGETS[row]
+        for transition in self.state.taken:
+            self.paths.add((before, transition))
+            before = TARGETS[transition]
         return instructions
 
     def restart(self) -> None:
-        """A new controller, which knows what the server has."""
+        """A new controller, which knows only what the server has."""
         self.kill_after = None
         self.news.clear()
         self.gone.clear()
         self.refusals.clear()
         self._conflict = False
         self._known_spec = self.item
-        self.heard = {place: self._replica(pod) for place, pod in self.pods.items()}
+        self.heard = {key: self._replica(pod) for key, pod in self.pods.items()}
         self.state = restore(self.item, self.heard.values(), self.now)
         self.tell(TimePassed())
 
@@ -177,25 +177,25 @@ class World:
                 case RecordEvent():
                     self.records.append(one)
                 case DeleteJob():
-                    assert self.phase in OVER
+                    assert self.phase in FINISHED
                     self.is_deleted = True
         for event in seen:
             more = self._step(event)
             if [one for one in more if not isinstance(one, Arm)]:
                 self._obey(more)
 
-    # -- promises
+    # -- checks
 
     @property
     def _first(self) -> str:
-        """The role whose index 0 speaks for the job: the first that the job cannot be without."""
+        """The lead: the first role with a minimum."""
         return next(role.name for role in self.item.spec.roles if role.min)
 
     def _write(self, status: types.ElasticJobStatus) -> None:
         if self._conflict:
-            raise KilledError  # somebody has written since: the version is not the one we know
+            raise KilledError  # a conflict: the job has been written since
         before, after = self.status.generation, status.generation
-        if self.phase in OVER:
+        if self.phase in FINISHED:
             assert status.phase == self.phase, f"{self.phase} became {status.phase}"
             assert before == after
         if self._is_wiped and after.number:
@@ -242,11 +242,11 @@ class World:
     def _reach(self, role: str) -> int:
         return reach(role, self.status, self._known_spec.spec, self.heard) if self.phase in RUNS else MANY
 
-    def _uid_heard(self, place: tuple[str, int]) -> str:
-        return self.heard[place].uid if place in self.heard else ""
+    def _uid_heard(self, key: tuple[str, int]) -> str:
+        return self.heard[key].uid if key in self.heard else ""
 
     def _check_newcomers(self) -> None:
-        """At rest: nobody waits or starts above a place that is missing."""
+        """At rest no replica waits or starts above one that is missing."""
         for (role, index), one in self.heard.items():
             pod = self.pods.get((role, index))
             is_new = pod is not None and pod.uid == one.uid and not pod.is_leaving
@@ -255,7 +255,7 @@ class World:
 
     def _publish(self, generation: types.JobGeneration) -> None:
         assert generation == self.status.generation, "published before it was written"
-        assert self.phase not in OVER
+        assert self.phase not in FINISHED
         self._publish_once(generation)
 
     def _publish_once(self, generation: types.JobGeneration) -> None:
@@ -265,13 +265,13 @@ class World:
             self.published.append(generation)
             members = {one.uid for one in generation.members}
             for pod in self.pods.values():
-                if pod.uid in members or pod.told:
-                    pod.told = generation.number
+                if pod.uid in members or pod.notified_generation:
+                    pod.notified_generation = generation.number
         else:
             assert last == generation
 
     def _create(self, role: str, index: int) -> list[Event]:
-        assert self.phase not in (*OVER, "Suspended", "Restarting"), f"a replica made while {self.phase}"
+        assert self.phase not in (*FINISHED, "Suspended", "Restarting"), f"a replica made while {self.phase}"
         if self.refuses:
             self.refusals.append(CreateRefused(role, index, self.refuses))
             return []
@@ -299,7 +299,7 @@ class World:
                 assert told is not None
                 assert self.published[-1].number == generation.number
                 grace_s = self.item.spec.elastic.grace_seconds
-                is_set_back = told.timestamp() > self.now + 30  # the clock: nobody knows how long ago that was
+                is_set_back = told.timestamp() > self.now + 30  # the clock was set back: the time is unknown
                 has_had_its_time = self.now >= told.timestamp() + grace_s or is_set_back
                 assert has_had_its_time or self.acks.get(pod.uid, 0) >= generation.number, "deleted before it was ready"
         pod.is_leaving = True
@@ -321,7 +321,7 @@ class World:
         self._change(pod, stage="ready", ready_at=self.now, bound_at=pod.bound_at or self.now)
 
     def get_unready(self, pod: Pod) -> None:
-        """Its probe fails, or its node has not been heard of: its workers may go on all the same."""
+        """Its probe fails, or its node is lost. Its workers may still run."""
         self._change(pod, stage="starting")
 
     def end(self, pod: Pod, code: int, reason: str = "") -> None:
@@ -345,7 +345,7 @@ class World:
         self.edit(roles=tuple(roles))
 
     def decide(self, **sizes: int) -> None:
-        """The scheduler has decided a size."""
+        """The scheduler decides a size."""
         target = {one.role: one.replicas for one in self.status.target} | sizes
         listed = tuple(types.RoleTarget(role, size) for role, size in target.items())
         status = msgspec.structs.replace(self.status, target=listed, resizes=self.status.resizes + 1)
@@ -354,20 +354,20 @@ class World:
         self._conflict = True
 
     def overwrite(self, phase: str) -> None:
-        """Somebody who may writes a phase that is not true."""
+        """A user writes a wrong phase."""
         status = msgspec.structs.replace(self.status, phase=phase)
         self.item = msgspec.structs.replace(self.item, status=status)
         self.news.add(None)
         self._conflict = True
 
     def wipe(self) -> None:
-        """Somebody who may removes the status."""
+        """A user removes the status."""
         self.item = msgspec.structs.replace(self.item, status=types.ElasticJobStatus())
         self.news.add(None)
         self._conflict = True
         self._is_wiped = bool(self.published)
 
-    # -- what the machine hears of it
+    # -- what the machine hears
 
     def acknowledge(self, pod: Pod, state: str, generation: int | None = None, code: int = 0) -> None:
         number = self.status.generation.number if generation is None else generation
@@ -378,29 +378,29 @@ class World:
     def report(self, throughput: float | None, step: int = 1) -> None:
         self.tell(Reported(self.status.generation.number, step, self.now, throughput, 100))
 
-    def hear(self, place: tuple[str, int] | None) -> None:
-        """News of the job (None) or of a pod: as it is now, again if it was told before."""
-        self.news.discard(place)
-        if place is None:
+    def hear(self, key: tuple[str, int] | None) -> None:
+        """An event of the job (None) or of a pod, as it is now."""
+        self.news.discard(key)
+        if key is None:
             self._conflict = False
             self._known_spec = self.item
             self.tell(JobSeen(self.item))
-        elif place in self.pods:
-            self.tell(ReplicaSeen(self._replica(self.pods[place])))
+        elif key in self.pods:
+            self.tell(ReplicaSeen(self._replica(self.pods[key])))
 
     def hear_all(self) -> None:
         while self.news or self.gone or self.refusals:
             if self.gone or self.refusals:
                 self.tell((self.gone or self.refusals).pop(0))
             else:
-                self.hear(min(self.news, key=lambda place: place or ("", 0)))
+                self.hear(min(self.news, key=lambda key: key or ("", 0)))
 
     def hear_all_at_once(self) -> None:
-        """As a controller that was busy: one decision for all of it."""
+        """One decision for all events, as of a controller that was busy."""
         events: list[Event] = [*self.gone, *self.refusals]
-        for place in self.news:
-            if place is not None:
-                events.append(ReplicaSeen(self._replica(self.pods[place])))
+        for key in self.news:
+            if key is not None:
+                events.append(ReplicaSeen(self._replica(self.pods[key])))
             else:
                 self._conflict, self._known_spec = False, self.item
                 events.append(JobSeen(self.item))
@@ -415,13 +415,13 @@ class World:
             self.tell(TimePassed())
 
     def set_clock(self, seconds: float) -> None:
-        """The wall clock jumps; a timer that runs, runs on."""
+        """The wall clock jumps. A running timer is not affected."""
         self.now += seconds
         if self.armed is not None:
             self.armed += seconds
 
     def settle(self, *, has_room: bool = True) -> None:
-        """All is told, who leaves has left, and time passes until nothing more happens."""
+        """Sends all events, lets leaving pods go, and passes time until nothing more happens."""
         for _ in range(400):
             self.hear_all()
             todo = [pod for pod in self.pods.values() if pod.is_leaving or (has_room and self._may_start(pod))]
@@ -453,7 +453,7 @@ class World:
             exit=pod.exit,
             reason=pod.reason,
             trouble=pod.trouble,
-            notified_generation=pod.told,
+            notified_generation=pod.notified_generation,
         )
 
     # -- for tests

@@ -1,8 +1,8 @@
-"""A real endpoint in a process of its own, that tests may kill: `python endpoint.py FOLDER PORT`.
+"""A real endpoint in its own process, so that tests can kill it: `python endpoint.py FOLDER PORT`.
 
-It publishes what is in FOLDER/notice.json whenever that changes, and appends what it hears to FOLDER/heard.jsonl, as a
-controller would write it to the API server. Where there is a file FOLDER/over, so is the job. It makes FOLDER/ready,
-and FOLDER/open when it listens, which it does not while there is a FOLDER/closed.
+It publishes FOLDER/notice.json whenever that changes, and appends acknowledgements and reports to FOLDER/heard.jsonl.
+If there is a file FOLDER/over, the job is over. It creates FOLDER/ready, and FOLDER/open when it listens. It does not
+listen while there is a FOLDER/closed.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ from pathlib import Path
 import msgspec
 
 from maniple.kube.jobs import agent_credentials
-from maniple.kube.jobs.agent_server import Ack, Agents, Report
+from maniple.kube.jobs.agent_server import Ack, AgentServer, Report
 
 JOB, UID = "team/bert", "job-uid"
 
 
 async def main(folder: Path, port: int) -> None:
-    known = agent_credentials.from_secret(json.loads((folder / "secret.json").read_text()))
-    assert known is not None
+    credentials = agent_credentials.from_secret(json.loads((folder / "secret.json").read_text()))
+    assert credentials is not None
     with (folder / "heard.jsonl").open("a") as heard:
 
-        def hear(said: Ack | Report) -> None:
-            heard.write(json.dumps(msgspec.to_builtins(said)) + "\n")
+        def hear(message: Ack | Report) -> None:
+            heard.write(json.dumps(msgspec.to_builtins(message)) + "\n")
             heard.flush()
 
-        agents = Agents(known.token_key, hear, hear, lambda: True)
+        agents = AgentServer(credentials.token_key, hear, hear, lambda: True)
         agents.expect(JOB, UID)
         (folder / "ready").touch()
         while (folder / "closed").exists():
             await asyncio.sleep(0.01)
-        await agents.start("127.0.0.1", port, agent_credentials.server_context(known))
+        await agents.start("127.0.0.1", port, agent_credentials.server_context(credentials))
         (folder / "open").touch()
         published = b""
         while True:

@@ -1,4 +1,4 @@
-"""A worker for tests: says who it is, works until it is asked to end, and leaves with 143. What it does is in $WORK."""
+"""A worker for tests: writes its ranks to a file, works until it is asked to end, and exits with 143. See $WORK."""
 
 import json
 import os
@@ -11,25 +11,25 @@ import time
 import maniple.worker
 
 SCRATCH, WORK = os.environ["SCRATCH"], os.environ.get("WORK", "")
-told: list[int] = []
+signals: list[int] = []
 
 
 def ask(number: int, _frame: object) -> None:
-    told.append(number)
+    signals.append(number)
 
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in WORK else ask)
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-who: dict[str, object] = {name: os.environ[name] for name in (*names, "MANIPLE_GENERATION")}
+identity: dict[str, object] = {name: os.environ[name] for name in (*names, "MANIPLE_GENERATION")}
 child = None
-if "children" in WORK:  # one that stays in our group, and one that runs away from it
+if "children" in WORK:  # one in our process group, and one in its own
     child = subprocess.Popen(["sleep", "1000"])
     runaway = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    who |= {"child": child.pid, "runaway": runaway.pid}
+    identity |= {"child": child.pid, "runaway": runaway.pid}
 pod = os.environ.get("MANIPLE_POD", "")
 with open(f"{SCRATCH}/ran-{pod}-{os.getpid()}.jsonl", "w") as log:
-    log.write(json.dumps(who | {"pod": pod, "pid": os.getpid()}) + "\n")
-if "crash" in WORK and who["MANIPLE_GENERATION"] == "1" and who["RANK"] == "1":
+    log.write(json.dumps(identity | {"pod": pod, "pid": os.getpid()}) + "\n")
+if "crash" in WORK and identity["MANIPLE_GENERATION"] == "1" and identity["RANK"] == "1":
     sys.exit(7)
 if "finish" in WORK:
     for number in range(100):
@@ -47,13 +47,13 @@ if "late" in WORK:
     with open(f"{SCRATCH}/over-{pod}.jsonl", "w") as log:
         log.write("{}\n")
     sys.exit(0)
-while not told:
+while not signals:
     maniple.worker.report(step=step, throughput=float(os.environ["WORLD_SIZE"]))
     step += 1
     time.sleep(0.01)
 seen = maniple.worker.notice()
 with open(f"{SCRATCH}/left-{pod}-{os.getpid()}.jsonl", "w") as log:
     log.write(
-        json.dumps({"pod": pod, "generation": who["MANIPLE_GENERATION"], "seen": seen and seen.generation}) + "\n"
+        json.dumps({"pod": pod, "generation": identity["MANIPLE_GENERATION"], "seen": seen and seen.generation}) + "\n"
     )
 sys.exit(143)

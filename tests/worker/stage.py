@@ -1,4 +1,4 @@
-"""A job on this machine for tests: a real endpoint, real agents and real workers, each a process."""
+"""A job on this machine for tests: a real endpoint, real agents and real workers, each in its own process."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maniple.kube.jobs import agent_credentials
-from maniple.kube.jobs.agent_server import Agents
+from maniple.kube.jobs.agent_server import AgentServer
 from maniple.worker.pack import agent_pyz
 from tools.cluster import free_port
 from worker.endpoint import JOB, UID
@@ -24,10 +24,10 @@ WAIT_S = 120.0
 
 def wait(what: str, condition: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < deadline, f"waited {WAIT_S:.0f} s for {what}"
         time.sleep(0.01)
-    return found
+    return result
 
 
 class Stage:
@@ -35,15 +35,15 @@ class Stage:
         self.folder = folder
         self.port = free_port()
         self.generation = 0
-        made = agent_credentials.create(["127.0.0.1"])
-        (folder / "secret.json").write_text(json.dumps(made.to_secret()))
+        credentials = agent_credentials.create(["127.0.0.1"])
+        (folder / "secret.json").write_text(json.dumps(credentials.to_secret()))
         (folder / "notice.json").write_text("")
         (folder / "heard.jsonl").touch()
         self.mounted = folder / "agent"
         self.mounted.mkdir()
-        (self.mounted / "ca.crt").write_bytes(made.authority)
+        (self.mounted / "ca.crt").write_bytes(credentials.authority)
         (self.mounted / "agent.pyz").write_bytes(agent_pyz())
-        token = Agents(made.token_key, lambda _: None, lambda _: None, lambda: True).token(JOB, UID)
+        token = AgentServer(credentials.token_key, lambda _: None, lambda _: None, lambda: True).token(JOB, UID)
         (self.mounted / "token").write_text(token)
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self._endpoint: subprocess.Popen[bytes] | None = None
@@ -51,9 +51,10 @@ class Stage:
     # -- the controller's end
 
     def start_endpoint(self, *, is_open: bool = True) -> None:
-        """Returns when it listens; one that is not open does not, until `open_endpoint`.
+        """Returns when it listens, or, if it is not open, when it is ready to.
 
-        What a script or an agent says last is waited for for a few seconds: not while a controller starts.
+        Scripts and agents wait only a few seconds for their last message to be sent, less than a controller needs to
+        start.
         """
         for mark in ("ready", "open"):
             (self.folder / mark).unlink(missing_ok=True)
@@ -77,7 +78,7 @@ class Stage:
     def publish(
         self, members: Sequence[str], *, slots: int = 1, grace_s: float = 30.0, stop: bool = False, uid: str = ""
     ) -> int:
-        """A new generation of these pods; its number."""
+        """Publishes a new generation of these pods. Returns its number."""
         self.generation += 1
         self.write_notice(self.folder / "notice.json", members, slots, grace_s, stop, uid)
         return self.generation
@@ -91,11 +92,11 @@ class Stage:
         stop: bool = False,
         uid: str = "",
     ) -> None:
-        said = [
+        entries = [
             {"pod": pod, "uid": uid, "role": "worker", "index": index, "address": "127.0.0.1", "slots": slots}
             for index, pod in enumerate(members)
         ]
-        notice = {"job": JOB, "generation": self.generation, "members": said, "port": free_port()}
+        notice = {"job": JOB, "generation": self.generation, "members": entries, "port": free_port()}
         whole = notice | {"graceSeconds": grace_s} | ({"stop": True} if stop else {})
         unfinished = path.with_suffix(".new")
         unfinished.write_text(json.dumps(whole))
@@ -106,8 +107,8 @@ class Stage:
 
     def has_said(self, pod: str, state: str, generation: int | None = None) -> bool:
         return any(
-            said["pod"] == pod and said.get("state") == state and generation in {None, said["generation"]}
-            for said in self.heard()
+            message["pod"] == pod and message.get("state") == state and generation in {None, message["generation"]}
+            for message in self.heard()
         )
 
     def await_said(self, state: str, generation: int, *pods: str) -> None:
@@ -142,7 +143,7 @@ class Stage:
         if self._endpoint is not None:
             self.kill_endpoint()
 
-    # -- what workers wrote, each to a file of its own
+    # -- what workers wrote, each to its own file
 
     def lines(self, prefix: str) -> list[dict[str, Any]]:
         files = sorted(self.folder.glob(f"{prefix}*.jsonl"))
@@ -158,11 +159,11 @@ def is_alive(pid: int) -> bool:
 
 
 def zombies_of(parent: int) -> list[int]:
-    """Its children that have ended and that it has not waited for."""
-    found = []
+    """Its children that have ended and are not reaped."""
+    zombies = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # a process that ends while we look
             state, its_parent = path.read_text().rpartition(")")[2].split()[:2]
             if state == "Z" and int(its_parent) == parent:
-                found.append(int(path.parent.name))
-    return found
+                zombies.append(int(path.parent.name))
+    return zombies

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from maniple.api.errors import Problem
+from maniple.api.errors import Problem, shown
 
 _MOST_FIELDS = 20
 _LARGEST = 1_000_000  # bytes; for larger objects only the first problem is reported
@@ -67,8 +67,8 @@ def _with_value(wrong: FieldProblem, document: object) -> Problem:
     value = _value_at(document, _tokens(wrong.path))
     if not isinstance(value, str | int | float):
         return problem
-    text = msgspec.json.encode(value).decode() if isinstance(value, bool) else repr(value)
-    return Problem(problem.field, f"{problem.message}, found {text if len(text) <= 80 else text[:77] + '…'}")
+    text = msgspec.json.encode(value).decode() if isinstance(value, bool) else shown(value)
+    return Problem(problem.field, f"{problem.message}, found {text}")
 
 
 def _tokens(path: str) -> Path:

@@ -7,7 +7,7 @@ Text that cannot be parsed is an error that names its line. What had to be guess
 import re
 from collections.abc import Iterator
 
-from maniple.api.errors import nearest
+from maniple.api.errors import nearest, shown
 from maniple.api.gpu.topology_annotation import (
     DEFAULT_RESOURCE,
     LINK_WORDS,
@@ -19,7 +19,6 @@ from maniple.api.gpu.topology_annotation import (
     TopologyError,
     nvlinks,
     parse_topology,
-    shown,
 )
 
 _ESCAPE = re.compile(r"\x1b?\[[0-9;]*m|\x1b\[[0-9;?]*[A-Za-z]")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from maniple.api.errors import nearest, printable
+from maniple.api.errors import nearest, printable, shown
 from maniple.api.meta import Struct
 from maniple.api.quantity import LARGEST, QuantityError, format_quantity, parse_quantity, to_units
 from maniple.api.types import GPU_RESOURCES
@@ -135,7 +135,7 @@ class _Reader:
         version = value.get("version")
         if type(version) is not int or version not in VERSIONS:
             supported = " or ".join(map(str, VERSIONS))
-            wrong = "is missing" if version is None else f"{shown(version)} is not supported"
+            wrong = "is missing" if version is None else f"{_shown(version)} is not supported"
             self.wrong("version", f"{wrong}; supported: {supported}")
         resource = self.text("", value, "resource") or DEFAULT_RESOURCE
         if resource not in GPU_RESOURCES:
@@ -154,7 +154,7 @@ class _Reader:
             return ""
         if isinstance(text, str) and len(text) <= 253:
             return text
-        self.wrong(_join(path, name), f"expected a text of at most 253 letters, found {shown(text)}")
+        self.wrong(_join(path, name), f"expected a text of at most 253 letters, found {_shown(text)}")
         return ""
 
     def devices(self, value: object) -> tuple[GpuDevice, ...] | None:
@@ -183,18 +183,18 @@ class _Reader:
         if type(identity) is int and 0 <= identity <= LARGEST:
             identity = str(identity)
         if not isinstance(identity, str) or not _ID.fullmatch(identity):
-            wrong = "is missing" if identity is None else f"found {shown(identity)}"
+            wrong = "is missing" if identity is None else f"found {_shown(identity)}"
             self.wrong(f"{path}.id", f"{wrong}; expected a number, or a text without spaces and commas")
             identity = ""
         numa = value.get("numa")
         if numa is None:
             numa = -1
         elif type(numa) is not int or not -1 <= numa < 2**31:
-            self.wrong(f"{path}.numa", f"expected the number of a NUMA node, or -1 for unknown, found {shown(numa)}")
+            self.wrong(f"{path}.numa", f"expected the number of a NUMA node, or -1 for unknown, found {_shown(numa)}")
             numa = -1
         healthy = value.get("healthy")
         if healthy is not None and not isinstance(healthy, bool):
-            self.wrong(f"{path}.healthy", f"expected true or false, found {shown(healthy)}")
+            self.wrong(f"{path}.healthy", f"expected true or false, found {_shown(healthy)}")
         return GpuDevice(
             identity,
             self.text(path, value, "uuid"),
@@ -209,13 +209,13 @@ class _Reader:
             return 0
         try:
             if isinstance(value, str):
-                return read_memory(value)
+                return parse_device_memory(value)
             if type(value) is int and 0 < value <= LARGEST:
                 return value
         except QuantityError as error:
             self.wrong(path, str(error))
             return 0
-        self.wrong(path, f"expected a quantity such as 40Gi, or a number of bytes, found {shown(value)}")
+        self.wrong(path, f"expected a quantity such as 40Gi, or a number of bytes, found {_shown(value)}")
         return 0
 
     def links(self, value: object, count: int) -> tuple[tuple[Link, ...], ...]:
@@ -245,7 +245,7 @@ class _Reader:
         return tuple(rows)
 
 
-def read_memory(text: str) -> int:
+def parse_device_memory(text: str) -> int:
     """A GPU's memory in bytes. Raises QuantityError if `text` is no quantity above 0."""
     units = to_units(parse_quantity(text), per_unit=1)
     if units <= 0:
@@ -262,11 +262,11 @@ def _link_problem(link: object, *, is_self: bool) -> str:
             return "X is the link of a GPU to itself; expected the link of two GPUs"
         return f"unknown link {shown(link)}{nearest(link[:64], LINK_WORDS)}"
     if isinstance(link, bool) or not isinstance(link, int | float):
-        return f"expected a word such as NV12 or PIX, or a number of GB/s, found {shown(link)}"
+        return f"expected a word such as NV12 or PIX, or a number of GB/s, found {_shown(link)}"
     if is_self and link == 0:
         return ""
     if not 0 < link <= MAX_LINK_GBS:  # also NaN
-        return f"expected more than 0 and at most {MAX_LINK_GBS} GB/s, found {shown(link)}"
+        return f"expected more than 0 and at most {MAX_LINK_GBS} GB/s, found {_shown(link)}"
     return ""
 
 
@@ -283,13 +283,6 @@ def _kind(value: object) -> str:
     return names.get(type(value), "something else")
 
 
-def shown(value: object) -> str:
-    if isinstance(value, list | dict):
-        return _kind(value)
-    if value is None or isinstance(value, bool):
-        return _kind(value)
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no numbers with more than 4300 digits
-        return "a very long number"
-    return text if len(text) <= 64 else text[:61] + "..."
+def _shown(value: object) -> str:
+    """As JSON has it, but lists and objects are only named."""
+    return _kind(value) if value is None or isinstance(value, bool | list | dict) else shown(value)

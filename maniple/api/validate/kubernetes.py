@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from maniple.api import kubernetes
 from maniple.api.bind_failures import bind_failure_problems
-from maniple.api.errors import Problem, nearest
+from maniple.api.errors import Problem, nearest, shown
 from maniple.api.gpu import assignment
 from maniple.api.gpu.requests import gpu_request_problems
 from maniple.api.gpu.topology_annotation import problems as topology_problems
@@ -338,12 +338,3 @@ def add(errors: Errors, path: str, expected: str, found: str | int) -> None:
     """A text for `found` is printed as it is; see `shown`."""
     text = found if isinstance(found, str) else shown(found)
     errors.append(Problem(path, f"expected {expected}, found {text}"))
-
-
-def shown(value: str | int) -> str:
-    """The value as it was written, cut off if it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no numbers with more than 4300 digits
-        return "a very long number"
-    return text if len(text) <= 80 else f"{text[:77]}…"

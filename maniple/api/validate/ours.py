@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maniple.api import kubernetes, types
-from maniple.api.errors import Problem, nearest
+from maniple.api.errors import Problem, nearest, shown
 from maniple.api.labels import NPROC_ANNOTATION
 from maniple.api.validate import kubernetes as kube
 from maniple.api.validate.kubernetes import (
@@ -18,7 +18,6 @@ from maniple.api.validate.kubernetes import (
     check_metadata,
     is_label,
     is_service_name,
-    shown,
 )
 from maniple.api.validate.resources import check_pair
 

@@ -12,14 +12,16 @@ Examples:
   maniple agent -- python train.py
   maniple agent --nproc 2 -- python train.py --epochs 3
 
-In a pod of an ElasticJob it runs one generation after another; elsewhere the
-command, once, as workers on this machine. A pod whose image has no maniple runs
-the same program from the Secret of its job:
+In a pod of an ElasticJob it runs one generation after another; elsewhere it runs the
+command once, as workers on this machine. A pod whose image has no maniple runs the
+same program from the Secret of its job:
   python3 /var/run/maniple/agent/agent.pyz -- python train.py
-Exit codes: 0 done, 143 told to stop, else that of the first worker that failed.
+Exit codes: 0 done, 143 stopped, otherwise that of the first worker that failed.
 """,
 )
-@click.option("--nproc", type=click.IntRange(1), default=1, show_default=True, help="Workers, if this is no such pod.")
+@click.option(
+    "--nproc", type=click.IntRange(1), default=1, show_default=True, help="Workers, outside of a pod of an ElasticJob."
+)
 @click.argument("words", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(nproc: int, words: tuple[str, ...]) -> None:
     """Run the workers of an elastic job, one generation after another."""

@@ -1,4 +1,4 @@
-"""`maniple bench`: published games, played on their data."""
+"""`maniple bench`: published benchmarks on their data."""
 
 import statistics
 import sys
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import msgspec
 
 from maniple.cli.support.read_files import read_one
-from maniple.cli.support.table import render
+from maniple.cli.support.table import echo_json, render
 from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
 from maniple.sim.baselines import BASELINES
 from maniple.sim.openb import ARRIVED_PERCENT, Node, Placer, Pod, arrivals, capacity_milli, play, read_nodes, read_pods
@@ -26,7 +25,9 @@ def _seeds(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
     for part in value.split(","):
         first, dash, last = part.strip().partition("-")
         if not (first.isdecimal() and first.isascii()) or (dash and not (last.isdecimal() and last.isascii())):
-            raise click.BadParameter(f"{value!r} is no list of seeds; expected one such as 42-51 or 1,5,7", ctx, param)
+            raise click.BadParameter(
+                f"{value!r} is not a list of seeds; expected one such as 42-51 or 1,5,7", ctx, param
+            )
         start, stop = int(first), int(last) if dash else int(first)
         if not start <= stop < start + _MOST_SEEDS:
             raise click.BadParameter(f"{part!r}: expected the lower seed first, and at most {_MOST_SEEDS}", ctx, param)
@@ -69,7 +70,7 @@ Examples:
 """,
 )
 def command() -> None:
-    """Play published games on their data, to see what a policy is worth."""
+    """Run published benchmarks on their data, to see what a policy is worth."""
 
 
 @command.command(
@@ -78,9 +79,9 @@ Examples:
   maniple bench openb --nodes nodes.csv --pods pods_default.csv --seeds 42-51
   maniple bench openb --nodes nodes.csv --pods pods_default.csv --placer maniple --policy mine.yaml -o json
 
-Shown is the share of all GPUs not given out when pods that ask for 80, 100 and 130 %
+Shows the share of all GPUs that is not allocated when pods that request 80, 100 and 130 %
 of them have arrived: the median over the seeds.
-Exit codes: 0 played, 2 wrong input.
+Exit codes: 0 done, 2 wrong input.
 """
 )
 @click.option("--nodes", "nodes_file", required=True, metavar="FILE", type=click.Path(), help="Nodes as CSV.")
@@ -93,14 +94,16 @@ Exit codes: 0 played, 2 wrong input.
     type=click.Path(),
     help="Pods as CSV; may be given more than once.",
 )
-@click.option("--seeds", callback=_seeds, default="42-51", show_default=True, help="Which games: 42-51 or 1,5,7.")
+@click.option(
+    "--seeds", callback=_seeds, default="42-51", show_default=True, help="Random orders of arrival: 42-51 or 1,5,7."
+)
 @click.option(
     "--placer",
     "placers",
     multiple=True,
     type=click.Choice([OURS, *BASELINES]),
     default=[OURS, *BASELINES],
-    help=f"Who places the pods, {OURS} or what others have published; may be given more than once.  [default: all]",
+    help=f"What places the pods: {OURS}, or a published baseline; may be given more than once.  [default: all]",
 )
 @click.option(
     "--policy",
@@ -121,25 +124,25 @@ def openb(
     """Place the pods of a list one by one until no more fit (Alibaba's open GPU cluster, FGD)."""
     policy = default_policy() if policy_file is None else load_policy(read_one(policy_file), policy_file)
     nodes = read_nodes(nodes_file)
-    lists = {name: read_pods(name) for name in pods_files}  # all read before the first game: an error is told at once
+    lists = {name: read_pods(name) for name in pods_files}  # read before the first run, so that an error comes at once
     results = [
-        _games(nodes, pods, Path(name).name, placer, seeds, policy)
+        _run_seeds(nodes, pods, Path(name).name, placer, seeds, policy)
         for name, pods in lists.items()
         for placer in dict.fromkeys(placers)
     ]
     if output == "json":
         document = {"results": [result.to_json() for result in results]}
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=1).decode())
+        echo_json(document)
     else:
         click.echo(_describe(results))
 
 
-def _games(nodes: list[Node], pods: list[Pod], name: str, placer: str, seeds: list[int], policy: Policy) -> Result:
+def _run_seeds(nodes: list[Node], pods: list[Pod], name: str, placer: str, seeds: list[int], policy: Policy) -> Result:
     capacity = capacity_milli(nodes)
     result = Result(name, placer, seeds, {mark: [] for mark in ARRIVED_PERCENT}, [])
-    for at, seed in enumerate(seeds):
+    for number, seed in enumerate(seeds, start=1):
         start = time.perf_counter()
-        progress = _progress(f"{name}, {placer}, seed {seed} ({at + 1} of {len(seeds)})")
+        progress = _progress(f"{name}, {placer}, seed {seed} ({number} of {len(seeds)})")
         outcome = play(
             _placer(placer, nodes, pods, seed, policy), pods, arrivals(pods, capacity, seed), capacity, progress
         )
@@ -173,4 +176,4 @@ def _describe(results: list[Result]) -> str:
         for result in results
     ]
     header = ["PODS", "PLACER", "SEEDS", *(f"AT {mark} %" for mark in ARRIVED_PERCENT), "S/SEED"]
-    return "GPUs not given out, in percent: the median over the seeds\n" + render(header, rows)
+    return "GPUs not allocated, in percent: the median over the seeds\n" + render(header, rows)

@@ -1,4 +1,4 @@
-"""`maniple completion`: the script that teaches a shell our commands and options."""
+"""`maniple completion`: the completion script of a shell."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -19,6 +19,6 @@ def command(shell: str) -> None:
 
     completer = get_completion_class(shell)
     assert completer is not None  # Choice allows only shells that click has one for
-    # Not .source(): it refuses to print where the shell itself is not installed, as in a container build.
+    # Not .source(): it fails if the shell itself is not installed, as in a container build.
     complete = completer(group, {}, "maniple", "_MANIPLE_COMPLETE")
     click.echo(complete.source_template % complete.source_vars())

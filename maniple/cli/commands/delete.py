@@ -1,4 +1,4 @@
-"""`maniple delete`: ends jobs and removes them."""
+"""`maniple delete`: deletes jobs and their pods."""
 
 import asyncio
 from contextlib import aclosing
@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from maniple.api.keys import Key
 from maniple.api.meta import OwnerReference
-from maniple.cli.support.job_options import complete_jobs, job_key, run_visit, tell_of_trouble, visit_options
+from maniple.cli.support.job_options import (
+    Connection,
+    complete_jobs,
+    job_options,
+    read_jobs,
+    report_trouble,
+    run_with_client,
+)
 
 if TYPE_CHECKING:
-    from maniple.kube.user.client import Key, Visit
+    from maniple.kube.user.client import UserClient
 
 DELETED, TIMED_OUT = 0, 3
 
@@ -22,14 +30,14 @@ Examples:
   maniple delete bert
   maniple delete -n research bert resnet --wait --timeout 60
 
-As with kubectl, nothing is asked: the job and its pods go. If one of the names is wrong,
-nothing is deleted.
-Who may not list pods waits for the job alone, and is told so.
-Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods are still there
-after --timeout.
+As with kubectl, there is no confirmation: the job and its pods are deleted. If one of the
+names is wrong, nothing is deleted.
+Without the right to list pods, --wait waits for the job only, and says so.
+Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods remain after
+--timeout.
 """
 )
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
+@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
 @click.option("--wait", is_flag=True, help="Return when the job and all of its pods are gone.")
 @click.option(
     "--timeout",
@@ -38,46 +46,45 @@ after --timeout.
     metavar="SECONDS",
     help="With --wait: wait no longer than this.",
 )
-@visit_options
+@job_options
 @click.pass_context
 def command(
     ctx: click.Context,
-    jobs: tuple[str, ...],
+    names: tuple[str, ...],
     wait: bool,
     timeout_s: float | None,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    connection: Connection,
 ) -> None:
     """Delete jobs and their pods."""
     if timeout_s is not None and not wait:
-        raise click.UsageError("--timeout says how long to wait: give --wait with it.")
+        raise click.UsageError("--timeout needs --wait.")
 
-    async def delete(visit: "Visit") -> int:
-        keys = list(dict.fromkeys(job_key(job, visit) for job in jobs))
-        uids = {key: (await visit.job(key)).metadata.uid for key in keys}
-        for key in keys:
-            await visit.delete(key, foreground=wait)
+    async def delete(client: "UserClient") -> int:
+        from maniple.kube.user.client import job_label
+
+        jobs = await read_jobs(names, client)
+        for key in jobs:
+            await client.delete(key, foreground=wait)
             if not wait:
-                click.echo(f"ElasticJob {'/'.join(key)} deleted")
+                click.echo(f"{job_label(key)} deleted")
         if not wait:
             return DELETED
-        tell_of_trouble(visit)
+        report_trouble(client)
         try:
             async with asyncio.timeout(timeout_s):
-                for key in keys:
-                    await _until_gone(visit, key, uids[key])
-                    click.echo(f"ElasticJob {'/'.join(key)} deleted")
+                for key, job in jobs.items():
+                    await _until_gone(client, key, job.metadata.uid)
+                    click.echo(f"{job_label(key)} deleted")
         except TimeoutError:
             click.echo(f"error: not gone after {timeout_s:g} s; they will be when their pods have ended", err=True)
             return TIMED_OUT
         return DELETED
 
-    ctx.exit(run_visit(kubeconfig, context, namespace, delete))
+    ctx.exit(run_with_client(connection, delete))
 
 
 class _Owned(msgspec.Struct, frozen=True):
-    """Of a pod only who owns it: one that cannot be read otherwise is waited for too."""
+    """Only the owners of a pod: a pod that cannot be read otherwise counts too."""
 
     class Metadata(msgspec.Struct, frozen=True, rename="camel"):
         owner_references: tuple[OwnerReference, ...] = ()
@@ -85,14 +92,14 @@ class _Owned(msgspec.Struct, frozen=True):
     metadata: Metadata = Metadata()
 
 
-async def _until_gone(visit: "Visit", key: "Key", uid: str) -> None:
-    """First the job, then its pods: they outlive it, and while it is there it may get new ones."""
+async def _until_gone(client: "UserClient", key: Key, uid: str) -> None:
+    """First the job, then its pods: they outlive it, and while it exists it may get new ones."""
     from maniple.kube.transport.client import ApiError
-    from maniple.kube.user.client import JOBS, PODS, read_job, replica_query
+    from maniple.kube.user.client import PODS, job_label, replica_query
 
-    async with aclosing(visit.follow(JOBS, key[0], read_job, {"fieldSelector": f"metadata.name={key[1]}"})) as changes:
-        async for jobs in changes:
-            if key not in jobs or jobs[key].metadata.uid != uid:  # another may have its name already
+    async with aclosing(client.follow_job(key)) as changes:
+        async for job in changes:
+            if job is None or job.metadata.uid != uid:  # a new job may have its name already
                 break
 
     def read_owned(raw: msgspec.Raw) -> bool | None:
@@ -100,7 +107,7 @@ async def _until_gone(visit: "Visit", key: "Key", uid: str) -> None:
         return True if any(owner.uid == uid for owner in owners) else None
 
     try:
-        async with aclosing(visit.follow(PODS, key[0], read_owned, replica_query(key[1]))) as pods:
+        async with aclosing(client.follow(PODS, key[0], read_owned, replica_query(key[1]))) as pods:
             async for owned in pods:
                 if not owned:
                     return
@@ -108,7 +115,7 @@ async def _until_gone(visit: "Visit", key: "Key", uid: str) -> None:
         if error.status != 403:
             raise
         click.echo(
-            f"note: ElasticJob {'/'.join(key)}: is gone, its pods may still be ending: "
+            f"note: {job_label(key)}: is gone, its pods may still be ending: "
             f"you may not list and watch the pods of namespace {key[0]}",
             err=True,
         )

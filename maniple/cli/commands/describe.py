@@ -1,26 +1,24 @@
 """`maniple describe`: all there is to say about one job."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from maniple.api import types
-from maniple.api.errors import printable
-from maniple.cli.support.job_options import complete_jobs, job_key, run_visit, visit_options
-from maniple.cli.support.table import render
-from maniple.views.jobs import JobView, age, counted, number, view
+from maniple.api.gpu.assignment import format_assignment
+from maniple.api.keys import join_key
+from maniple.cli.support.job_options import Connection, complete_jobs, job_key, job_options, run_with_client
+from maniple.cli.support.table import echo_json, render, render_fields
+from maniple.views.text import age, counted, number
 
 if TYPE_CHECKING:
-    from maniple.kube.user.client import Event, Visit
-    from maniple.kube.user.replica_view import Replica
+    from maniple.kube.user.client import UserClient
+    from maniple.views.job_detail import EventView, JobDescription
+    from maniple.views.jobs import JobView
 
 _MOST_EVENTS = 20
 _MOST_SIZES = 20
-_SIZE = re.compile(r"\b(\d+) replicas? in generation (\d+)")  # so the controller tells of a new size
 
 
 @click.command(
@@ -32,189 +30,137 @@ Examples:
 Exit codes: 0 described, 2 wrong input or no such job.
 """
 )
-@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@visit_options
-def command(job: str, output: str, kubeconfig: str | None, context: str | None, namespace: str | None) -> None:
-    """Describe a job: its sizes, its replicas and their GPUs, what happened, and why it waits."""
+@job_options
+def command(name: str, output: str, connection: Connection) -> None:
+    """Describe a job: its sizes, its replicas and their GPUs, its events, and why it waits."""
 
-    async def read(visit: "Visit") -> "tuple[types.ElasticJob, list[Replica], list[Event]]":
-        key = job_key(job, visit)
-        found = await visit.job(key)
-        replicas = sorted(await visit.replicas(*key), key=lambda replica: (replica.role, replica.index))
-        return found, replicas, await visit.events(found, replicas)
+    async def read(client: "UserClient") -> "JobDescription":
+        from maniple.views.job_detail import describe_job
 
-    found, replicas, events = run_visit(kubeconfig, context, namespace, read)
+        key = job_key(name, client)
+        job = await client.job(key)
+        replicas = await client.replicas(*key)
+        return describe_job(job, replicas, await client.events(job, replicas))
+
+    description = run_with_client(connection, read)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(_json(found, replicas, events)), indent=1).decode())
+        echo_json(description.detail)
     else:
-        click.echo("\n\n".join(described(found, replicas, events, datetime.now(UTC))))
+        click.echo("\n\n".join(sections(description, datetime.now(UTC))))
 
 
-def _json(job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequence[Event]") -> dict[str, Any]:
-    return {
-        **msgspec.to_builtins(view(job, replicas)),
-        "conditions": job.status.conditions,
-        "failures": job.status.failures.count,
-        "generation": job.status.generation,
-        "speeds": job.status.speeds,
-        "replicas": [
-            {
-                "pod": one.name,
-                "role": one.role,
-                "index": one.index,
-                "state": one.state,
-                "node": one.node,
-                "gpus": one.gpus.split(",") if one.gpus else [],
-                "message": one.why,
-            }
-            for one in replicas
-        ],
-        "sizes": [
-            {"time": at, "replicas": size, "generation": generation} for at, size, generation in sizes_told(events)
-        ],
-        "events": [
-            {"time": one.at, "type": one.type, "reason": one.reason, "count": one.count, "about": one.regarding.name}
-            | {"note": one.note}
-            for one in events
-        ],
-    }
+def sections(description: "JobDescription", now: datetime) -> Iterable[str]:
+    """The text, without those sections that have nothing to say."""
+    job = description.detail
+    yield f"{join_key(job.key)}\n" + render_fields(_head(description, now))
+    if job.reason:
+        title = "Failed" if job.phase == "Failed" else "Waits"
+        yield f"{title} ({job.reason})\n" + render_fields([("Why", job.message)])
+    rows = [
+        [role.name, str(role.running), str(role.target), role.range, str(settings.step), ", ".join(settings.images)]
+        for role, settings in zip(job.roles, description.roles, strict=True)
+    ]
+    yield "Roles\n" + render(["ROLE", "SIZE", "TARGET", "RANGE", "STEP", "IMAGE"], rows)
+    if job.generation.number:
+        yield _generation(description)
+    if job.speeds:
+        speeds = sorted(job.speeds, key=lambda speed: speed.replicas)
+        rows = [[str(speed.replicas), f"{speed.throughput:g}"] for speed in speeds]
+        yield "Measured speed\n" + render(["REPLICAS", "THROUGHPUT"], rows)
+    if job.sizes:
+        rows = [[age(size.time, now), str(size.replicas), str(size.generation)] for size in job.sizes[-_MOST_SIZES:]]
+        yield "Sizes over time\n" + render(["AGE", "REPLICAS", "GENERATION"], rows)
+    if job.replicas:
+        yield "Replicas\n" + _replicas(description, now)
+    if job.conditions:
+        rows = [
+            [entry.type, entry.status, age(entry.last_transition_time, now), entry.reason, entry.message]
+            for entry in job.conditions
+        ]
+        yield "Conditions\n" + render(["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], rows)
+    if job.events:
+        yield "Events\n" + _events(job.events, now)
 
 
-def described(
-    job: types.ElasticJob, replicas: "Sequence[Replica]", events: "Sequence[Event]", now: datetime
-) -> list[str]:
-    seen = view(job, replicas)
-    parts = [f"{seen.namespace}/{seen.name}\n" + _lines(_head(job, seen, now))]
-    if seen.reason:
-        what = "Failed" if seen.phase == "Failed" else "Waits"
-        parts.append(f"{what} ({seen.reason})\n" + _lines([("Why", seen.message)]))
-    parts.append("Roles\n" + _roles(job, seen))
-    if job.status.generation.number:
-        parts.append(_generation(job))
-    if job.status.speeds:
-        rows = [[str(one.replicas), f"{one.throughput:g}"] for one in sorted(job.status.speeds, key=_replicas_of)]
-        parts.append("Measured speed\n" + render(["REPLICAS", "THROUGHPUT"], rows))
-    if sizes := sizes_told(events):
-        rows = [[age(at, now), str(size), str(generation)] for at, size, generation in sizes[-_MOST_SIZES:]]
-        parts.append("Sizes over time\n" + render(["AGE", "REPLICAS", "GENERATION"], rows))
-    if replicas:
-        parts.append("Replicas\n" + _replicas(replicas, now))
-    if job.status.conditions:
-        parts.append("Conditions\n" + _conditions(job, now))
-    if events:
-        parts.append("Events\n" + _events(events, now))
-    return parts
-
-
-def _replicas_of(speed: types.MeasuredSpeed) -> int:
-    return speed.replicas
-
-
-def _generation(job: types.ElasticJob) -> str:
-    """Who takes part, in the order of their ranks."""
-    now = job.status.generation
-    head = f"Generation {now.number}"
-    if now.stop:
-        return f"{head}\n  all are to checkpoint and stop"
-    who = "" if len(now.members) == 1 else "who meet "
-    meet = f", {who}at {now.coordinator}:{now.port}" if now.coordinator else ""
-    rows, rank = [], 0
-    for member in now.members:
-        last = rank + member.slots - 1
-        rows.append([str(rank) if rank == last else f"{rank}-{last}", member.pod, member.address or "-"])
-        rank = last + 1
-    return f"{head}: {counted(len(now.members), 'member')}{meet}\n" + render(["RANKS", "POD", "ADDRESS"], rows)
-
-
-def sizes_told(events: "Sequence[Event]") -> list[tuple[str, int, int]]:
-    """(when, replicas, generation) of each size that the job has had, as far as its events are still there."""
-    found = []
-    for event in events:
-        match = _SIZE.search(event.note) if event.regarding.kind == "ElasticJob" else None
-        if match is not None:
-            found.append((event.event_time or event.at, int(match[1]), int(match[2])))
-    return sorted(found, key=lambda one: one[2])
-
-
-def _head(job: types.ElasticJob, seen: JobView, now: datetime) -> list[tuple[str, str]]:
-    spec, status = job.spec, job.status
-    wishes = [f"{word} {name}" for word in ("required", "preferred") if (name := getattr(spec.topology, word))]
-    running = f"{seen.running} running" + (f" of {seen.target}" if seen.target else "")  # 0: over, or suspended
-    resized = f", last {age(status.last_resize_time, now)} ago" if status.last_resize_time else ""
+def _head(description: "JobDescription", now: datetime) -> list[tuple[str, str]]:
+    job = description.detail
+    topology = (("required", description.required_topology), ("preferred", description.preferred_topology))
+    priority = f", priority {description.priority_class}" if description.priority_class else ""
+    last_resize = f", last {_ago(description.last_resize, now)}" if description.last_resize else ""
+    running = f"{job.running} running" + (f" of {job.target}" if job.target else "")  # 0: finished, or suspended
     return [
-        ("Phase", status.phase or "none yet"),
-        ("Queue", seen.queue + (f", priority {spec.priority_class_name}" if spec.priority_class_name else "")),
-        ("Size", f"{running}, from {seen.min} to {seen.max}"),
-        ("GPUs", number(seen.gpus)),
-        ("Progress", _progress(seen, now)),
-        ("Framework", spec.framework),
-        ("Topology", ", ".join(wishes)),
-        ("Resizes", f"{status.resizes}{resized}"),
-        ("Restarts", str(status.restarts)),
-        ("Failures", f"{status.failures.count} of {spec.backoff_limit} allowed ({spec.restart_policy})"),
-        ("Created", f"{seen.created}, {age(seen.created, now)} ago"),
-        ("Started", f"{age(status.start_time, now)} ago" if status.start_time else ""),
-        ("Ended", f"{age(status.completion_time, now)} ago" if status.completion_time else ""),
+        ("Phase", job.phase or "none yet"),
+        ("Queue", f"{job.queue}{priority}"),
+        ("Size", f"{running}, from {job.min} to {job.max}"),
+        ("GPUs", number(job.gpus)),
+        ("Progress", _progress(job, now)),
+        ("Framework", job.framework),
+        ("Topology", ", ".join(f"{word} {level}" for word, level in topology if level)),
+        ("Resizes", f"{job.resizes}{last_resize}"),
+        ("Restarts", str(job.restarts)),
+        ("Failures", f"{job.failures} of {description.backoff_limit} allowed ({description.restart_policy})"),
+        ("Created", f"{job.created}, {age(job.created, now)} ago"),
+        ("Started", _ago(description.started, now)),
+        ("Ended", _ago(description.ended, now)),
     ]
 
 
-def _progress(seen: JobView, now: datetime) -> str:
+def _ago(time: datetime | None, now: datetime) -> str:
+    return "" if time is None else f"{age(time, now)} ago"
+
+
+def _progress(job: "JobView", now: datetime) -> str:
     """`step 1200 of 5000 (24%), throughput 310, 12s ago`"""
-    said = seen.progress
-    if said is None:
+    progress = job.progress
+    if progress is None:
         return ""
-    of = f" of {said.total} ({said})" if said.total else ""
-    speed = f", throughput {said.throughput:g}" if said.throughput is not None else ""
-    return f"step {said.step}{of}{speed}, {age(said.time, now)} ago"
+    total = f" of {progress.total} ({progress})" if progress.total else ""
+    speed = f", throughput {progress.throughput:g}" if progress.throughput is not None else ""
+    return f"step {progress.step}{total}{speed}, {_ago(progress.time, now)}"
 
 
-def _lines(lines: list[tuple[str, str]]) -> str:
-    return "\n".join(f"  {name + ':':11}{printable(value)}" for name, value in lines if value)
+def _generation(description: "JobDescription") -> str:
+    """Its members, in the order of their ranks."""
+    generation = description.detail.generation
+    title = f"Generation {generation.number}"
+    if generation.stop:
+        return f"{title}\n  all replicas checkpoint and stop"
+    coordinator = f", coordinator {generation.coordinator}:{generation.port}" if generation.coordinator else ""
+    rows = [
+        [str(rank.first) if rank.first == rank.last else f"{rank.first}-{rank.last}", rank.pod, rank.address or "-"]
+        for rank in description.ranks
+    ]
+    return f"{title}: {counted(len(rows), 'member')}{coordinator}\n" + render(["RANKS", "POD", "ADDRESS"], rows)
 
 
-def _roles(job: types.ElasticJob, seen: JobView) -> str:
-    rows = []
-    for role, one in zip(job.spec.roles, seen.roles, strict=True):
-        images = ", ".join(container.image for container in role.template.spec.containers)
-        rows.append([one.name, str(one.running), str(one.target), one.range, str(role.step), images])
-    return render(["ROLE", "SIZE", "TARGET", "RANGE", "STEP", "IMAGE"], rows)
-
-
-def _replicas(replicas: "Sequence[Replica]", now: datetime) -> str:
+def _replicas(description: "JobDescription", now: datetime) -> str:
     rows = [
         [
-            one.name,
-            one.state,
-            one.node or "-",
-            one.gpus or "-",
-            age(one.pod.metadata.creation_timestamp, now),
-            "" if one.is_running else one.why,
+            replica.pod,
+            replica.state,
+            replica.node or "-",
+            format_assignment(replica.gpus) or "-",
+            age(created, now),
+            "" if replica.state == "Running" else replica.message,
         ]
-        for one in replicas
+        for replica, created in zip(description.detail.replicas, description.replicas_created, strict=True)
     ]
     return render(["POD", "STATE", "NODE", "GPUS", "AGE", "WHY"], rows)
 
 
-def _conditions(job: types.ElasticJob, now: datetime) -> str:
-    rows = [
-        [one.type, one.status, age(one.last_transition_time, now), one.reason, one.message]
-        for one in job.status.conditions
-    ]
-    return render(["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], rows)
-
-
-def _events(events: "Sequence[Event]", now: datetime) -> str:
-    shown = list(events)[-_MOST_EVENTS:]
+def _events(events: "tuple[EventView, ...]", now: datetime) -> str:
+    shown = events[-_MOST_EVENTS:]
     rows = [
         [
-            age(one.at, now),
-            one.type,
-            one.reason + (f" ×{one.count}" if one.count > 1 else ""),
-            one.regarding.name,
-            one.note,
+            age(event.time, now),
+            event.type,
+            event.reason + (f" ×{event.count}" if event.count > 1 else ""),
+            event.about,
+            event.note,
         ]
-        for one in shown
+        for event in shown
     ]
     text = render(["AGE", "TYPE", "REASON", "ABOUT", "WHAT"], rows)
-    return text if len(shown) == len(events) else f"{text}\n  … and {len(events) - len(shown)} older ones"
+    return text if len(shown) == len(events) else f"{text}\n  … and {len(events) - len(shown)} older events"

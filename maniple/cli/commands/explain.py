@@ -5,8 +5,8 @@ import msgspec
 from msgspec import UnsetType
 
 from maniple.api.errors import printable
-from maniple.cli.support.cluster_input import cluster_options, read_cluster, read_live
-from maniple.cli.support.cluster_options import live_options
+from maniple.cli.support.cluster_input import input_options, read_cluster, read_running_cluster
+from maniple.cli.support.cluster_options import kubeconfig_options
 from maniple.cli.support.plan_table import describe_queue
 from maniple.cli.support.table import render
 from maniple.scheduler import schedule
@@ -32,11 +32,11 @@ have that name, their kind stands in front of both: PodGroup/default/train.
 Exit codes: 0 explained, 2 wrong input or no such job.
 """
 )
-@cluster_options
+@input_options
 @click.argument("job", metavar="JOB")
 @click.option("--live", is_flag=True, help="Explain a job of the cluster that kubectl talks to, in place of files.")
 @click.option("-n", "--namespace", metavar="NAME", help="Namespace of JOB, where its name has none in front.")
-@live_options
+@kubeconfig_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     files: tuple[str, ...],
@@ -56,7 +56,7 @@ def command(
     if live:
         if files:
             raise click.UsageError("--live reads a cluster: name no files with it.")
-        cluster, chosen, usual = read_live(kubeconfig, context, policy, scheduler_name, every_pod, now)
+        cluster, chosen, usual = read_running_cluster(kubeconfig, context, policy, scheduler_name, every_pod, now)
     else:
         cluster, chosen = read_cluster(files, policy, scheduler_name, every_pod, now)
     snapshot = cluster.snapshot()

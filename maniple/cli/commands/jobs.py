@@ -5,16 +5,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from maniple.cli.support.job_options import check_queues, run_visit, visit_options
-from maniple.cli.support.table import render
-from maniple.views.jobs import JobView, age, number, views
+from maniple.api.keys import join_key
+from maniple.api.phases import FINISHED
+from maniple.cli.support.job_options import Connection, check_queues, list_options, run_with_client
+from maniple.cli.support.table import echo_json, render
+from maniple.views.jobs import JobView, job_views
+from maniple.views.text import age, number
 
 if TYPE_CHECKING:
-    from maniple.kube.user.client import Visit
+    from maniple.kube.user.client import UserClient
 
-PHASES = ("Pending", "Starting", "Running", "Growing", "Shrinking", "Restarting", "Suspended", "Succeeded", "Failed")
+PHASES = ("Pending", "Starting", "Running", "Growing", "Shrinking", "Restarting", "Suspended", *FINISHED)
 
 
 @click.command(
@@ -25,15 +27,13 @@ Examples:
   maniple jobs -q research -o wide
   maniple jobs -o json
 
-SIZE is how many replicas run, TARGET how many the scheduler has decided upon, RANGE the
-least and the most. GPUS is what the job holds now, PROGRESS how far its workers reported
-that it is. `kubectl get elasticjobs` works too.
+SIZE is the number of running replicas, TARGET the number that the scheduler has decided
+on, RANGE the minimum and the maximum. GPUS are the GPUs that the job holds now, PROGRESS
+is what its workers last reported. `kubectl get elasticjobs` works too.
 Exit codes: 0 shown, 2 wrong input or no cluster.
 """
 )
-@visit_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="The jobs of all namespaces.")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="NAME", help="Only jobs of this queue; repeatable.")
+@list_options
 @click.option(
     "--phase",
     "phases",
@@ -43,45 +43,39 @@ Exit codes: 0 shown, 2 wrong input or no cluster.
 )
 @click.option("-o", "--output", type=click.Choice(["table", "wide", "json"]), default="table", show_default=True)
 def command(
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
-    all_namespaces: bool,
-    queues: tuple[str, ...],
-    phases: tuple[str, ...],
-    output: str,
+    connection: Connection, all_namespaces: bool, queues: tuple[str, ...], phases: tuple[str, ...], output: str
 ) -> None:
-    """List jobs: their phase, size now and to be, GPUs, how far they are, and why they wait."""
+    """List jobs: their phase, size and target, GPUs, progress, and why they wait."""
 
-    async def read(visit: "Visit") -> list[JobView]:
-        within = None if all_namespaces else visit.namespace
-        made = views(await visit.jobs(within), await visit.replicas(within))
+    async def read(client: "UserClient") -> list[JobView]:
+        namespace = None if all_namespaces else client.namespace
+        views = job_views(await client.jobs(namespace), await client.replicas(namespace))
         if queues:
             from maniple.kube.user.client import QUEUES
 
-            check_queues(queues, await visit.names(QUEUES.list_path), (job.queue for job in made))
-        return made
+            check_queues(queues, await client.names(QUEUES.list_path), (job.queue for job in views))
+        return views
 
-    found = [
+    jobs = [
         job
-        for job in run_visit(kubeconfig, context, namespace, read)
+        for job in run_with_client(connection, read)
         if (not queues or job.queue in queues) and (not phases or job.phase in phases)
     ]
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
-    elif found:
-        click.echo(table(found, with_namespace=all_namespaces, wide=output == "wide", now=datetime.now(UTC)))
+        echo_json(jobs)
+    elif jobs:
+        click.echo(_table(jobs, with_namespace=all_namespaces, wide=output == "wide", now=datetime.now(UTC)))
     else:
         click.echo("no jobs found" + ("" if all_namespaces else "; -A looks in all namespaces"), err=True)
 
 
-def table(jobs: Sequence[JobView], *, with_namespace: bool, wide: bool, now: datetime) -> str:
+def _table(jobs: Sequence[JobView], *, with_namespace: bool, wide: bool, now: datetime) -> str:
     header = ["NAME", "QUEUE", "PHASE", "SIZE", "TARGET", "RANGE", "GPUS", "PROGRESS", "RESTARTS", "AGE"]
     header += ["FRAMEWORK", "RESIZES", "WHY"] if wide else ["REASON"]
     rows = []
     for job in jobs:
         row = [
-            f"{job.namespace}/{job.name}" if with_namespace else job.name,
+            join_key(job.key) if with_namespace else job.name,
             job.queue,
             job.phase or "-",
             str(job.running),
@@ -92,6 +86,6 @@ def table(jobs: Sequence[JobView], *, with_namespace: bool, wide: bool, now: dat
             str(job.restarts),
             age(job.created, now),
         ]
-        said = ": ".join(filter(None, (job.reason, job.message)))
-        rows.append(row + ([job.framework, str(job.resizes), said] if wide else [job.reason]))
+        why = ": ".join(filter(None, (job.reason, job.message)))
+        rows.append(row + ([job.framework, str(job.resizes), why] if wide else [job.reason]))
     return render(header, rows, indent="")

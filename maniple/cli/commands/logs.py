@@ -1,4 +1,4 @@
-"""`maniple logs`: what the replicas of a job print."""
+"""`maniple logs`: the logs of a job's replicas."""
 
 import re
 from typing import TYPE_CHECKING
@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING
 import click
 
 from maniple.api import types
-from maniple.api.errors import InputError, nearest
-from maniple.cli.support.job_options import complete_jobs, job_key, run_visit, tell_of_trouble, visit_options
-from maniple.views.jobs import ENDED
+from maniple.api.keys import name_of
+from maniple.api.phases import FINISHED
+from maniple.cli.support.job_options import (
+    Connection,
+    complete_jobs,
+    find_role,
+    job_key,
+    job_options,
+    report_trouble,
+    run_with_client,
+)
 
 if TYPE_CHECKING:
-    from maniple.kube.user.client import Visit
-    from maniple.kube.user.replica_view import Replica
+    from maniple.kube.user.client import UserClient
+    from maniple.kube.user.replica_pod import ReplicaPod
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -35,25 +43,25 @@ Examples:
   maniple logs bert --all --since 10m
   maniple logs bert --role worker --index 3
 
-Without --all, --role or --index: the first replica of the first role that has a min above
-0. Where there may be several, each line begins with its replica. --follow goes on with
-replicas that come later, until the job is over.
+Without --all, --role or --index: the first replica of the first role with a min above 0.
+If there may be several replicas, each line begins with its replica. --follow includes
+replicas that start later, until the job has finished.
 Exit codes: 0 printed, 1 nothing has started yet, 2 wrong input or no such job.
 """
 )
-@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
 @click.option("--role", metavar="NAME", help="All replicas of this role.")
 @click.option("--index", type=click.IntRange(0), help="The replica with this number.")
 @click.option("--all", "every", is_flag=True, help="All replicas.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job is over.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has finished.")
 @click.option("--tail", type=click.IntRange(0), metavar="LINES", help="Only the last lines of each replica.")
-@click.option("--since", callback=_seconds, metavar="TIME", help="Only what is younger than 30s, 10m, 2h, 1d.")
+@click.option("--since", callback=_seconds, metavar="TIME", help="Only lines newer than 30s, 10m, 2h, 1d.")
 @click.option(
-    "-c", "--container", default="", metavar="NAME", help="Container, where pods have several; without it the first."
+    "-c", "--container", default="", metavar="NAME", help="Container of pods with several; without it the first."
 )
-@visit_options
+@job_options
 def command(
-    job: str,
+    name: str,
     role: str | None,
     index: int | None,
     every: bool,
@@ -61,57 +69,52 @@ def command(
     tail: int | None,
     since: int | None,
     container: str,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str | None,
+    connection: Connection,
 ) -> None:
     """Print the logs of a job's replicas."""
     if every and (role is not None or index is not None):
-        raise click.UsageError("--all are all replicas: name no --role or --index with it.")
+        raise click.UsageError("--all and --role or --index contradict each other.")
     with_name = every or (role is not None and index is None)
 
-    def take(replica: "Replica", line: str) -> None:
+    def on_line(replica: "ReplicaPod", line: str) -> None:
         click.echo(f"[{replica.role}-{replica.index}] {line}" if with_name else line)
 
-    async def read(visit: "Visit") -> str:
+    async def read(client: "UserClient") -> str:
         from maniple.kube.user.job_logs import Choice, follow_logs, read_logs
 
-        key = job_key(job, visit)
-        written = await visit.job(key)
-        chosen_role = _role(written, role)
-        number = 0 if not every and role is None and index is None else index
+        key = job_key(name, client)
+        job = await client.job(key)
+        chosen_role = _chosen_role(job, role)
+        chosen_index = 0 if not every and role is None and index is None else index
 
-        def is_chosen(replica: "Replica") -> bool:
-            return every or (replica.role == chosen_role and number in (None, replica.index))
+        def is_chosen(replica: "ReplicaPod") -> bool:
+            return every or (replica.role == chosen_role and chosen_index in (None, replica.index))
 
         choice: Choice = Choice(is_chosen, tail, since, container)
         if follow:
-            tell_of_trouble(visit)
-            await follow_logs(visit, key, choice, take)
+            report_trouble(client)
+            await follow_logs(client, key, choice, on_line)
             return ""
-        found = await read_logs(visit, key, choice, take)
-        if any(replica.has_started for replica in found):
-            return ""
-        return _nothing("/".join(key), found, is_over=written.status.phase in ENDED)
+        replicas = await read_logs(client, key, choice, on_line)
+        return "" if any(replica.has_started for replica in replicas) else _why_none(job, replicas)
 
-    said = run_visit(kubeconfig, context, namespace, read)
-    if said:
-        click.echo(f"error: {said}", err=True)
+    problem = run_with_client(connection, read)
+    if problem:
+        click.echo(f"error: {problem}", err=True)
         raise SystemExit(1)
 
 
-def _role(job: types.ElasticJob, role: str | None) -> str:
-    names = [one.name for one in job.spec.roles]
-    if role is not None and role not in names:
-        raise InputError([f"ElasticJob {job.metadata.name}: --role: unknown role {role!r}{nearest(role, names)}"])
-    return role or job.spec.lead
+def _chosen_role(job: types.ElasticJob, role: str | None) -> str:
+    return job.spec.lead if role is None else job.spec.roles[find_role(job, role)].name
 
 
-def _nothing(job: str, found: "list[Replica]", *, is_over: bool) -> str:
-    if not found and is_over:
-        return f"ElasticJob {job}: is over, and no such replica is there any more: see cleanPodPolicy"
-    if not found:
-        return f"ElasticJob {job}: no such replica is there now; `maniple describe {job}` lists them, --follow waits"
-    one = found[0]
-    why = f": {one.why}" if one.why else ""
-    return f"Pod {one.pod.metadata.namespace}/{one.name}: has not started: {one.state}{why}; --follow waits for it"
+def _why_none(job: types.ElasticJob, replicas: "list[ReplicaPod]") -> str:
+    """Why there is no log."""
+    name = name_of(job.metadata)
+    if replicas:
+        replica = replicas[0]
+        message = f": {replica.message}" if replica.message else ""
+        return f"Pod {name_of(replica.pod.metadata)}: has not started: {replica.state}{message}; --follow waits for it"
+    if job.status.phase in FINISHED:
+        return f"ElasticJob {name}: has finished, and no such replica exists any more: see cleanPodPolicy"
+    return f"ElasticJob {name}: no such replica exists now; `maniple describe {name}` lists them, --follow waits"

@@ -1,4 +1,4 @@
-"""`maniple plan`: what would be decided for a cluster given as files."""
+"""`maniple plan`: what would be decided for a cluster, given as files or running."""
 
 import gc
 import sys
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 import click
-import msgspec
 import yaml
 
-from maniple.cli.support.cluster_input import cluster_options, read_cluster, read_live
-from maniple.cli.support.cluster_options import live_options
+from maniple.cli.support.cluster_input import input_options, read_cluster, read_running_cluster
+from maniple.cli.support.cluster_options import kubeconfig_options
 from maniple.cli.support.plan_table import describe
+from maniple.cli.support.table import echo_json
 from maniple.cluster.memory import Outcome, run_rounds
 
 
@@ -25,29 +25,29 @@ Examples:
   kubectl get nodes,pods -A -o json | maniple plan -f - --all
   maniple plan --live --rounds 3
 
-Pods with a node are there; pending pods whose schedulerName is maniple are planned.
+Pods with a node hold their resources; pending pods with schedulerName maniple are planned.
 Exit codes: 0 planned, 2 wrong input.
 """
 )
-@cluster_options
+@input_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True))
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100_000),
     default=1,
     show_default=True,
-    help="Apply the plan in memory and plan again, so many times.",
+    help="Plan this many times, and apply each plan in memory.",
 )
 @click.option(
     "--step",
     "step_s",
     type=click.FloatRange(0, 10**9),
     metavar="SECONDS",
-    help="Let so much time pass between rounds: objects arrive at their creationTimestamp, "
-    "and pods end when their activeDeadlineSeconds are over.",
+    help="Time between rounds: objects arrive at their creationTimestamp, and pods end after their "
+    "activeDeadlineSeconds.",
 )
-@click.option("--live", is_flag=True, help="Plan the cluster that kubectl talks to, in place of files.")
-@live_options
+@click.option("--live", is_flag=True, help="Plan the cluster that kubectl talks to, instead of files.")
+@kubeconfig_options
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def command(
     files: tuple[str, ...],
@@ -63,14 +63,14 @@ def command(
     every_pod: bool,
     now: str | None,
 ) -> None:
-    """Plan a cluster given as YAML or JSON: who goes where, who waits and why."""
+    """Plan a cluster given as YAML or JSON: what starts where, what waits and why."""
     start = time.perf_counter()
-    # A dump has a million small objects and no cycles among them: collecting garbage meanwhile would double the time.
+    # A dump has a million small objects without cycles: garbage collection would double the time.
     gc.disable()
     if live:
         if files or more_files:
             raise click.UsageError("--live reads a cluster: name no files with it.")
-        cluster, chosen, _ = read_live(kubeconfig, context, policy, scheduler_name, every_pod, now, step_s)
+        cluster, chosen, _ = read_running_cluster(kubeconfig, context, policy, scheduler_name, every_pod, now, step_s)
     else:
         cluster, chosen = read_cluster((*files, *more_files), policy, scheduler_name, every_pod, now, step_s)
     read_s = time.perf_counter() - start
@@ -83,7 +83,7 @@ def show(outcome: Outcome, output: str, *, with_times: bool = False) -> None:
     if output == "table":
         click.echo(describe(outcome, with_times=with_times))
     elif output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(outcome.to_json()), indent=1).decode())
+        echo_json(outcome.to_json())
     else:
         click.echo(yaml.safe_dump(outcome.to_json(), sort_keys=False, allow_unicode=True), nl=False)
 

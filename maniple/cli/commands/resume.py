@@ -1,9 +1,9 @@
-"""`maniple resume`: lets suspended jobs go on."""
+"""`maniple resume`: resumes suspended jobs."""
 
 import click
 
-from maniple.cli.support.job_options import complete_jobs, visit_options
-from maniple.cli.support.suspend_resume import switch
+from maniple.cli.support.job_options import Connection, complete_jobs, job_options
+from maniple.cli.support.suspend_resume import set_suspend
 
 
 @click.command(
@@ -12,12 +12,12 @@ Examples:
   maniple resume bert
   maniple resume -n research bert resnet
 
-A job that is over cannot be resumed: then nothing is changed.
+A job that has finished cannot be resumed: then no job is changed.
 Exit codes: 0 done, 2 wrong input or no such job.
 """
 )
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
-@visit_options
-def command(jobs: tuple[str, ...], kubeconfig: str | None, context: str | None, namespace: str | None) -> None:
-    """Resume suspended jobs: each waits for room again, and goes on from its checkpoint."""
-    switch(jobs, False, kubeconfig, context, namespace)
+@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
+@job_options
+def command(names: tuple[str, ...], connection: Connection) -> None:
+    """Resume suspended jobs: each waits for resources again, and continues from its checkpoint."""
+    set_suspend(names, False, connection)

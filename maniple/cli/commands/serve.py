@@ -1,4 +1,4 @@
-"""`maniple serve`: schedules a cluster, until it is told to stop."""
+"""`maniple serve`: schedules a cluster until it is stopped."""
 
 import asyncio
 import math
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maniple.api.errors import InputError
+from maniple.api.keys import Key, split_name
 from maniple.api.validate.kubernetes import is_name
-from maniple.cli.support.cluster_options import live_options, run_live
+from maniple.cli.support.cluster_options import kubeconfig_options, run_async
 from maniple.cli.support.read_files import read_one
 from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import load_policy
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class _Seconds(click.FloatRange):
-    """A range without what is no number."""
+    """A range of finite numbers."""
 
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = float(super().convert(value, param, ctx))
-        if not math.isfinite(found):
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
             self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return found
+        return seconds
 
 
 @click.command(
@@ -42,17 +43,17 @@ Examples:
   maniple serve --once --policy examples/policies/kube-batch.yaml
   maniple serve --listen 0.0.0.0:8080 --scheduler-name night-shift
 
-Plans the pods whose schedulerName is maniple; what all others use is counted.
+Plans the pods with schedulerName maniple; the resources of all other pods are counted.
 Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another replica leads.
 """
 )
-@live_options
+@kubeconfig_options
 @click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy.")
 @click.option(
     "--scheduler-name", default=DEFAULT_SCHEDULER, show_default=True, help="Plan pods with this schedulerName."
 )
-@click.option("--once", is_flag=True, help="One cycle, then end.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done now, and do nothing.")
+@click.option("--once", is_flag=True, help="Run one cycle and exit.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done now, and change nothing.")
 @click.option(
     "-o",
     "--output",
@@ -62,15 +63,18 @@ Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another repli
     help="How --dry-run and --once print the plan.",
 )
 @click.option(
-    "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Share a lease with other replicas."
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Elect a leader among replicas, by a Lease.",
 )
 @click.option(
     "--lease",
     metavar="NS/NAME",
-    help="That lease; without it kube-system/ and the scheduler's name, so that all who plan the same pods share it.",
+    help="The Lease; without it kube-system/ and the scheduler's name, which all replicas for the same pods share.",
 )
 @click.option(
-    "--identity", metavar="NAME", help="Name of this replica in the lease; in a pod the pod's name, else made up."
+    "--identity", metavar="NAME", help="Name of this replica in the Lease; without it the pod's name, or a random one."
 )
 @click.option(
     "--gang-timeout",
@@ -79,7 +83,7 @@ Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another repli
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="A gang that could be bound only in part for so long is evicted and starts over.",
+    help="A gang that stays partly bound for this long is evicted and starts over.",
 )
 @click.option(
     "--drift-check",
@@ -88,12 +92,14 @@ Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another repli
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Compare what is known with a fresh list this often.",
+    help="How often the cache is compared with a fresh list.",
 )
-@click.option("--jobs/--no-jobs", default=True, show_default=True, help="Make and remove the pods of ElasticJobs.")
-@click.option("--agents", metavar="HOST:PORT", help="Serve the agents in the pods of ElasticJobs there, by HTTPS.")
-@click.option("--agents-url", metavar="URL", help="How pods reach that, if not as https://HOST:PORT.")
-@click.option("--listen", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
+@click.option("--jobs/--no-jobs", default=True, show_default=True, help="Create and delete the pods of ElasticJobs.")
+@click.option(
+    "--agents", metavar="HOST:PORT", help="Serve the agents in the pods of ElasticJobs at this address, by HTTPS."
+)
+@click.option("--agents-url", metavar="URL", help="The URL of --agents for pods, if not https://HOST:PORT.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz at this address.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -125,22 +131,22 @@ def command(
     set_up_logs(log_format, log_level)
     if not scheduler_name:
         raise InputError(["--scheduler-name: expected a name, such as maniple, found none"])
-    place = _lease(lease, scheduler_name)
+    lease_key = _lease(lease, scheduler_name)
     settings = Settings(
         ours=Ours(scheduler_name),
         policy=None if policy is None else load_policy(read_one(policy), policy),
-        lease=place if leader_elect else None,
+        lease=lease_key if leader_elect else None,
         identity=identity or _identity(),
         gang_timeout_s=gang_timeout_s,
         drift_s=drift_s,
         listen=_address(listen, "--listen"),
         runs_jobs=jobs,
-        agents=_endpoint(agents, agents_url, place),
+        agents=_endpoint(agents, agents_url, lease_key),
     )
     if dry_run or once:
         _once(kubeconfig, context, settings, dry_run, output)
     else:
-        run_live(lambda: _serve(kubeconfig, context, settings))
+        run_async(lambda: _serve(kubeconfig, context, settings))
 
 
 async def _serve(kubeconfig: str | None, context: str | None, settings: "Settings") -> None:
@@ -158,21 +164,21 @@ def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry
     from maniple.cli.commands.plan import show
     from maniple.kube.serve.single_cycle import one_cycle
 
-    outcome = run_live(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
+    outcome = run_async(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
     if outcome is None:
         click.echo("error: another replica leads; nothing was done", err=True)
         raise SystemExit(3)
     show(outcome, output)
 
 
-def _lease(text: str | None, scheduler_name: str) -> tuple[str, str]:
+def _lease(text: str | None, scheduler_name: str) -> Key:
     if text is None:
         if not is_name(scheduler_name):
             raise InputError(
-                [f"--lease: expected one, because {scheduler_name!r} cannot be its name; such as kube-system/maniple"]
+                [f"--lease: required, because {scheduler_name!r} cannot be its name; such as kube-system/maniple"]
             )
         return "kube-system", scheduler_name
-    namespace, _, name = text.partition("/")
+    namespace, name = split_name(text)
     if not namespace or not name or "/" in name:
         raise InputError([f"--lease: expected a namespace and a name, such as kube-system/maniple, found {text!r}"])
     return namespace, name
@@ -180,21 +186,21 @@ def _lease(text: str | None, scheduler_name: str) -> tuple[str, str]:
 
 def _identity() -> str:
     host = socket.gethostname()
-    # In a pod the host name is the pod's: the same container, started again, need not wait for itself.
+    # The host name of a pod is its name: a restarted container need not wait for its own Lease.
     return host if "KUBERNETES_SERVICE_HOST" in os.environ else f"{host}_{uuid.uuid4().hex[:8]}"
 
 
-def _endpoint(text: str | None, url: str | None, lease: tuple[str, str]) -> "Endpoint | None":
+def _endpoint(text: str | None, url: str | None, lease: Key) -> "Endpoint | None":
     from maniple.kube.jobs.agent_endpoint import Endpoint
 
     address = _address(text, "--agents")
     if address is None:
         if url is not None:
-            raise InputError(["--agents-url: expected --agents too, which says where to listen"])
+            raise InputError(["--agents-url: needs --agents, the address to listen at"])
         return None
     host, port = address
     if url is None and (host in ("0.0.0.0", "::") or not port):
-        raise InputError([f"--agents: {text!r} is no address that pods can call: say it with --agents-url"])
+        raise InputError([f"--agents: pods cannot reach {text!r}: add --agents-url"])
     if url is not None and not url.startswith("https://"):
         raise InputError([f"--agents-url: expected https://HOST:PORT, found {url!r}"])
     return Endpoint(host, port, url or f"https://{text}", (lease[0], f"{lease[1]}-agents"))

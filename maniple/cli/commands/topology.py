@@ -1,4 +1,4 @@
-"""`maniple topology`: the GPU links of a node, drawn for people or written as the annotation of its Node."""
+"""`maniple topology`: the GPU links of a node, as text or as the annotation of its Node."""
 
 import shlex
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from maniple.api.errors import InputError, printable
 from maniple.api.gpu.nvidia_smi import read_topology
-from maniple.api.gpu.topology_annotation import GpuTopology, TopologyError, parse_topology, read_memory, to_json
+from maniple.api.gpu.topology_annotation import GpuTopology, TopologyError, parse_device_memory, parse_topology, to_json
 from maniple.api.labels import GPU_TOPOLOGY_ANNOTATION
 from maniple.api.quantity import QuantityError, format_quantity
 from maniple.cli.support.read_files import read_sources
@@ -35,7 +35,7 @@ Exit codes: 0 done, 2 wrong input.
 @click.option("--node", metavar="NAME", help="The node that `-o annotate` is for.")
 @click.option("--model", metavar="NAME", default="", help="The model of the GPUs; nvidia-smi topo does not say it.")
 @click.option("--memory", metavar="QUANTITY", help="The memory of each GPU, such as 40Gi.")
-@click.option("--resource", metavar="NAME", default="", help="The resource that they are, if not nvidia.com/gpu.")
+@click.option("--resource", metavar="NAME", default="", help="The resource name of the GPUs, if not nvidia.com/gpu.")
 def command(file: str, output: str, node: str | None, model: str, memory: str | None, resource: str) -> None:
     """Show how the GPUs of a node are linked, or write it as the annotation of the Node.
 
@@ -59,7 +59,7 @@ def command(file: str, output: str, node: str | None, model: str, memory: str | 
 def _read(file: str) -> tuple[GpuTopology, list[str]]:
     sources = read_sources((file,))
     if len(sources) > 1:
-        raise InputError([f"{file}: expected one file, found a folder of {len(sources)}"])
+        raise InputError([f"{file}: expected one file, found a directory of {len(sources)}"])
     ((name, data),) = sources
     notes: list[str] = []
     try:
@@ -71,19 +71,19 @@ def _read(file: str) -> tuple[GpuTopology, list[str]]:
 
 
 def _completed(topology: GpuTopology, model: str, memory: str | None, resource: str) -> GpuTopology:
-    """With what the options say, and checked like any other annotation."""
+    """With the values of the options, and checked like any other annotation."""
     changes: dict[str, str | int] = {}
     if model:
         changes["model"] = model
     if memory is not None:
         try:
-            changes["memory_bytes"] = read_memory(memory)
+            changes["memory_bytes"] = parse_device_memory(memory)
         except QuantityError as error:
             raise InputError([f"--memory: {error}"]) from None
     devices = tuple(msgspec.structs.replace(device, **changes) for device in topology.devices)
-    made = msgspec.structs.replace(topology, devices=devices, resource=resource or topology.resource)
+    completed = msgspec.structs.replace(topology, devices=devices, resource=resource or topology.resource)
     try:
-        return parse_topology(to_json(made))
+        return parse_topology(to_json(completed))
     except TopologyError as error:
         raise InputError(error.problems) from None
 
@@ -93,12 +93,12 @@ def _describe(topology: GpuTopology) -> str:
     matrix = bandwidths(topology) or (links.matrix if links.is_known else None)
     parts = [_summary(topology)]
     if matrix is None:
-        return f"{parts[0]}\nHow they are linked is not said, and not known of this model: all sets are equally good."
+        return f"{parts[0]}\nTheir links are not given, and not known for this model: all sets are equally good."
     ids = [device.id for device in topology.devices]
     if topology.links:
         rows = [[name, *map(str, row)] for name, row in zip(ids, topology.links, strict=True)]
     else:
-        parts[0] += "\nThe links are not said; these are assumed from the model, in GB/s."
+        parts[0] += "\nThe links are not given; these are assumed from the model, in GB/s."
         rows = [
             [name, *("X" if a == b else _gbs(speed) for b, speed in enumerate(row))]
             for a, (name, row) in enumerate(zip(ids, matrix, strict=True))
@@ -113,15 +113,15 @@ def _describe(topology: GpuTopology) -> str:
 def _summary(topology: GpuTopology) -> str:
     devices = topology.devices
     kinds = sorted({(device.model, device.memory_bytes) for device in devices})
-    said = [f"{len(devices)} × {topology.resource}"]
+    parts = [f"{len(devices)} × {topology.resource}"]
     for model, size in kinds:
         memory = format_quantity(size, per_unit=1, binary=True) if size else ""
         if model or memory:
-            said.append(" ".join(filter(None, (printable(model), memory))))
+            parts.append(" ".join(filter(None, (printable(model), memory))))
     lost = [device.id for device in devices if not device.healthy]
     if lost:
-        said.append(f"lost: {' '.join(lost)}")
-    return ", ".join(said)
+        parts.append(f"lost: {' '.join(lost)}")
+    return ", ".join(parts)
 
 
 def _gbs(mbs: int) -> str:
@@ -129,27 +129,30 @@ def _gbs(mbs: int) -> str:
 
 
 def _rings(topology: GpuTopology, links: LinkClass) -> list[list[str]]:
-    healthy = sum(1 << at for at, device in enumerate(topology.devices) if device.healthy)
+    healthy = sum(1 << gpu for gpu, device in enumerate(topology.devices) if device.healthy)
     rows = []
     for size in RING_SIZES:
         if size <= healthy.bit_count():
             chosen = links.choose(healthy, size)
-            ids = [device.id for at, device in enumerate(topology.devices) if chosen >> at & 1]
+            ids = [device.id for gpu, device in enumerate(topology.devices) if chosen >> gpu & 1]
             rows.append([str(size), _gbs(links.ring(chosen)), " ".join(ids)])
     return rows
 
 
-# -- the tree: what a person sees at once in a matrix of eight, and not in one of sixteen
+# -- the tree: groups that are plain in a matrix of eight GPUs, but not in one of sixteen
 
 
 def _tree(topology: GpuTopology, matrix: Matrix) -> list[str]:
     devices = topology.devices
-    healthy = [at for at, device in enumerate(devices) if device.healthy]
-    numa = sorted({devices[at].numa for at in healthy})
+    healthy = [gpu for gpu, device in enumerate(devices) if device.healthy]
+    numa = sorted({devices[gpu].numa for gpu in healthy})
     if len(numa) < 2:
         return _branch(topology, matrix, healthy, "node")
     parts = [
-        (f"NUMA node {number}" if number >= 0 else "no NUMA node", [at for at in healthy if devices[at].numa == number])
+        (
+            f"NUMA node {number}" if number >= 0 else "no NUMA node",
+            [gpu for gpu in healthy if devices[gpu].numa == number],
+        )
         for number in numa
     ]
     lines = [f"node: {_words(topology, matrix, healthy, [members for _, members in parts])} between"]
@@ -157,11 +160,11 @@ def _tree(topology: GpuTopology, matrix: Matrix) -> list[str]:
 
 
 def _branch(topology: GpuTopology, matrix: Matrix, members: list[int], name: str) -> list[str]:
-    """A group and, below it, the groups that it falls into when its slowest links are cut."""
+    """A group and, below it, the groups into which it splits without its slowest links."""
     groups = _split(matrix, members)
     title = f"{name}: " if name else ""
     if all(len(group) == 1 for group in groups):
-        ids = " ".join(topology.devices[at].id for at in members)
+        ids = " ".join(topology.devices[gpu].id for gpu in members)
         words = _words(topology, matrix, members, groups)
         return [f"{title}{ids}{f'  ({words})' if words else ''}"]
     lines = [f"{title}{_words(topology, matrix, members, groups)} between"]
@@ -178,31 +181,31 @@ def _children(branches: Sequence[list[str]]) -> list[str]:
 
 
 def _split(matrix: Matrix, members: list[int]) -> list[list[int]]:
-    """The parts that hang together by links faster than the slowest ones that can be cut to part it."""
+    """The parts that remain connected without the slowest links whose removal splits the group."""
     for slowest in sorted({matrix[a][b] for a in members for b in members if a != b}):
         groups: list[list[int]] = []
         left = list(members)
         while left:
             group, ahead = [], [left.pop(0)]
             while ahead:
-                at = ahead.pop()
-                group.append(at)
-                near = [other for other in left if matrix[at][other] > slowest]
+                gpu = ahead.pop()
+                group.append(gpu)
+                near = [other for other in left if matrix[gpu][other] > slowest]
                 ahead += near
                 left = [other for other in left if other not in near]
             groups.append(sorted(group))
         if len(groups) > 1:
             return groups
-    return [[at] for at in members]
+    return [[gpu] for gpu in members]
 
 
 def _words(topology: GpuTopology, matrix: Matrix, members: list[int], groups: list[list[int]]) -> str:
-    """The words of the links between the groups, slowest first."""
-    group_of = {at: number for number, group in enumerate(groups) for at in group}
-    found: dict[str, int] = {}
+    """The kinds of links between the groups, slowest first."""
+    group_of = {gpu: number for number, group in enumerate(groups) for gpu in group}
+    slowest: dict[str, int] = {}
     for a in members:
         for b in members:
             if group_of[a] != group_of[b]:
                 word = str(topology.links[a][b]) if topology.links else f"{_gbs(matrix[a][b])} GB/s"
-                found[word] = min(matrix[a][b], found.get(word, matrix[a][b]))
-    return ", ".join(sorted(found, key=lambda word: (found[word], word)))
+                slowest[word] = min(matrix[a][b], slowest.get(word, matrix[a][b]))
+    return ", ".join(sorted(slowest, key=lambda word: (slowest[word], word)))

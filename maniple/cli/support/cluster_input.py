@@ -1,16 +1,16 @@
-"""What commands about a cluster have in common: the files that it is given as, the policy, whose pods, and when."""
+"""The cluster that `plan` and `explain` read, from files or from an API server: their options, and how it is read."""
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError, printable
-from maniple.api.timestamps import LAST_YEAR
-from maniple.cli.support.cluster_options import run_live
+from maniple.api.timestamps import LAST_YEAR, to_seconds
+from maniple.cli.support.cluster_options import run_async
 from maniple.cli.support.read_files import read_one, read_sources
 from maniple.cluster.memory import MemoryCluster
 from maniple.model.building.from_scratch import DEFAULT_SCHEDULER, Ours
@@ -27,7 +27,7 @@ _OPTIONS = (
         multiple=True,
         metavar="FILE",
         type=click.Path(allow_dash=True),
-        help="File of Kubernetes objects, Lists or streams, YAML or JSON; a folder of them; '-' for standard input.",
+        help="File of Kubernetes objects, Lists or streams, YAML or JSON; a directory of them; '-' for standard input.",
     ),
     click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy."),
     click.option(
@@ -40,12 +40,12 @@ _OPTIONS = (
     click.option(
         "--now",
         metavar="TIME",
-        help="The moment of the decision, such as 2026-01-31T12:00:00Z; without it the newest time in the input.",
+        help="The time of the decision, such as 2026-01-31T12:00:00Z; without it the newest time in the input.",
     ),
 )
 
 
-def cluster_options(command: F) -> F:
+def input_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -66,7 +66,7 @@ def read_cluster(
             "or --live for the cluster that kubectl talks to."
         )
     chosen = None if policy is None else load_policy(read_one(policy), policy)
-    moment = _moment(now)
+    time_s = _read_time(now)
     decoded = decode(read_sources(files))
     if not decoded.objects:
         raise InputError(
@@ -75,10 +75,10 @@ def read_cluster(
     objects = sort_objects(decoded, scheduler_name=scheduler_name)
     for note in decoded.notes:
         click.echo(f"note: {printable(note)}", err=True)
-    return MemoryCluster(objects, Ours(scheduler_name, every_pod), moment, step_s), chosen
+    return MemoryCluster(objects, Ours(scheduler_name, every_pod), time_s, step_s), chosen
 
 
-def read_live(
+def read_running_cluster(
     kubeconfig: str | None,
     context: str | None,
     policy: str | None,
@@ -87,26 +87,27 @@ def read_live(
     now: str | None,
     step_s: float | None = None,
 ) -> tuple[MemoryCluster, Policy | None, str]:
-    """The same, of a cluster that runs, as it is now; and the namespace of its context."""
+    """The same of a running cluster, and the namespace of its context."""
     from maniple.kube.serve.single_cycle import read_objects
 
     chosen = None if policy is None else load_policy(read_one(policy), policy)
-    moment = _moment(now)
+    time_s = _read_time(now)
     ours = Ours(scheduler_name, every_pod)
-    reading = run_live(lambda: read_objects(kubeconfig, context, ours))
+    reading = run_async(lambda: read_objects(kubeconfig, context, ours))
     for note in reading.notes:
         click.echo(f"note: {note}", err=True)
-    cluster = MemoryCluster(reading.objects, ours, time.time() if moment is None else moment, step_s)
+    cluster = MemoryCluster(reading.objects, ours, time.time() if time_s is None else time_s, step_s)
     return cluster, chosen, reading.namespace
 
 
-def _moment(text: str | None) -> float | None:
+def _read_time(text: str | None) -> float | None:
+    """Any ISO 8601 time, also a date; without a time zone it is UTC."""
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError:
         raise InputError([f"--now: {text!r} is not a time; expected one such as 2026-01-31T12:00:00Z"]) from None
-    if not 1970 < moment.year < LAST_YEAR:
+    if not 1970 < timestamp.year < LAST_YEAR:
         raise InputError([f"--now: expected a time between the years 1971 and {LAST_YEAR - 1}, found {text!r}"])
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return to_seconds(timestamp)

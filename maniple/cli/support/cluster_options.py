@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster have in common: how to reach it, and reading it once."""
+"""Options of commands that talk to a cluster, and how these commands run."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,26 +18,26 @@ _OPTIONS = (
 )
 
 
-def live_options(command: F) -> F:
+def kubeconfig_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def run_live(work: Callable[[], Any]) -> Any:
-    """Runs `work`, a coroutine function, and says in one line why the cluster could not be talked to."""
+def run_async(work: Callable[[], Any]) -> Any:
+    """Runs a coroutine function. An API server that refuses or does not answer is an error of one line."""
     from maniple.api.errors import InputError
     from maniple.kube.transport.client import ApiError, UnansweredError
 
     try:
-        with asyncio.Runner(loop_factory=_loop()) as runner:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(work())
     except (ApiError, UnansweredError) as error:
         raise InputError([f"the API server did not do what was asked: {error}"]) from None
 
 
-def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where there is one: a fifth less processor time for each request."""
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's if it is installed: a fifth less CPU time for each request."""
     try:
         import uvloop
     except ImportError:

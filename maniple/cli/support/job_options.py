@@ -1,18 +1,22 @@
-"""What the commands for people have in common: where they look, how a job is named, and how a visit ends."""
+"""What commands about jobs share: their options, how a job is named, and how they run."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from maniple.api import types
 from maniple.api.errors import InputError, nearest, printable
+from maniple.api.keys import Key, name_of
+from maniple.api.phases import FINISHED
 from maniple.api.validate.kubernetes import is_name
-from maniple.cli.support.cluster_options import live_options, run_live
+from maniple.cli.support.cluster_options import kubeconfig_options, run_async
 
 if TYPE_CHECKING:
-    from maniple.kube.user.client import Key, Visit
+    from maniple.kube.user.client import UserClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -23,70 +27,118 @@ INTERRUPTED = 130
 _NAMESPACE = click.option(
     "-n", "--namespace", metavar="NAME", help="Namespace to look in; without it that of the kubeconfig's context."
 )
+_ALL_NAMESPACES = click.option("-A", "--all-namespaces", is_flag=True, help="The jobs of all namespaces.")
+_QUEUES = click.option(
+    "-q", "--queue", "queues", multiple=True, metavar="NAME", help="Only jobs of this queue; repeatable."
+)
 
 
-def visit_options(command: F) -> F:
-    return _NAMESPACE(live_options(command))
+@dataclass(frozen=True)
+class Connection:
+    """Which cluster, and which namespace of it."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str | None
 
 
-def run_visit(
-    kubeconfig: str | None, context: str | None, namespace: str | None, work: "Callable[[Visit], Awaitable[T]]"
-) -> T:
-    """Does `work` on a cluster; Ctrl-C ends it without a word."""
-    from maniple.kube.user.client import visit
+def job_options(command: F) -> F:
+    """--kubeconfig, --context and --namespace, which the command gets as `connection`."""
+
+    @functools.wraps(command)
+    def with_connection(
+        *args: Any, kubeconfig: str | None, context: str | None, namespace: str | None, **options: Any
+    ) -> Any:
+        return command(*args, connection=Connection(kubeconfig, context, namespace), **options)
+
+    return cast(F, _NAMESPACE(kubeconfig_options(with_connection)))
+
+
+def list_options(command: F) -> F:
+    """`job_options`, and which of the jobs: --all-namespaces and --queue."""
+    return job_options(_ALL_NAMESPACES(_QUEUES(command)))
+
+
+def run_with_client(connection: Connection, work: "Callable[[UserClient], Awaitable[T]]") -> T:
+    """Ctrl-C ends it without a message."""
+    from maniple.kube.user.client import connect
 
     async def whole() -> T:
-        async with visit(kubeconfig, context, namespace) as visited:
-            return await work(visited)
+        async with connect(connection.kubeconfig, connection.context, connection.namespace) as client:
+            return await work(client)
 
     try:
-        done: T = run_live(whole)
+        result: T = run_async(whole)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
-    return done
+    return result
 
 
-def tell_of_trouble(visited: "Visit") -> None:
-    """From now on: a line when the API server does not answer any more, and one when it does again."""
+def report_trouble(client: "UserClient") -> None:
+    """From now on prints a line when the API server stops answering, and one when it answers again."""
 
-    def tell() -> None:
-        why = visited.trouble
-        said = f"does not answer, trying again: {printable(why)}" if why else "answers again"
-        click.echo(f"note: the API server {said}", err=True)
+    def report() -> None:
+        trouble = client.trouble
+        message = f"does not answer, trying again: {printable(trouble)}" if trouble else "answers again"
+        click.echo(f"note: the API server {message}", err=True)
 
-    visited.line_changed = tell
+    client.on_trouble = report
 
 
-def job_key(text: str, visited: "Visit") -> "Key":
-    """`bert` in the namespace that is looked in, or `research/bert`."""
-    namespace, slash, name = text.rpartition("/")
-    if not is_name(name) or (slash and not is_name(namespace)):
-        raise InputError([f"expected the name of a job, such as bert or research/bert, found {text!r}"])
-    return namespace or visited.namespace, name
+def job_key(name: str, client: "UserClient") -> Key:
+    """Of `bert`, in the client's namespace, or of `research/bert`."""
+    namespace, slash, own = name.rpartition("/")
+    if not is_name(own) or (slash and not is_name(namespace)):
+        raise InputError([f"expected the name of a job, such as bert or research/bert, found {name!r}"])
+    return namespace or client.namespace, own
+
+
+async def read_jobs(names: Iterable[str], client: "UserClient") -> dict[Key, types.ElasticJob]:
+    """Each job once. InputError before anything is changed, if one is missing."""
+    keys = dict.fromkeys(job_key(name, client) for name in names)
+    return {key: await client.job(key) for key in keys}
+
+
+def refuse_finished(jobs: Iterable[types.ElasticJob], verb: str) -> None:
+    finished = [job for job in jobs if job.status.phase in FINISHED]
+    if finished:
+        raise InputError(
+            f"ElasticJob {name_of(job.metadata)}: has finished ({job.status.phase}) and cannot be {verb}"
+            for job in finished
+        )
+
+
+def find_role(job: types.ElasticJob, role: str) -> int:
+    """Its index in the job's roles; InputError if there is none of this name."""
+    names = [known.name for known in job.spec.roles]
+    if role not in names:
+        label = f"ElasticJob {name_of(job.metadata)}"
+        raise InputError([f"{label}: --role: unknown role {role!r}{nearest(role, names)}"])
+    return names.index(role)
 
 
 def check_queues(wanted: Iterable[str], known: Iterable[str] | None, used: Iterable[str]) -> None:
-    """InputError for a queue that is neither there nor named by a job; known None: one may not know which there are."""
+    """InputError for a queue that neither exists nor is named by a job; known None: the user may not list queues."""
     if known is None:
         return
-    there = {*known, types.DEFAULT_QUEUE}
-    unknown = [name for name in wanted if name not in there | set(used)]
+    existing = {*known, types.DEFAULT_QUEUE}
+    unknown = [name for name in wanted if name not in existing | set(used)]
     if unknown:
-        raise InputError(f"--queue: there is no queue {name!r}{nearest(name, there)}" for name in unknown)
+        raise InputError(f"--queue: there is no queue {name!r}{nearest(name, existing)}" for name in unknown)
 
 
 def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The cluster's jobs, for a shell that completes a name."""
     del param
-    from maniple.kube.user.client import visit
+    from maniple.kube.user.client import connect
 
-    async def names_of(kubeconfig: str | None, context: str | None, namespace: str | None) -> list[str]:
-        async with asyncio.timeout(_COMPLETION_S), visit(kubeconfig, context, namespace) as visited:
-            return sorted(job.metadata.name for job in await visited.jobs(visited.namespace))
+    async def job_names(kubeconfig: str | None, context: str | None, namespace: str | None) -> list[str]:
+        async with asyncio.timeout(_COMPLETION_S), connect(kubeconfig, context, namespace) as client:
+            return sorted(job.metadata.name for job in await client.jobs(client.namespace))
 
-    given = ctx.params
+    options = ctx.params
     try:
-        names = asyncio.run(names_of(given.get("kubeconfig"), given.get("context"), given.get("namespace")))
-    except Exception:  # no cluster, no rights, no time: the shell gets no words
+        names = asyncio.run(job_names(options.get("kubeconfig"), options.get("context"), options.get("namespace")))
+    except Exception:  # no cluster, no rights, no time: the shell must not show errors
         return []
     return [name for name in names if name.startswith(incomplete)]

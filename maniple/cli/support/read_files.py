@@ -1,4 +1,4 @@
-"""Reads what `-f` names: files, folders, or standard input."""
+"""Reads the files, directories and standard input that options name."""
 
 import errno
 import sys
@@ -10,7 +10,7 @@ ENDINGS = (".yaml", ".yml", ".json")
 
 
 def read_sources(names: tuple[str, ...]) -> list[tuple[str, bytes]]:
-    """(name, content) of each file; a folder stands for the YAML and JSON files in it."""
+    """(name, content) of each file; a directory stands for the YAML and JSON files in it."""
     sources: list[tuple[str, bytes]] = []
     wrong: list[str] = []
     for name in names:
@@ -23,7 +23,7 @@ def read_sources(names: tuple[str, ...]) -> list[tuple[str, bytes]]:
             wrong.append(f"{name}: cannot be read: {error.strerror}")
             continue
         if not paths:
-            wrong.append(f"{name}: the folder has no file that ends in {', '.join(ENDINGS)}")
+            wrong.append(f"{name}: the directory has no file that ends in {', '.join(ENDINGS)}")
         for file in paths:
             try:
                 sources.append((str(file), file.read_bytes()))
@@ -44,6 +44,6 @@ def read_one(name: str) -> bytes:
 
 def _files(name: str) -> list[Path]:
     if not name:
-        raise FileNotFoundError(errno.ENOENT, "the name is empty")  # Path("") would be the current folder
+        raise FileNotFoundError(errno.ENOENT, "the name is empty")  # Path("") would be the current directory
     path = Path(name)
-    return sorted(p for p in path.iterdir() if p.suffix in ENDINGS) if path.is_dir() else [path]
+    return sorted(file for file in path.iterdir() if file.suffix in ENDINGS) if path.is_dir() else [path]

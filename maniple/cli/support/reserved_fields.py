@@ -1,4 +1,4 @@
-"""What Maniple sets itself in a job's pods, and therefore takes from nobody else."""
+"""Fields of a job's pods that Maniple sets itself: a template must not set them."""
 
 import posixpath
 from collections.abc import Iterator
@@ -9,46 +9,46 @@ from maniple.api.types import RESERVED_ENV_PREFIX, RESERVED_MOUNT_PATH
 _FOLDERS = (RESERVED_MOUNT_PATH, "/run/maniple")  # in most images /var/run is a link to /run
 
 
-def is_our_folder(path: str) -> bool:
+def is_reserved_path(path: str) -> bool:
     place = posixpath.normpath("/" + path.lstrip("/"))
     return any(place == folder or place.startswith(f"{folder}/") for folder in _FOLDERS)
 
 
-def taken_in(job: dict[str, Any]) -> Iterator[str]:
-    """What the templates of a job that was decoded say in vain, each with its place."""
+def reserved_field_errors(job: dict[str, Any]) -> Iterator[str]:
+    """The reserved fields in the templates of a valid job, each with its path."""
     for number, role in enumerate(job["spec"]["roles"]):
-        spec, at = role["template"]["spec"], f"spec.roles[{number}].template.spec"
+        spec, path = role["template"]["spec"], f"spec.roles[{number}].template.spec"
         policy = spec.get("restartPolicy") or "Never"
         if policy != "Never":
             yield (
-                f"{at}.restartPolicy: expected Never or none, found {policy!r}: the job's controller starts replicas "
+                f"{path}.restartPolicy: expected Never or none, found {policy!r}: the job's controller starts replicas "
                 f"again; write spec.restartPolicy: {policy} instead"
             )
         for kind in ("initContainers", "containers"):
             for index, container in _objects(spec, kind):
-                yield from _taken_in_container(container, f"{at}.{kind}[{index}]")
+                yield from _container_errors(container, f"{path}.{kind}[{index}]")
 
 
-def _taken_in_container(container: dict[str, Any], at: str) -> Iterator[str]:
-    for index, one in _objects(container, "env"):
-        name = str(one.get("name"))
+def _container_errors(container: dict[str, Any], path: str) -> Iterator[str]:
+    for index, variable in _objects(container, "env"):
+        name = str(variable.get("name"))
         if name.startswith(RESERVED_ENV_PREFIX):
             yield (
-                f"{at}.env[{index}].name: names that begin with {RESERVED_ENV_PREFIX} are Maniple's own, "
-                f"for its agent; expected another, such as MY_{name}, found {name!r}"
+                f"{path}.env[{index}].name: names that begin with {RESERVED_ENV_PREFIX} are reserved for Maniple's "
+                f"agent; expected another, such as MY_{name}, found {name!r}"
             )
-    for index, one in _objects(container, "volumeMounts"):
-        path = str(one.get("mountPath"))
-        if is_our_folder(path):
+    for index, mount in _objects(container, "volumeMounts"):
+        folder = str(mount.get("mountPath"))
+        if is_reserved_path(folder):
             yield (
-                f"{at}.volumeMounts[{index}].mountPath: {RESERVED_MOUNT_PATH} is Maniple's own, "
-                f"where its agent is mounted; expected another, such as /data, found {path!r}"
+                f"{path}.volumeMounts[{index}].mountPath: {RESERVED_MOUNT_PATH} is reserved for Maniple's agent; "
+                f"expected another, such as /data, found {folder!r}"
             )
 
 
 def _objects(parent: dict[str, Any], field: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Those of a list that scheduling does not read: what else is wrong with it, the API server says."""
-    listed = parent.get(field)
-    for index, one in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(one, dict):
-            yield index, one
+    """The objects of a list that scheduling does not read; the API server reports what else is wrong with it."""
+    entries = parent.get(field)
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, dict):
+            yield index, entry

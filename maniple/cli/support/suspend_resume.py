@@ -1,36 +1,29 @@
-"""What `maniple suspend` and `maniple resume` share: one field of several jobs, set."""
+"""What `maniple suspend` and `maniple resume` share: they set one field of several jobs."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from maniple.api.errors import InputError
-from maniple.cli.support.job_options import job_key, run_visit
-from maniple.views.jobs import ENDED
+from maniple.cli.support.job_options import Connection, read_jobs, refuse_finished, run_with_client
 
 if TYPE_CHECKING:
-    from maniple.kube.user.client import Visit
+    from maniple.kube.user.client import UserClient
 
 
-def switch(
-    jobs: tuple[str, ...], suspend: bool, kubeconfig: str | None, context: str | None, namespace: str | None
-) -> None:
-    """All jobs are looked at before one is changed."""
+def set_suspend(names: tuple[str, ...], suspend: bool, connection: Connection) -> None:
+    """All jobs are read before one is changed."""
     verb = "suspended" if suspend else "resumed"
 
-    async def change(visit: "Visit") -> None:
-        keys = list(dict.fromkeys(job_key(job, visit) for job in jobs))
-        found = {key: await visit.job(key) for key in keys}
-        over = [key for key, job in found.items() if job.status.phase in ENDED]
-        if over:
-            raise InputError(
-                f"ElasticJob {'/'.join(key)}: is over ({found[key].status.phase}) and cannot be {verb}" for key in over
-            )
-        for key, job in found.items():
-            if job.spec.suspend == suspend:
-                click.echo(f"ElasticJob {'/'.join(key)} {'is suspended already' if suspend else 'is not suspended'}")
-                continue
-            await visit.merge(key, {"spec": {"suspend": suspend}})
-            click.echo(f"ElasticJob {'/'.join(key)} {verb}")
+    async def change(client: "UserClient") -> None:
+        from maniple.kube.user.client import job_label
 
-    run_visit(kubeconfig, context, namespace, change)
+        jobs = await read_jobs(names, client)
+        refuse_finished(jobs.values(), verb)
+        for key, job in jobs.items():
+            if job.spec.suspend == suspend:
+                click.echo(f"{job_label(key)} {'is already suspended' if suspend else 'is not suspended'}")
+                continue
+            await client.merge(key, {"spec": {"suspend": suspend}})
+            click.echo(f"{job_label(key)} {verb}")
+
+    run_with_client(connection, change)

@@ -1,19 +1,23 @@
-"""Plain tables for people: columns padded with spaces, cut to the width of the terminal where there is one."""
+"""Plain tables: columns padded with spaces, folded at the width of the terminal."""
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import click
+import msgspec
 
 from maniple.api.errors import printable
 
+PIPE_WIDTH = 160  # where standard output is no terminal
+_LEAST_WIDTH = 40  # of the last column
+
 
 def render(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> str:
-    """The table as text. The last column takes what is left of the line and is folded, never cut."""
-    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
-    terminal = shutil.get_terminal_size((160, 40)).columns if sys.stdout and sys.stdout.isatty() else 160
+    """The table as text. The last column takes the rest of the line and is folded, never cut."""
+    cells, widths = _layout(header, rows)
     before = len(indent) + sum(widths[:-1]) + 2 * (len(header) - 1)
-    room = max(40, terminal - before)
+    room = max(_LEAST_WIDTH, screen_width() - before)
     lines = []
     for row in cells:
         start = indent + "".join(cell.ljust(width) + "  " for cell, width in zip(row[:-1], widths, strict=False))
@@ -24,9 +28,28 @@ def render(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The table as lines, none of them folded: for a view that is cut to the screen."""
-    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
+    cells, widths = _layout(header, rows)
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def render_fields(fields: Iterable[tuple[str, str]]) -> str:
+    """`  Name:      value`, a line for each; without those that have no value."""
+    return "\n".join(f"  {name + ':':11}{printable(value)}" for name, value in fields if value)
+
+
+def echo_json(value: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+
+
+def screen_width() -> int:
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size((PIPE_WIDTH, 40)).columns if is_terminal else PIPE_WIDTH
+
+
+def _layout(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
+    """All cells, the header's first, and the width of each column."""
+    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
+    return cells, [max(len(row[index]) for row in cells) for index in range(len(header))]
 
 
 def _fold(text: str, width: int) -> list[str]:

@@ -1,2 +1,2 @@
-"""The controller of elastic jobs: drives maniple.elastic's machine with what the API server tells, and does its
-instructions there. It remembers nothing that is not in the API server."""
+"""The controller of elastic jobs: feeds maniple.elastic's state machine with events of the API server, and executes its
+instructions there. It keeps no state that is not in the API server."""

@@ -1,7 +1,7 @@
-"""What the agents' endpoint shows and knows: a certificate authority, a server's certificate, and the key of tokens.
+"""The credentials of the agents' endpoint: a certificate authority, a server certificate, and the key of tokens.
 
-It is kept in a Secret, so that every replica and every restart has the same; pods are given the authority's certificate
-and trust nobody else. Nothing here touches the network or the disk.
+They are kept in a Secret, so that all replicas have the same, also after restarts; pods get the authority's certificate
+and trust no other. Nothing here touches the network or the disk.
 """
 
 import base64
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-AUTHORITY_DAYS = 3650  # running jobs hold its certificate: longer than any of them
+AUTHORITY_DAYS = 3650  # running jobs hold its certificate: longer than any job runs
 SERVER_DAYS = 365
 RENEW_DAYS = 60
 _FIELDS = {
@@ -39,7 +39,7 @@ _NO_USAGE = {
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """All of it, in PEM but for the key of tokens, which is 32 random bytes."""
+    """In PEM, except the key of tokens, which is 32 random bytes."""
 
     authority: bytes
     authority_key: bytes
@@ -53,20 +53,22 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def from_secret(data: dict[str, str]) -> Credentials | None:
-    """None, if it is not all there: somebody else's Secret, or one that is to be made anew."""
+    """None if it is incomplete: another's Secret, or a damaged one."""
     try:
-        read = Credentials(**{field: base64.b64decode(data[name], validate=True) for name, field in _FIELDS.items()})
-        x509.load_pem_x509_certificate(read.authority)
-        x509.load_pem_x509_certificate(read.certificate)
-        _private_key(read.authority_key)
-        _private_key(read.key)
+        credentials = Credentials(
+            **{field: base64.b64decode(data[name], validate=True) for name, field in _FIELDS.items()}
+        )
+        x509.load_pem_x509_certificate(credentials.authority)
+        x509.load_pem_x509_certificate(credentials.certificate)
+        _private_key(credentials.authority_key)
+        _private_key(credentials.key)
     except (KeyError, ValueError):
         return None
-    return read if len(read.token_key) >= 32 else None
+    return credentials if len(credentials.token_key) >= 32 else None
 
 
 def create(names: list[str], now: datetime | None = None) -> Credentials:
-    """New ones, for a server that is reached by these names and addresses."""
+    """New credentials, for a server with these names and addresses."""
     now = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "maniple agents")])
@@ -82,9 +84,9 @@ def create(names: list[str], now: datetime | None = None) -> Credentials:
 
 
 def renewed(old: Credentials, names: list[str], now: datetime | None = None) -> Credentials:
-    """The same where the certificate is good for these names and for a while; else with a new one.
+    """The same object if the certificate has these names and does not expire soon; otherwise with a new certificate.
 
-    Jobs that run trust the authority and hold tokens: authority and key of tokens never change.
+    Running jobs trust the authority and hold tokens: the authority and the key of tokens never change.
     """
     now = now or datetime.now(UTC)
     certificate = x509.load_pem_x509_certificate(old.certificate)
@@ -93,12 +95,12 @@ def renewed(old: Credentials, names: list[str], now: datetime | None = None) -> 
     if has_time and set(map(_general, names)) <= set(named):
         return old
     authority = x509.load_pem_x509_certificate(old.authority)
-    made, key = _issue(authority, _private_key(old.authority_key), names, now)
-    return Credentials(old.authority, old.authority_key, made, key, old.token_key)
+    certificate_pem, key = _issue(authority, _private_key(old.authority_key), names, now)
+    return Credentials(old.authority, old.authority_key, certificate_pem, key, old.token_key)
 
 
 def server_context(credentials: Credentials) -> ssl.SSLContext:
-    """For `Agents.start`."""
+    """For `AgentServer.start`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_certificate(context, credentials)
@@ -106,8 +108,8 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Shown from now on, also by a server that uses the context already, to whoever comes next."""
-    # Python reads certificates from files only; this one is in memory, as the file system may be read-only.
+    """For all new connections, also of a server that uses the context already."""
+    # Python reads certificates only from files; this one is in memory, because the file system may be read-only.
     handle = os.memfd_create("certificate")
     try:
         os.write(handle, credentials.certificate + credentials.key)

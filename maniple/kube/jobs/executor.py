@@ -1,4 +1,4 @@
-"""The machine's instructions, done on the API server. Each may be done again: what is there already counts as done."""
+"""Executes the state machine's instructions on the API server. All are idempotent: existing objects count as done."""
 
 import asyncio
 import logging
@@ -9,18 +9,19 @@ import msgspec
 
 from maniple.api import types
 from maniple.api.decode.server_objects import read_live
+from maniple.api.keys import Key, join_key
 from maniple.api.labels import GENERATION_ANNOTATION
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.elastic.conditions import OURS, Conditions
 from maniple.elastic.generations import notice
 from maniple.elastic.instructions import CreateReplica, DeleteReplica
-from maniple.elastic.job import JobSpec
+from maniple.elastic.job import JobSpec, ReplicaKey
 from maniple.kube.jobs import manifests
-from maniple.kube.jobs.agent_server import Agents
-from maniple.kube.jobs.manifests import Setting
+from maniple.kube.jobs.agent_server import AgentServer
+from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.pod_view import place_of
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client
-from maniple.kube.transport.mirror import Key, Mirror, Seen
+from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
 from maniple.worker.pack import agent_pyz
 
@@ -30,36 +31,36 @@ _STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if nam
 _COUNTS = ("replicas", "restarts", "resizes")
 _WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(types.ElasticJobStatus)}
 _GONE = (404, 409)
-_NO_POD = "cannot be handled as a Pod"  # a number where a text must be, and the like
-# Every pod has the notice, and the notice names every pod: what is written grows with the square of a job's size.
-_LONGEST = 200_000  # bytes; the server takes 262,144 for all annotations of an object
-_LONGEST_BESIDE = 32_000  # where the endpoint tells it too
+_NO_POD = "cannot be handled as a Pod"  # a number instead of a string, and the like
+# Every pod has the notice, and the notice names every pod: the annotations grow with the square of a job's size.
+_MAX_NOTICE = 200_000  # bytes; the server takes 262,144 for all annotations of an object
+_MAX_NOTICE_WITH_ENDPOINT = 32_000  # if agents also get it from the endpoint
 
 
 class RefusedError(Exception):
-    """The API server will never take such a pod."""
+    """The API server will never accept such a pod."""
 
 
 class NameTakenError(Exception):
-    """Another object has the name that one of the job's must have."""
+    """Another object has the name of one of the job's objects."""
 
 
-class Hands:
-    def __init__(self, client: Client, mirror: Mirror, resource: Resource, setting: Setting) -> None:
+class Executor:
+    def __init__(self, client: Client, mirror: Mirror, resource: Resource, settings: PodSettings) -> None:
         self._client = client
         self._mirror = mirror
         self._resource = resource
-        self.setting = setting
-        # What a job's conditions are to be by now, those of the scheduler among them.
+        self.settings = settings
+        # The conditions that a job should have by now, including the scheduler's.
         self.conditions_of: Callable[[Key, types.ElasticJob], Conditions] = lambda _, job: job.status.conditions
-        self.agents: Agents | None = None
+        self.agents: AgentServer | None = None
         self.authority = b""
         self.archive = agent_pyz()
 
     # -- the job
 
     async def write_status(self, key: Key, uid: str, status: types.ElasticJobStatus) -> None:
-        """What differs from what the server has, and only if nobody has written since we looked."""
+        """Writes what differs from the server's status, unless the object has changed since it was read."""
 
         def body() -> bytes:
             seen, job = self._seen(key, uid)
@@ -81,7 +82,7 @@ class Hands:
         return seen, seen.item
 
     def spec(self, key: Key, uid: str) -> dict[str, Any]:
-        """As it was written, with all that scheduling does not read."""
+        """As written, with the fields that scheduling does not read."""
         spec: dict[str, Any] = msgspec.json.decode(self._seen(key, uid)[0].spec)
         return spec
 
@@ -90,45 +91,48 @@ class Hands:
         body["propagationPolicy"] = "Background"
         await self._delete(self._resource.path(*key), body)
 
-    # -- what goes with it
+    # -- its Service, Secret and ConfigMap
 
-    async def make_surroundings(self, job: JobSpec) -> None:
-        """Service, Secret and ConfigMap; before the first pod, which would not start without them."""
+    async def create_dependents(self, job: JobSpec) -> None:
+        """Before the first pod, which would not start without them."""
         folder = f"/api/v1/namespaces/{job.namespace}"
-        token = "" if self.agents is None else self.agents.token(f"{job.namespace}/{job.name}", job.uid)
-        made = [self._make(f"{folder}/secrets", manifests.secret(job, self.archive, token, self.authority))]
+        token = "" if self.agents is None else self.agents.token(join_key((job.namespace, job.name)), job.uid)
+        creations = [self._ensure(f"{folder}/secrets", manifests.secret(job, self.archive, token, self.authority))]
         if manifests.has_names(job):
-            made.append(self._make_service(f"{folder}/services", job))
+            creations.append(self._ensure_service(f"{folder}/services", job))
         if job.framework == "horovod":
-            made.append(self._make(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
-        await asyncio.gather(*made)
+            creations.append(self._ensure(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
+        await asyncio.gather(*creations)
 
-    async def _make(self, folder: str, body: dict[str, Any]) -> None:
-        """Of a name that has the job's uid in it: what is there already is the job's."""
+    async def _ensure(self, folder: str, body: dict[str, Any]) -> None:
+        """The job's uid is part of the name: an existing object is the job's."""
         try:
             await self._create(folder, body)
         except ApiError as error:
             if error.status != 409:
                 raise
 
-    async def _make_service(self, folder: str, job: JobSpec) -> None:
-        """Of the job's own name, which others may have taken."""
+    async def _ensure_service(self, folder: str, job: JobSpec) -> None:
+        """It has the job's own name, which another Service may have."""
         try:
             await self._create(folder, manifests.service(job))
         except ApiError as error:
             if error.status != 409:
                 raise
-            found = msgspec.json.decode(await self._client.get(f"{folder}/{job.name}"))
-            owners = found["metadata"].get("ownerReferences") or []
+            service = msgspec.json.decode(await self._client.get(f"{folder}/{job.name}"))
+            owners = service["metadata"].get("ownerReferences") or []
             if job.uid not in [owner["uid"] for owner in owners]:
                 raise NameTakenError(f"there is a Service {job.name} that is not the job's") from None
 
     # -- replicas
 
-    async def create(self, job: JobSpec, one: CreateReplica, spec: dict[str, Any], sizes: dict[str, int]) -> None:
-        role = next(role for role in spec["roles"] if role["name"] == one.role)
+    async def create(
+        self, job: JobSpec, instruction: CreateReplica, spec: dict[str, Any], sizes: dict[str, int]
+    ) -> None:
+        place = (instruction.role, instruction.index)
+        role = next(role for role in spec["roles"] if role["name"] == instruction.role)
         priority = spec.get("priorityClassName", "")
-        body = manifests.pod(job, role["template"], (one.role, one.index), sizes, priority, self.setting)
+        body = manifests.pod(job, role["template"], place, sizes, priority, self.settings)
         try:
             answer = await self._create(f"/api/v1/namespaces/{job.namespace}/pods", body)
         except ApiError as error:
@@ -136,65 +140,65 @@ class Hands:
                 raise RefusedError(error.message) from None
             if error.status != 409:
                 raise
-            await self._look(job, (one.role, one.index))
+            await self._adopt(job, place)
         else:
             self._mirror.put(PODS, read_live(answer, PODS.struct))
 
-    async def _look(self, job: JobSpec, place: tuple[str, int]) -> None:
-        """A pod of this name is there: ours, of which we have not heard, or another's."""
+    async def _adopt(self, job: JobSpec, place: ReplicaKey) -> None:
+        """A pod of this name exists: the job's, not yet in the mirror, or another's."""
         path = PODS.path(job.namespace, job.pod(place))
         try:
             live = read_live(await self._client.get(path), PODS.struct)
         except ApiError as error:
             if error.status == 404:
-                raise ApiError(409, "AlreadyExists", f"{job.pod(place)} was there, and has gone") from None
+                raise ApiError(409, "AlreadyExists", f"{job.pod(place)} existed, and is gone") from None
             raise
         self._mirror.put(PODS, live)
-        found = live.replica
-        if found is None or not found.owner or found.job != job.name or place_of(found) != place:
+        facts = live.replica
+        if facts is None or not facts.owner or facts.job != job.name or place_of(facts) != place:
             raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
 
-    async def delete(self, job: JobSpec, one: DeleteReplica) -> None:
-        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": one.uid}}
-        if one.grace_s is not None:
-            body["gracePeriodSeconds"] = int(one.grace_s)
-        await self._delete(PODS.path(job.namespace, job.pod((one.role, one.index))), body)
+    async def delete(self, job: JobSpec, instruction: DeleteReplica) -> None:
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": instruction.uid}}
+        if instruction.grace_s is not None:
+            body["gracePeriodSeconds"] = int(instruction.grace_s)
+        await self._delete(PODS.path(job.namespace, job.pod((instruction.role, instruction.index))), body)
 
     # -- generations
 
     async def publish(self, job: JobSpec, generation: types.JobGeneration, pods: dict[Key, ReplicaFacts]) -> None:
-        """To the endpoint, where agents wait; to the pods' annotations, which become files; to Horovod's script."""
+        """To agents at the endpoint, to annotations, which become files in the pods, and to Horovod's script."""
         text = notice(job, generation)
-        told = {member.uid for member in generation.members}
-        untold = [
+        members = {member.uid for member in generation.members}
+        outdated = [
             (key, facts)
             for key, facts in pods.items()
             if facts.notified_generation < generation.number
             and not facts.is_leaving
-            and (facts.uid in told or facts.notified_generation)
+            and (facts.uid in members or facts.notified_generation)
         ]
-        name = f"{job.namespace}/{job.name}"
-        most = _LONGEST
+        name = join_key((job.namespace, job.name))
+        limit = _MAX_NOTICE
         if self.agents is not None:
             self.agents.publish(name, job.uid, text, generation.number)
-            most = _LONGEST_BESIDE if job.has_agents else _LONGEST
-        if len(text) > most:
-            log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": most})
-            untold = []
-        if job.framework == "horovod" and not generation.stop:  # without hosts horovodrun does not end when told to
+            limit = _MAX_NOTICE_WITH_ENDPOINT if job.has_agents else _MAX_NOTICE
+        if len(text) > limit:
+            log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": limit})
+            outdated = []
+        if job.framework == "horovod" and not generation.stop:  # without hosts horovodrun does not stop when asked to
             await self._write_hosts(job, generation)
-        await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in untold))
+        await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in outdated))
 
     async def _write_hosts(self, job: JobSpec, generation: types.JobGeneration) -> None:
-        whole = manifests.hosts(job, generation)
+        config_map = manifests.hosts(job, generation)
         folder = f"/api/v1/namespaces/{job.namespace}/configmaps"
-        path, body = f"{folder}/{manifests.hosts_name(job)}", msgspec.json.encode({"data": whole["data"]})
+        path, body = f"{folder}/{manifests.hosts_name(job)}", msgspec.json.encode({"data": config_map["data"]})
         try:
             await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH)
         except ApiError as error:
             if error.status != 404:
                 raise
-            await self._create(folder, whole)  # somebody has deleted it
+            await self._create(folder, config_map)  # a user has deleted it
 
     async def _annotate(self, key: Key, uid: str, text: str) -> None:
         body = {"metadata": {"uid": uid, "annotations": {GENERATION_ANNOTATION: text}}}
@@ -203,7 +207,7 @@ class Hands:
                 self._client.jobs, "PATCH", PODS.path(*key), msgspec.json.encode(body), MERGE_PATCH
             )
         except ApiError as error:
-            if error.status not in _GONE:  # a pod that is gone need not be told
+            if error.status not in _GONE:  # a pod that is gone needs no annotation
                 raise
         else:
             self._mirror.put(PODS, read_live(answer, PODS.struct))
@@ -224,13 +228,17 @@ class Hands:
 def _changed(
     before: types.ElasticJobStatus, after: types.ElasticJobStatus, known: Iterable[types.StatusCondition]
 ) -> dict[str, Any]:
-    """For a merge: what is to be otherwise. Conditions of others are as they are known."""
+    """The fields of a merge patch. Conditions of others are taken from `known`."""
     names = [name for name in _STATUS if getattr(before, name) != getattr(after, name)]
     if names and not before.phase:
-        names += [name for name in _COUNTS if name not in names]  # a zero that is not written is a blank in kubectl
+        names += [name for name in _COUNTS if name not in names]  # kubectl shows a zero only if it is written
     changed = {_WIRE[name]: msgspec.to_builtins(getattr(after, name)) for name in names}
-    mine = [one for one in after.conditions if one.type in OURS]
-    conditions = [*(one for one in known if one.type not in OURS), *mine]
-    if sorted(conditions, key=lambda one: one.type) != sorted(before.conditions, key=lambda one: one.type):
+    ours = [condition for condition in after.conditions if condition.type in OURS]
+    conditions = [*(condition for condition in known if condition.type not in OURS), *ours]
+    if sorted(conditions, key=_type) != sorted(before.conditions, key=_type):
         changed["conditions"] = msgspec.to_builtins(conditions)
     return changed
+
+
+def _type(condition: types.StatusCondition) -> str:
+    return condition.type

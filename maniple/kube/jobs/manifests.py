@@ -1,4 +1,4 @@
-"""The objects that an elastic job has: its pods, their Service, the Secret of their agents, Horovod's hosts."""
+"""Manifests of an elastic job's objects: its pods, their Service, the Secret of their agents, Horovod's hosts."""
 
 import base64
 import copy
@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from maniple.api import types
+from maniple.api.keys import join_key
 from maniple.api.labels import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.validate.kubernetes import is_service_name
 from maniple.elastic.job import JobSpec, ReplicaKey
 
 AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.RESERVED_MOUNT_PATH}/{name}" for name in ("agent", "pod", "hosts"))
 RENDEZVOUS_PORT = 29400
-GRACE_MORE_S = 5  # for the agent itself, after its workers
+AGENT_GRACE_S = 5  # for the agent itself, after its workers
 _HOST_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# A replica that starts finds nobody, or who took part before the job started over: it has no answer until it is among
-# them. Horovod holds a lock while it waits for one, and cannot end: later there always is an answer.
+# A starting replica finds no hosts, or those from before a restart of the job: it waits until it is a member itself.
+# Horovod holds a lock during discovery and cannot stop, so the script must always answer later.
 _DISCOVER_HOSTS = """#!/bin/sh
 here="$(dirname "$0")"
 until grep -q "$MANIPLE_POD_UID" "$here/members"; do sleep 1; done
@@ -28,22 +29,22 @@ Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Setting:
+class PodSettings:
     """What the pods of all jobs share."""
 
     scheduler_name: str
-    url: str = ""  # of the agents' endpoint; empty: there is none
+    agents_url: str = ""  # of the agents' endpoint; empty: there is none
 
 
 def has_names(job: JobSpec) -> bool:
-    """Whether its replicas can be found by name: a Service cannot be called as every object can."""
+    """Whether its replicas have DNS names: not every object's name is a valid Service name."""
     return is_service_name(job.name)
 
 
 def secret_name(job: JobSpec, *, has_token: bool) -> str:
-    """With the job's uid: the Secret of an earlier job of this name is never taken for this one's.
+    """With the job's uid, so that an earlier job of this name has another Secret.
 
-    It cannot be changed: once there is an endpoint, pods are given another.
+    It is immutable: once there is an endpoint, pods get another one.
     """
     return f"{job.name[:200]}-{'agent' if has_token else 'archive'}-{job.uid[:8]}"
 
@@ -53,21 +54,21 @@ def hosts_name(job: JobSpec) -> str:
 
 
 def pod(
-    job: JobSpec, template: Manifest, place: ReplicaKey, sizes: Mapping[str, int], priority: str, to: Setting
+    job: JobSpec, template: Manifest, place: ReplicaKey, sizes: Mapping[str, int], priority: str, settings: PodSettings
 ) -> Manifest:
-    role = next(one for one in job.roles if one.name == place[0])
+    role = next(role for role in job.roles if role.name == place[0])
     meta, spec = template.get("metadata") or {}, copy.deepcopy(template.get("spec") or {})
     name = job.pod(place)
     labels = {JOB_LABEL: job.name, ROLE_LABEL: place[0], INDEX_LABEL: str(place[1])}
-    spec |= {"schedulerName": to.scheduler_name, "restartPolicy": "Never"}
-    spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + GRACE_MORE_S)
+    spec |= {"schedulerName": settings.scheduler_name, "restartPolicy": "Never"}
+    spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + AGENT_GRACE_S)
     if priority:
         spec.setdefault("priorityClassName", priority)
     _leave_to_scheduler(spec)
     if has_names(job) and _HOST_NAME.fullmatch(name):
         spec |= {"hostname": name, "subdomain": job.name}
     env: list[Manifest] = [
-        {"name": "MANIPLE_JOB", "value": f"{job.namespace}/{job.name}"},
+        {"name": "MANIPLE_JOB", "value": join_key((job.namespace, job.name))},
         {"name": "MANIPLE_POD", "value": name},
         {"name": "MANIPLE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         {"name": "MANIPLE_ROLE", "value": role.name},
@@ -75,18 +76,18 @@ def pod(
         {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
         {"name": "MANIPLE_REPLICA_MIN", "value": str(role.min)},
         {"name": "MANIPLE_REPLICA_MAX", "value": str(role.max)},
-        *([{"name": "MANIPLE_URL", "value": to.url}] if to.url else []),
-        *_of_framework(job, place, role.slots),
+        *([{"name": "MANIPLE_URL", "value": settings.agents_url}] if settings.agents_url else []),
+        *_framework_env(job, place, role.slots),
     ]
-    volumes, mounts = _volumes(job, to)
+    volumes, mounts = _volumes(job, settings)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        theirs = [one for one in container.get("env") or [] if not _is_ours(one)]
-        given = {one.get("name") for one in theirs}
-        container["env"] = [*(one for one in env if one["name"] not in given), *theirs]
-        taken = {one.get("mountPath") for one in container.get("volumeMounts") or []}
-        more = [one for one in mounts if one["mountPath"] not in taken]
-        container["volumeMounts"] = [*(container.get("volumeMounts") or []), *more]
+        theirs = [variable for variable in container.get("env") or [] if not _is_reserved(variable)]
+        named = {variable.get("name") for variable in theirs}
+        container["env"] = [*(variable for variable in env if variable["name"] not in named), *theirs]
+        mounted = container.get("volumeMounts") or []
+        paths = {mount.get("mountPath") for mount in mounted}
+        container["volumeMounts"] = [*mounted, *(mount for mount in mounts if mount["mountPath"] not in paths)]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -101,34 +102,34 @@ def pod(
     }
 
 
-def _is_ours(variable: Manifest) -> bool:
+def _is_reserved(variable: Manifest) -> bool:
     return str(variable.get("name")).startswith(types.RESERVED_ENV_PREFIX)
 
 
-def _of_framework(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest]:
+def _framework_env(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest]:
     if job.framework == "horovod":
         return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
     if job.framework != "torchrun":
         return []
-    # Not the pin: whoever was made before it is taken back must be able to meet those that come after.
-    least, most = sum(role.min for role in job.roles), sum(role.max for role in job.roles)
+    # Not the pin: replicas from before an unpin must be able to join those that come after.
+    low, high = sum(role.min for role in job.roles), sum(role.max for role in job.roles)
     first = job.pod(job.first)
     values = {
-        "PET_NNODES": f"{least}:{most}",
+        "PET_NNODES": f"{low}:{high}",
         "PET_NPROC_PER_NODE": str(slots),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": f"{first}.{job.name}:{RENDEZVOUS_PORT}",
-        # Else torchrun 1.13 compares the endpoint with its host's whole name, and nobody keeps the store.
+        # Without it torchrun 1.13 compares the endpoint with its full host name, and no replica hosts the store.
         "PET_RDZV_CONF": f"is_host={place == job.first:d}",
         "PET_RDZV_ID": job.uid,
-        "PET_MAX_RESTARTS": "1000",  # whoever outlives a departure dies of it once; that is no failure
+        "PET_MAX_RESTARTS": "1000",  # each departure of a replica restarts the others once, which is no failure
     }
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _volumes(job: JobSpec, to: Setting) -> tuple[list[Manifest], list[Manifest]]:
+def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[Manifest]]:
     field = {"path": "generation", "fieldRef": {"fieldPath": f"metadata.annotations['{GENERATION_ANNOTATION}']"}}
-    secret = {"secretName": secret_name(job, has_token=bool(to.url))}
+    secret = {"secretName": secret_name(job, has_token=bool(settings.agents_url))}
     volumes: list[Manifest] = [
         {"name": "maniple-pod", "downwardAPI": {"items": [field]}},
         {"name": "maniple-agent", "secret": secret},
@@ -144,7 +145,7 @@ def _volumes(job: JobSpec, to: Setting) -> tuple[list[Manifest], list[Manifest]]
 
 
 def service(job: JobSpec) -> Manifest:
-    """Headless, for the names of its replicas; also of those that are not ready: they look for each other to be so."""
+    """Headless, for DNS names of replicas; also before they are ready: they need each other to become ready."""
     return {
         **_head(job, "Service", job.name),
         "spec": {
@@ -156,7 +157,7 @@ def service(job: JobSpec) -> Manifest:
 
 
 def secret(job: JobSpec, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
-    """The agent; and, where there is an endpoint, what it needs to be let in and to know whom it talks to."""
+    """The agent's archive, and for the endpoint its token and the authority's certificate."""
     data = {"agent.pyz": archive, **({"token": token.encode(), "ca.crt": authority} if token else {})}
     encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
     head = _head(job, "Secret", secret_name(job, has_token=bool(token)))
@@ -164,24 +165,24 @@ def secret(job: JobSpec, archive: bytes, token: str = "", authority: bytes = b""
 
 
 def hosts(job: JobSpec, generation: types.JobGeneration) -> Manifest:
-    """Horovod asks the script which hosts there are; one that only launches is none."""
-    at_work = {role.name for role in job.roles if role.has_work}
-    lines = [f"{one.address}:{one.slots}\n" for one in generation.members if one.role in at_work]
-    members = "".join(f"{one.uid}\n" for one in generation.members)
+    """Horovod runs the script to discover hosts. A role that only launches is no host."""
+    roles = {role.name for role in job.roles if role.has_work}
+    lines = [f"{member.address}:{member.slots}\n" for member in generation.members if member.role in roles]
+    members = "".join(f"{member.uid}\n" for member in generation.members)
     data = {"discover_hosts.sh": _DISCOVER_HOSTS, "hosts": "".join(lines), "members": members}
     return {**_head(job, "ConfigMap", hosts_name(job)), "data": data}
 
 
 def _leave_to_scheduler(spec: Manifest) -> None:
-    """A node's name in a template says where the pod may go. In a pod it would be a binding behind the gang's back."""
+    """Turns a template's nodeName into node affinity: in a pod it would be a bind without the scheduler."""
     node = spec.pop("nodeName", "")
     if not node:
         return
-    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    expression = {"key": "metadata.name", "operator": "In", "values": [node]}
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-    for term in required.setdefault("nodeSelectorTerms", [{}]):  # each of them is enough
-        term.setdefault("matchFields", []).append(here)
+    for term in required.setdefault("nodeSelectorTerms", [{}]):  # terms are alternatives
+        term.setdefault("matchFields", []).append(expression)
 
 
 def _without(entries: Manifest, name: str) -> Manifest:

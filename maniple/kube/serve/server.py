@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.jobs.agent_endpoint import Endpoint, keep_certified, open_endpoint
-from maniple.kube.jobs.controller import Jobs
-from maniple.kube.jobs.manifests import Setting
+from maniple.kube.jobs.controller import JobController
+from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.serve.applier import Applier
 from maniple.kube.serve.drift import check_for_ever
 from maniple.kube.serve.events import Events
@@ -69,12 +69,12 @@ class Server:
         self.patches = Patches(client, self.mirror, self.metrics)
         self.statuses = Statuses(self.patches, self.mirror, self.gangs, self.events)
         self.applier = Applier(client, self.mirror, self.gangs, self.metrics, self.events, settings.gang_timeout_s)
-        self.jobs: Jobs | None = None
+        self.jobs: JobController | None = None
         if settings.runs_jobs:
             url = "" if settings.agents is None else settings.agents.url
-            setting = Setting(settings.ours.scheduler_name, url)
-            self.jobs = Jobs(client, self.mirror, self.events, setting)
-            self.jobs.hands.conditions_of = self.statuses.conditions_of
+            pod_settings = PodSettings(settings.ours.scheduler_name, url)
+            self.jobs = JobController(client, self.mirror, self.events, pod_settings)
+            self.jobs.executor.conditions_of = self.statuses.conditions_of
             self.applier.runs_jobs = self.statuses.makes_pods = True
         self.events.must_wait = lambda: self.applier.is_busy
         self.lease = None

@@ -1,7 +1,7 @@
-"""A person's visit to the API server: jobs and what belongs to them, read, changed, deleted and followed.
+"""The client behind the CLI: reads, changes, deletes and follows jobs and what belongs to them.
 
-Unlike the scheduler it keeps nothing, leads nothing, and has only the rights of whoever asks. What the server refuses
-becomes an InputError that names the object.
+It keeps no state and has only the rights of the user. A refusal of the server becomes an InputError that names the
+object.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
@@ -13,6 +13,7 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.decode.server_objects import Head, Version, read_live
 from maniple.api.errors import InputError, nearest
+from maniple.api.keys import Key, join_key
 from maniple.api.labels import JOB_LABEL
 from maniple.api.validate.kubernetes import A_LABEL, is_label
 from maniple.kube.transport.client import (
@@ -27,14 +28,14 @@ from maniple.kube.transport.client import (
 from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.login import log_in
 from maniple.kube.transport.resource_kinds import RESOURCES, Resource
-from maniple.kube.user.replica_view import Replica, read_replica
+from maniple.kube.user.job_events import Event
+from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute
 _LONGEST_PAUSE_S = 5.0
-INSTALL = "install what they are with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
+INSTALL = "install their CRDs with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
 
 T = TypeVar("T")
-Key = tuple[str, str]
 
 
 def _resource(struct: type) -> Resource:
@@ -45,36 +46,6 @@ JOBS = _resource(types.ElasticJob)
 QUEUES = _resource(types.Queue)
 PODS = _resource(kubernetes.Pod)
 NODES = _resource(kubernetes.Node)
-
-
-class Event(msgspec.Struct, frozen=True, rename="camel"):
-    """What happened to an object, as the events API tells it."""
-
-    class Series(msgspec.Struct, frozen=True, rename="camel"):
-        count: int = 1
-        last_observed_time: str | None = None
-
-    class Regarding(msgspec.Struct, frozen=True):
-        kind: str = ""
-        name: str = ""
-        uid: str = ""
-
-    reason: str = ""
-    note: str = ""
-    type: str = ""
-    event_time: str | None = None
-    deprecated_last_timestamp: str | None = None
-    series: Series | None = None
-    regarding: Regarding = Regarding()
-
-    @property
-    def at(self) -> str:
-        last = self.series.last_observed_time if self.series is not None else None
-        return last or self.event_time or self.deprecated_last_timestamp or ""
-
-    @property
-    def count(self) -> int:
-        return 1 if self.series is None else self.series.count
 
 
 class Watched(ListWatch[tuple[Version, T | None]], Generic[T]):
@@ -130,24 +101,24 @@ class Watched(ListWatch[tuple[Version, T | None]], Generic[T]):
         return True
 
 
-class Visit:
-    """Use `visit(…)`. `namespace` is where names without one are looked for."""
+class UserClient:
+    """Made by `connect`. `namespace` is the one of names that are given without."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
-        self._broken: dict[str, str] = {}  # what is followed in vain -> why
-        self.line_changed: Callable[[], None] = lambda: None  # called whenever `trouble` comes or goes
+        self._broken: dict[str, str] = {}  # path of a watch that fails -> why
+        self.on_trouble: Callable[[], None] = lambda: None  # called whenever `trouble` comes or goes
 
     @property
     def trouble(self) -> str:
-        """Why what is followed is not up to date: the API server does not answer. Empty: it is."""
+        """Why watches are out of date: the API server does not answer. Empty: they are up to date."""
         return next(iter(self._broken.values()), "")
 
     # -- jobs
 
     async def jobs(self, namespace: str | None) -> list[types.ElasticJob]:
-        """All of a namespace; None: of all namespaces."""
+        """The jobs of a namespace; None: of all namespaces."""
         try:
             items, _ = await self.list_raw(JOBS, namespace)
         except ApiError as error:
@@ -161,11 +132,11 @@ class Visit:
             raise await self._refused(error, key) from None
         live = read_live(raw, types.ElasticJob)
         if not isinstance(live.item, types.ElasticJob):
-            raise InputError(f"ElasticJob {'/'.join(key)}: {problem}" for problem in live.wrong)
+            raise InputError(f"{job_label(key)}: {problem}" for problem in live.wrong)
         return live.item
 
     async def change(self, key: Key, operations: list[dict[str, Any]]) -> types.ElasticJob:
-        """A JSON patch: it says what must be as it was read, and so never undoes what others did meanwhile."""
+        """Applies a JSON patch. Its `test` operations keep it from undoing changes of others."""
         try:
             raw = await self._write("PATCH", JOBS.path(*key), msgspec.json.encode(operations), JSON_PATCH)
         except ApiError as error:
@@ -181,9 +152,9 @@ class Visit:
             raise await self._refused(error, key) from None
 
     async def delete(self, key: Key, *, foreground: bool) -> None:
-        """In the foreground the job is there until the deletion of all that it owns has begun, and not longer.
+        """In the foreground the job remains until the deletion of everything that it owns has begun.
 
-        Its pods may outlive it: they do not block it, because that would need more rights of the controller.
+        Its pods may outlive it: they do not block its deletion, because that would need more rights of the controller.
         """
         policy = {"propagationPolicy": "Foreground" if foreground else "Background"}
         try:
@@ -193,23 +164,23 @@ class Visit:
 
     async def _refused(self, error: ApiError, key: Key) -> InputError:
         if error.status != 404:
-            return refused(error, f"ElasticJob {'/'.join(key)}")
+            return refused(error, job_label(key))
         names = {job.metadata.name for job in await self.jobs(key[0])}
         near = nearest(key[1], names) or f"; namespace {key[0]} has no jobs"
-        return InputError([f"ElasticJob {'/'.join(key)}: there is no such job{near}"])
+        return InputError([f"{job_label(key)}: there is no such job{near}"])
 
     # -- what belongs to them
 
-    async def replicas(self, namespace: str | None, job: str = "") -> list[Replica]:
-        """The pods of one job, or of all."""
+    async def replicas(self, namespace: str | None, job: str = "") -> list[ReplicaPod]:
+        """The pods of one job, or of all jobs."""
         try:
             items, _ = await self.list_raw(PODS, namespace, replica_query(job))
         except ApiError as error:
             raise refused(error, "Pods") from None
-        return [replica for raw in items if (replica := read_replica(raw)) is not None]
+        return [replica for raw in items if (replica := read_replica_pod(raw)) is not None]
 
     async def names(self, path: str) -> set[str] | None:
-        """Of all that is listed there; None where one may not list it."""
+        """The names of all objects at the path; None if the user may not list them."""
 
         class Page(msgspec.Struct):
             items: list[Head] = []
@@ -219,23 +190,23 @@ class Visit:
         except ApiError:
             return None
 
-    async def events(self, job: types.ElasticJob, replicas: Iterable[Replica]) -> list[Event]:
-        """Of the job and of these pods, oldest first; none where one may not read them."""
+    async def events(self, job: types.ElasticJob, replicas: Iterable[ReplicaPod]) -> list[Event]:
+        """Of the job and of these pods, oldest first; none if the user may not read them."""
         path = f"/apis/events.k8s.io/v1/namespaces/{job.metadata.namespace}/events"
         uids = {replica.pod.metadata.uid for replica in replicas}
         try:
-            own = await self._list(path, {"fieldSelector": f"regarding.uid={job.metadata.uid}"})
-            pods = await self._list(path, {"fieldSelector": "regarding.kind=Pod"})
+            of_job = await self._list(path, {"fieldSelector": f"regarding.uid={job.metadata.uid}"})
+            of_pods = await self._list(path, {"fieldSelector": "regarding.kind=Pod"})
         except ApiError as error:
             if error.status == 403:
                 return []
             raise
-        found = [msgspec.json.decode(raw, type=Event) for raw in own[0]]
-        for raw in pods[0]:
+        events = [msgspec.json.decode(raw, type=Event) for raw in of_job[0]]
+        for raw in of_pods[0]:
             event = msgspec.json.decode(raw, type=Event)
             if event.regarding.uid in uids:
-                found.append(event)
-        return sorted(found, key=lambda event: event.at)
+                events.append(event)
+        return sorted(events, key=lambda event: event.time)
 
     # -- any objects
 
@@ -253,7 +224,7 @@ class Visit:
         return await self._write("POST", path + query, body)
 
     async def remove(self, path: str, uid: str) -> None:
-        """The object that has this uid, and no other that came into its place."""
+        """Deletes the object with this uid, and no later one of the same name."""
         body = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
         await self._write("DELETE", path, msgspec.json.encode(body))
 
@@ -267,10 +238,9 @@ class Visit:
         read: Callable[[msgspec.Raw], T | None],
         query: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[dict[Key, T], None]:
-        """All objects as they are, again after each change, whatever happens to the connection.
+        """Yields all objects, and again after each change; always the same dict. Broken connections are made again.
 
-        It is always the same map. What the first request is refused is raised; later ones are made again, and `trouble`
-        says so meanwhile.
+        Errors of the first request are raised. Later requests are retried, and `trouble` says why meanwhile.
         """
         path = folder(resource, namespace)
         watched = Watched(self.client, path, query or {}, read, lambda why: self._note(path, why))
@@ -281,6 +251,13 @@ class Visit:
         finally:
             self._note(path, "")
 
+    async def follow_job(self, key: Key) -> AsyncGenerator[types.ElasticJob | None, None]:
+        """The job after each change; None while there is none of this name."""
+        jobs = self.follow(JOBS, key[0], read_job, {"fieldSelector": f"metadata.name={key[1]}"})
+        async with aclosing(jobs) as changes:
+            async for found in changes:
+                yield found.get(key)
+
     def _note(self, path: str, why: str) -> None:
         before = bool(self._broken)
         if why:
@@ -288,20 +265,20 @@ class Visit:
         else:
             self._broken.pop(path, None)
         if bool(self._broken) != before:
-            self.line_changed()
+            self.on_trouble()
 
 
 @asynccontextmanager
-async def visit(kubeconfig: str | None, context: str | None, namespace: str | None) -> AsyncIterator[Visit]:
+async def connect(kubeconfig: str | None, context: str | None, namespace: str | None) -> AsyncIterator[UserClient]:
     if namespace is not None and not is_label(namespace):
         raise InputError([f"--namespace: expected {A_LABEL}, found {namespace!r}"])
     login = await log_in(kubeconfig, context)
     async with Client(login) as client:
-        yield Visit(client, namespace or login.namespace)
+        yield UserClient(client, namespace or login.namespace)
 
 
 def folder(resource: Resource, namespace: str | None) -> str:
-    """The path of a namespace's objects of a kind, or of all there are."""
+    """The path of the objects of a kind in a namespace; None: in all."""
     return resource.list_path if namespace is None else f"{resource.prefix}/namespaces/{namespace}/{resource.plural}"
 
 
@@ -310,19 +287,24 @@ def replica_query(job: str = "") -> dict[str, str]:
 
 
 def read_job(raw: msgspec.Raw) -> types.ElasticJob | None:
-    item = read_live(raw, types.ElasticJob).item
-    return item if isinstance(item, types.ElasticJob) else None
+    job = read_live(raw, types.ElasticJob).item
+    return job if isinstance(job, types.ElasticJob) else None
+
+
+def job_label(key: Key) -> str:
+    """The job in messages."""
+    return f"ElasticJob {join_key(key)}"
 
 
 def jobs_refused(error: ApiError) -> InputError:
-    """A list of jobs that was refused."""
+    """A refused list of jobs."""
     if error.status == 404:
         return InputError([f"the cluster has no ElasticJobs: {INSTALL}"])
     return refused(error, "ElasticJobs")
 
 
 def refused(error: ApiError, what: str) -> InputError:
-    """The server's refusal in our form: the object, the field, what is wrong with it."""
+    """The server's refusal as our errors are: the object, the field, what is wrong with it."""
     if error.status == 422 and error.causes:
         return InputError(f"{what}: {_cause(cause.field, cause.message)}" for cause in error.causes)
     if error.status == 401:
@@ -335,14 +317,13 @@ def refused(error: ApiError, what: str) -> InputError:
 
 
 def _cause(field: str, message: str) -> str:
-    """`spec.roles[0].max: max must be at least min` — without the words of Go around it."""
-    for start in ("Invalid value: ", "Required value: ", "Unsupported value: ", "Forbidden: "):
-        if message.startswith(start):
-            rest = message.removeprefix(start)
-            found, separator, said = rest.partition(": ")
-            short = len(found) <= 60 and "\n" not in found and not found.startswith(("map[", "{", "[", "object"))
-            shown = f"{said}, found {found}" if separator and short and start.startswith("Invalid") else said or rest
-            message = shown
+    """`spec.roles[0].max: max must be at least min`, without the prefixes of Go's validation."""
+    for prefix in ("Invalid value: ", "Required value: ", "Unsupported value: ", "Forbidden: "):
+        if message.startswith(prefix):
+            rest = message.removeprefix(prefix)
+            value, separator, detail = rest.partition(": ")
+            is_short = len(value) <= 60 and "\n" not in value and not value.startswith(("map[", "{", "[", "object"))
+            shows_value = separator and is_short and prefix.startswith("Invalid")
+            message = f"{detail}, found {value}" if shows_value else detail or rest
             break
-    place = field if field not in ("", "<nil>") else ""
-    return f"{place}: {message}" if place else message
+    return message if field in ("", "<nil>") else f"{field}: {message}"

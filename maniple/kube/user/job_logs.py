@@ -1,6 +1,7 @@
-"""The logs of a job's replicas: as they are, or as they grow, replicas that come later included.
+"""The logs of a job's replicas: what there is, or followed, including replicas that start later.
 
-Lines are asked for with their times, so that a broken connection goes on where it was: no line twice, none left out.
+Lines are requested with their timestamps. After a broken connection, reading resumes at the last one: no line is
+repeated, none is left out.
 """
 
 import asyncio
@@ -12,67 +13,68 @@ from dataclasses import dataclass
 import msgspec
 
 from maniple.api.errors import InputError
+from maniple.api.keys import Key, name_of
+from maniple.api.phases import FINISHED
 from maniple.kube.transport.client import ApiError, Backoff, Patience, UnansweredError
-from maniple.kube.user.client import JOBS, PODS, Key, Visit, read_job, refused, replica_query
-from maniple.kube.user.replica_view import Replica, read_replica
+from maniple.kube.user.client import PODS, UserClient, refused, replica_query
+from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
-OVER = ("Succeeded", "Failed")
-_SILENT_S = 300.0  # a log in which nothing is written for so long is asked for again: the connection may be dead
-_LAST_WORDS_S = 10.0
+_SILENT_S = 300.0  # a log without a new line for so long is requested again: the connection may be dead
+_FLUSH_S = 10.0  # after the job's end, for what its logs still hold
 _LONGEST_PAUSE_S = 5.0
-_TRIES = 5  # at a log that could not be read yet
-_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # an annotation that others have made known
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT")
+_TRIES = 5  # of a log that could not be read yet
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # kubectl's annotation
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT")
 
-Take = Callable[[Replica, str], None]
+OnLine = Callable[[ReplicaPod, str], None]
 
 
 @dataclass(frozen=True)
 class Choice:
     """Which lines of which replicas."""
 
-    is_chosen: Callable[[Replica], bool]
+    is_chosen: Callable[[ReplicaPod], bool]
     tail: int | None = None
     since_s: int | None = None
     container: str = ""
 
 
-async def read_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> list[Replica]:
-    """What there is now; the replicas that were chosen."""
-    chosen = [replica for replica in await visit.replicas(*key) if choice.is_chosen(replica)]
+async def read_logs(client: UserClient, key: Key, choice: Choice, on_line: OnLine) -> list[ReplicaPod]:
+    """Reads what there is now, and returns the chosen replicas."""
+    chosen = [replica for replica in await client.replicas(*key) if choice.is_chosen(replica)]
     chosen.sort(key=lambda replica: (replica.role, replica.index))
     for replica in chosen:
         if replica.has_started:
             try:
-                await _Log(visit, replica, choice, take).read(follow=False)
+                await _Log(client, replica, choice, on_line).read(follow=False)
             except ApiError as error:
                 raise _unreadable(error, replica) from None
     return chosen
 
 
-async def follow_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> None:
-    """Until the job is over or gone, or a log cannot be read."""
+async def follow_logs(client: UserClient, key: Key, choice: Choice, on_line: OnLine) -> None:
+    """Until the job has finished or is gone, or a log cannot be read."""
     listed = asyncio.Event()
     streams: dict[str, asyncio.Task[None]] = {}
     broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def look(stream: asyncio.Task[None]) -> None:
+    def on_end(stream: asyncio.Task[None]) -> None:
         error = None if stream.cancelled() else stream.exception()
         if error is not None and not broken.done():
             broken.set_exception(error)
 
     async def find() -> None:
-        async with aclosing(visit.follow(PODS, key[0], read_replica, replica_query(key[1]))) as changes:
+        async with aclosing(client.follow(PODS, key[0], read_replica_pod, replica_query(key[1]))) as changes:
             async for replicas in changes:
                 for replica in replicas.values():
                     uid = replica.pod.metadata.uid
                     if uid not in streams and choice.is_chosen(replica) and replica.has_started:
-                        streams[uid] = asyncio.create_task(_Log(visit, replica, choice, take).follow())
-                        streams[uid].add_done_callback(look)
+                        streams[uid] = asyncio.create_task(_Log(client, replica, choice, on_line).follow())
+                        streams[uid].add_done_callback(on_end)
                 listed.set()
 
     finding = asyncio.create_task(find())
-    ending = asyncio.create_task(_until_over(visit, key))
+    ending = asyncio.create_task(_until_finished(client, key))
     try:
         await asyncio.wait({finding, ending, broken}, return_when=asyncio.FIRST_COMPLETED)
         for ended in (broken, finding):
@@ -81,7 +83,7 @@ async def follow_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> Non
         ending.result()
         await listed.wait()
         if streams:
-            done, _ = await asyncio.wait(streams.values(), timeout=_LAST_WORDS_S)
+            done, _ = await asyncio.wait(streams.values(), timeout=_FLUSH_S)
             for stream in done:
                 stream.result()
     finally:
@@ -90,37 +92,36 @@ async def follow_logs(visit: Visit, key: Key, choice: Choice, take: Take) -> Non
         await asyncio.gather(finding, ending, broken, *streams.values(), return_exceptions=True)
 
 
-async def _until_over(visit: Visit, key: Key) -> None:
-    query = {"fieldSelector": f"metadata.name={key[1]}"}
-    async with aclosing(visit.follow(JOBS, key[0], read_job, query)) as changes:
-        async for jobs in changes:
-            if key not in jobs or jobs[key].status.phase in OVER:
+async def _until_finished(client: UserClient, key: Key) -> None:
+    async with aclosing(client.follow_job(key)) as changes:
+        async for job in changes:
+            if job is None or job.status.phase in FINISHED:
                 return
 
 
 class _Log:
     """The log of one replica."""
 
-    def __init__(self, visit: Visit, replica: Replica, choice: Choice, take: Take) -> None:
-        self._visit = visit
+    def __init__(self, client: UserClient, replica: ReplicaPod, choice: Choice, on_line: OnLine) -> None:
+        self._client = client
         self._replica = replica
         self._choice = choice
-        self._take = take
-        self._last = ""  # the time of the last line
-        self._rest = b""  # half a line, at which a connection ended
+        self._on_line = on_line
+        self._last = ""  # the timestamp of the last line
+        self._rest = b""  # the part of a line at which a connection ended
         self._has_begun = False  # it could be read once
         self._patience = Patience()
 
     async def follow(self) -> None:
-        """Until the pod has ended: whatever is on the way there may end an answer as if all were said."""
+        """Until the pod has finished: a proxy may end a response as if it were complete."""
         backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
         while True:
             before = self._last
             try:
-                if self._has_begun and await self._ends():  # while nobody answered
+                if self._has_begun and await self._read_if_finished():  # while nobody answered
                     return
                 await self.read(follow=True)
-                if await self._ends():
+                if await self._read_if_finished():
                     return
                 if self._last != before:
                     backoff.reset()
@@ -128,8 +129,8 @@ class _Log:
             except UnansweredError:
                 await backoff.wait()
             except ApiError as error:
-                if error.status == 404:  # it has gone
-                    self._say_rest()
+                if error.status == 404:  # the pod is gone
+                    self._flush()
                     return
                 # 400: its container is being removed, and so is the pod.
                 may_pass = error.status == 400 or self._patience.has(error) if self._has_begun else error.is_transient
@@ -137,28 +138,28 @@ class _Log:
                     raise _unreadable(error, self._replica) from None
                 await backoff.wait(error)
 
-    async def _ends(self) -> bool:
-        """Whether the pod has ended, or is gone; all that it said has been taken then."""
+    async def _read_if_finished(self) -> bool:
+        """Whether the pod has finished or is gone; then all of its log has been read."""
         meta = self._replica.pod.metadata
-        now = read_replica(msgspec.Raw(await self._visit.client.get(PODS.path(meta.namespace, meta.name))))
-        is_there = now is not None and now.pod.metadata.uid == meta.uid  # and no other in its place
-        if now is not None and is_there and not now.is_over:
+        now = read_replica_pod(msgspec.Raw(await self._client.client.get(PODS.path(meta.namespace, meta.name))))
+        exists = now is not None and now.pod.metadata.uid == meta.uid  # not another of the same name
+        if now is not None and exists and not now.is_finished:
             return False
-        if is_there:
+        if exists:
             await self._read_end()
-        self._say_rest()
+        self._flush()
         return True
 
     async def _read_end(self) -> None:
-        """What was not sent any more. The container may have been removed by now."""
+        """Reads what was not sent before. The container may have been removed by now."""
         try:
             await self.read(follow=False)
         except ApiError as error:
             if error.is_transient or error.status == 403:
                 raise
 
-    def _say_rest(self) -> None:
-        """Half a line, of which no more will come."""
+    def _flush(self) -> None:
+        """The last line, if it has no end."""
         if self._rest:
             self._line(self._rest, self._last)
 
@@ -175,7 +176,7 @@ class _Log:
             query |= {} if choice.since_s is None else {"sinceSeconds": str(choice.since_s)}
         path = PODS.path(meta.namespace, meta.name, "log")
         before, rest = self._last, b""
-        async with self._visit.client.stream(path, query, _SILENT_S) as chunks:
+        async with self._client.client.stream(path, query, _SILENT_S) as chunks:
             self._has_begun = True
             self._patience.reset()
             async for chunk in chunks:
@@ -183,27 +184,27 @@ class _Log:
                 for line in lines:
                     self._line(line, before)
                 if follow and rest:
-                    self._rest = rest  # all of it comes again, if there is more to come
+                    self._rest = rest  # if there is more, all of it is sent again
         if rest and not follow:
             self._line(rest, before)
 
     def _line(self, line: bytes, before: str) -> None:
-        moment, _, text = line.decode(errors="replace").partition(" ")
-        if not _MOMENT.match(moment):
-            return  # the kubelet's own words: that it cannot read the log any more
-        if moment <= before:
-            return  # seen before the connection broke
-        self._last = moment
-        self._take(self._replica, text.rstrip("\r"))
+        timestamp, _, text = line.decode(errors="replace").partition(" ")
+        if not _TIMESTAMP.match(timestamp):
+            return  # a message of the kubelet: it cannot read the log any more
+        if timestamp <= before:
+            return  # read before the connection broke
+        self._last = timestamp
+        self._on_line(self._replica, text.rstrip("\r"))
 
 
-def _main_container(replica: Replica) -> str:
-    """As kubectl has it: the one that the pod names as its main one, or the first."""
-    named = replica.pod.metadata.annotations.get(_DEFAULT_CONTAINER, "")
-    names = [one.name for one in replica.pod.spec.containers]
-    return named if named in names else names[0]
+def _main_container(replica: ReplicaPod) -> str:
+    """As in kubectl: the container that the annotation names, or the first."""
+    default = replica.pod.metadata.annotations.get(_DEFAULT_CONTAINER, "")
+    names = [container.name for container in replica.pod.spec.containers]
+    return default if default in names else names[0]
 
 
-def _unreadable(error: ApiError, replica: Replica) -> InputError:
-    messages = refused(error, f"Pod {replica.pod.metadata.namespace}/{replica.name}").messages
+def _unreadable(error: ApiError, replica: ReplicaPod) -> InputError:
+    messages = refused(error, f"Pod {name_of(replica.pod.metadata)}").messages
     return InputError(f"{message} (its log could not be read)" for message in messages)

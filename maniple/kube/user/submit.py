@@ -1,6 +1,6 @@
-"""Objects sent to the API server all or none: all are checked there first, and what was made is undone if one fails.
+"""Creates objects on the API server, all or none: dry runs first, and if a creation fails, the others are undone.
 
-A job's pods come into being long after it: their templates are checked now, as pods that are not made.
+The pods of a job are created long after it. Their templates are checked here, as dry runs of pods.
 """
 
 from dataclasses import dataclass
@@ -11,20 +11,21 @@ import msgspec
 from maniple.api import types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.errors import InputError, nearest
+from maniple.api.keys import Key, join_key
 from maniple.elastic.job import read_job_spec
-from maniple.kube.jobs.manifests import Setting
-from maniple.kube.jobs.manifests import pod as pod_of
+from maniple.kube.jobs.manifests import PodSettings
+from maniple.kube.jobs.manifests import pod as pod_manifest
 from maniple.kube.transport.client import ApiError, UnansweredError
-from maniple.kube.user.client import INSTALL, QUEUES, Visit, refused
+from maniple.kube.user.client import INSTALL, QUEUES, UserClient, refused
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-_AS_SERVED = Setting("maniple", "https://maniple-agents")  # as some `serve` will make them: with all that it adds
-_WHO_PAYS = {(types.API_VERSION, "ElasticJob"), (types.API_VERSION, "PodGroup")}
+_SETTINGS = PodSettings("maniple", "https://maniple-agents")  # pods with everything that a controller may add
+_QUEUED = {(types.API_VERSION, "ElasticJob"), (types.API_VERSION, "PodGroup")}
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """An object to be made, and where it stands in the input."""
+class Submission:
+    """An object to create, and where it is in the input."""
 
     where: str
     body: dict[str, Any]
@@ -41,12 +42,12 @@ class Parcel:
     def is_job(self) -> bool:
         return self.kind == (types.API_VERSION, "ElasticJob")
 
-    def namespace(self, otherwise: str) -> str:
-        return str(self.body.get("metadata", {}).get("namespace") or otherwise)
+    def key(self, default_namespace: str) -> Key:
+        return str(self.body.get("metadata", {}).get("namespace") or default_namespace), self.name
 
-    def label(self, otherwise: str) -> str:
-        """What it is called in messages."""
-        return f"{self.where}: {self.kind[1]} {self.namespace(otherwise)}/{self.name}"
+    def label(self, default_namespace: str) -> str:
+        """The object in messages."""
+        return f"{self.where}: {self.kind[1]} {join_key(self.key(default_namespace))}"
 
 
 class _Resources(msgspec.Struct):
@@ -58,7 +59,7 @@ class _Resources(msgspec.Struct):
     resources: list[Resource] = []
 
 
-class _Named(msgspec.Struct):
+class _Created(msgspec.Struct):
     class Metadata(msgspec.Struct):
         name: str = ""
         uid: str = ""
@@ -66,137 +67,139 @@ class _Named(msgspec.Struct):
     metadata: Metadata
 
 
-async def submit(visit: Visit, parcels: list[Parcel]) -> None:
-    """InputError with everything that is wrong, and then nothing has been made."""
-    paths = await _paths(visit, parcels)
-    wrong = await _missing(visit, parcels)
-    made_here = {parcel.name for parcel in parcels if parcel.kind == ("v1", "Namespace")}
-    for parcel, path in zip(parcels, paths, strict=True):
-        if parcel.namespace(visit.namespace) in made_here:
-            continue  # the server cannot look into a namespace that is not there yet
+async def submit(client: UserClient, submissions: list[Submission]) -> None:
+    """Raises an InputError with everything that is wrong; then nothing has been created."""
+    paths = await _paths(client, submissions)
+    wrong = await _missing(client, submissions)
+    new_namespaces = {submission.name for submission in submissions if submission.kind == ("v1", "Namespace")}
+    for submission, path in zip(submissions, paths, strict=True):
+        if submission.key(client.namespace)[0] in new_namespaces:
+            continue  # the server refuses dry runs in a namespace that does not exist yet
         try:
-            await visit.create(path, msgspec.json.encode(parcel.body), dry_run=True)
+            await client.create(path, msgspec.json.encode(submission.body), dry_run=True)
         except ApiError as error:
-            wrong += _told(error, parcel, visit.namespace)
+            wrong += _problems(error, submission, client.namespace)
             continue
-        if parcel.is_job:
-            wrong += await _template_problems(visit, parcel)
+        if submission.is_job:
+            wrong += await _template_problems(client, submission)
     if wrong:
         raise InputError(wrong)
-    await _make(visit, parcels, paths)
+    await _create(client, submissions, paths)
 
 
-async def _make(visit: Visit, parcels: list[Parcel], paths: list[str]) -> None:
-    done: list[tuple[str, str]] = []
-    for parcel, path in zip(parcels, paths, strict=True):
+async def _create(client: UserClient, submissions: list[Submission], paths: list[str]) -> None:
+    created: list[tuple[str, str]] = []  # path and uid
+    for submission, path in zip(submissions, paths, strict=True):
         try:
-            raw = await visit.create(path, msgspec.json.encode(parcel.body))
+            raw = await client.create(path, msgspec.json.encode(submission.body))
         except (ApiError, UnansweredError) as error:
-            left = await _undo(visit, done)
-            what = _told(error, parcel, visit.namespace) if isinstance(error, ApiError) else [str(error)]
-            raise InputError([*what, *(f"{path}: was made and could not be deleted again" for path in left)]) from None
-        done.append((f"{path}/{parcel.name}", msgspec.json.decode(raw, type=_Named).metadata.uid))
+            left = await _undo(client, created)
+            refusals = _problems(error, submission, client.namespace) if isinstance(error, ApiError) else [str(error)]
+            leftovers = [f"{path}: was created and could not be deleted again" for path in left]
+            raise InputError([*refusals, *leftovers]) from None
+        created.append((f"{path}/{submission.name}", msgspec.json.decode(raw, type=_Created).metadata.uid))
 
 
-async def _undo(visit: Visit, done: list[tuple[str, str]]) -> list[str]:
-    """Deletes what was made; what could not be deleted."""
+async def _undo(client: UserClient, created: list[tuple[str, str]]) -> list[str]:
+    """Deletes the objects; returns the paths of those that could not be deleted."""
     left = []
-    for path, uid in reversed(done):
+    for path, uid in reversed(created):
         try:
-            await visit.remove(path, uid)
+            await client.remove(path, uid)
         except (ApiError, UnansweredError):
             left.append(path)
     return left
 
 
-async def _paths(visit: Visit, parcels: list[Parcel]) -> list[str]:
-    """Where each object is made: the server is asked what kinds it has."""
+async def _paths(client: UserClient, submissions: list[Submission]) -> list[str]:
+    """The path of each object's kind, by the server's own list of kinds."""
     known: dict[str, list[_Resources.Resource]] = {}
     paths, wrong = [], []
-    for parcel in parcels:
-        version, kind = parcel.kind
+    for submission in submissions:
+        version, kind = submission.kind
         prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if version not in known:
-            known[version] = await _resources(visit, prefix)
-        found = next((one for one in known[version] if one.kind == kind and "/" not in one.name), None)
-        if found is None:
+            known[version] = await _resources(client, prefix)
+        resource = next((entry for entry in known[version] if entry.kind == kind and "/" not in entry.name), None)
+        if resource is None:
             hint = f": {INSTALL}" if version == types.API_VERSION else ""
-            wrong.append(f"{parcel.where}: the cluster does not know kind {kind} of {version}{hint}")
+            wrong.append(f"{submission.where}: the cluster does not know kind {kind} of {version}{hint}")
             continue
-        within = f"/namespaces/{parcel.namespace(visit.namespace)}" if found.namespaced else ""
-        paths.append(f"{prefix}{within}/{found.name}")
+        within = f"/namespaces/{submission.key(client.namespace)[0]}" if resource.namespaced else ""
+        paths.append(f"{prefix}{within}/{resource.name}")
     if wrong:
         raise InputError(wrong)
     return paths
 
 
-async def _resources(visit: Visit, prefix: str) -> list[_Resources.Resource]:
+async def _resources(client: UserClient, prefix: str) -> list[_Resources.Resource]:
     try:
-        return msgspec.json.decode(await visit.client.get(prefix), type=_Resources).resources
+        return msgspec.json.decode(await client.client.get(prefix), type=_Resources).resources
     except ApiError as error:
         if error.status == 404:
             return []
         raise refused(error, prefix) from None
 
 
-async def _missing(visit: Visit, parcels: list[Parcel]) -> list[str]:
-    """Queues and PriorityClasses that are named and nowhere: the server does not look, and the job would wait."""
+async def _missing(client: UserClient, submissions: list[Submission]) -> list[str]:
+    """Unknown Queues and PriorityClasses: the server does not check them, and the job would wait forever."""
     wrong: list[str] = []
     for kind, path, field, always in (
         ("Queue", QUEUES.list_path, "queue", {types.DEFAULT_QUEUE, ""}),
         ("PriorityClass", PRIORITY_CLASSES, "priorityClassName", {""}),
     ):
-        ours = [one for one in parcels if one.kind in _WHO_PAYS]
-        named = {one.where: str(one.body.get("spec", {}).get(field, "")) for one in ours}
-        if not set(named.values()) - always:
+        named = [
+            (submission, str(submission.body.get("spec", {}).get(field, "")))
+            for submission in submissions
+            if submission.kind in _QUEUED
+        ]
+        if all(name in always for _, name in named):
             continue
-        there = await visit.names(path)
-        if there is None:
-            continue  # who may not list them may still use them
-        there |= {one.name for one in parcels if one.kind[1] == kind} | always
+        names = await client.names(path)
+        if names is None:
+            continue  # a user who may not list them may still use them
+        names |= {submission.name for submission in submissions if submission.kind[1] == kind} | always
         wrong += [
-            f"{one.label(visit.namespace)}: spec.{field}: unknown {kind} {named[one.where]!r}"
-            f"{nearest(named[one.where], there - {''})}"
-            for one in ours
-            if named[one.where] not in there
+            f"{submission.label(client.namespace)}: spec.{field}: unknown {kind} {name!r}{nearest(name, names - {''})}"
+            for submission, name in named
+            if name not in names
         ]
     return wrong
 
 
-async def _template_problems(visit: Visit, parcel: Parcel) -> list[str]:
-    """What the server would refuse of the job's pods. Who may not make pods is not told: the controller may."""
+async def _template_problems(client: UserClient, submission: Submission) -> list[str]:
+    """What the server would refuse of the job's pods. The user may lack the right to create pods: no problem."""
     wrong: list[str] = []
-    item = read_live(msgspec.json.encode(parcel.body), types.ElasticJob).item
+    item = read_live(msgspec.json.encode(submission.body), types.ElasticJob).item
     if not isinstance(item, types.ElasticJob):
-        return wrong  # which is told elsewhere
+        return wrong  # reported elsewhere
     job = read_job_spec(item)
-    for number, role in enumerate(parcel.body["spec"]["roles"]):
-        sizes = {one.name: one.least for one in job.roles}
-        pod = pod_of(job, role["template"], (role["name"], 0), sizes, item.spec.priority_class_name, _AS_SERVED)
+    sizes = {role.name: role.least for role in job.roles}
+    for number, role in enumerate(submission.body["spec"]["roles"]):
+        place = (role["name"], 0)
+        pod = pod_manifest(job, role["template"], place, sizes, item.spec.priority_class_name, _SETTINGS)
         meta = pod["metadata"]
-        del meta["ownerReferences"], meta["namespace"]  # the job is not there yet
-        path = f"/api/v1/namespaces/{parcel.namespace(visit.namespace)}/pods"
+        del meta["ownerReferences"], meta["namespace"]  # the job does not exist yet
+        path = f"/api/v1/namespaces/{submission.key(client.namespace)[0]}/pods"
         try:
-            await visit.create(path, msgspec.json.encode(pod), dry_run=True)
+            await client.create(path, msgspec.json.encode(pod), dry_run=True)
         except ApiError as error:
-            if error.status not in (400, 422):
-                continue
-            at = f"spec.roles[{number}].template"
-            said = refused(error, "").messages
-            wrong += [f"{parcel.label(visit.namespace)}: {at}.{message.removeprefix(': ')}" for message in said]
+            if error.status in (400, 422):
+                field = f"{submission.label(client.namespace)}: spec.roles[{number}].template"
+                wrong += [f"{field}.{message.removeprefix(': ')}" for message in refused(error, "").messages]
     return wrong
 
 
-def _told(error: ApiError, parcel: Parcel, namespace: str) -> list[str]:
-    what = parcel.label(namespace)
+def _problems(error: ApiError, submission: Submission, namespace: str) -> list[str]:
+    label, name = submission.label(namespace), submission.name
     if error.status == 409 and error.reason == "AlreadyExists":
-        instead = (
-            f"give it another name, delete it with `maniple delete {parcel.name}`, or change its size with "
-            f"`maniple resize {parcel.name}`"
-            if parcel.is_job
+        remedy = (
+            f"give it another name, delete it with `maniple delete {name}`, or change its size with "
+            f"`maniple resize {name}`"
+            if submission.is_job
             else "give it another name, take it out of the file, or change it with `kubectl apply`"
         )
-        return [f"{what}: is there already: {instead}"]
+        return [f"{label}: already exists: {remedy}"]
     if error.status == 404:
-        return [f"{what}: {error.message}: make the namespace first, or name another with --namespace"]
-    return refused(error, what).messages
+        return [f"{label}: {error.message}: create the namespace first, or name another with --namespace"]
+    return refused(error, label).messages

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Generic, TypeVar
 
-from maniple.api.errors import InputError, meant_by
+from maniple.api.errors import InputError, did_you_mean
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Registry(Generic[T]):
         sources = [f"the built-in {self._noun}"] * (name in self._built_in) + [self._source(entry) for entry in offers]
         if not sources:
             names = sorted({*self._built_in, *self._offers})
-            meant = meant_by(name, names)
+            meant = did_you_mean(name, names)
             known = f"{' known' if meant else '; known'}: {', '.join(names)}"
             raise InputError([f"{where}: unknown {self._noun} {name!r}{meant}{known}"])
         if len(sources) > 1:

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from maniple.kube.jobs import agent_credentials
-from maniple.kube.jobs.agent_server import BODY_BYTES, Ack, Agents, Report
+from maniple.kube.jobs.agent_server import BODY_BYTES, Ack, AgentServer, Report
 
 JOB, UID, POD, POD_UID = "team/bert", "job-uid", "bert-worker-0", "pod-uid"
 CREDENTIALS = agent_credentials.create(["127.0.0.1", "maniple-agents.maniple-system.svc"])
@@ -28,7 +28,11 @@ class Desk:
         self.acks: list[Ack] = []
         self.reports: list[Report] = []
         self.leads = True
-        self.agents = Agents(CREDENTIALS.token_key, self.acks.append, self.reports.append, lambda: self.leads)
+        self.agents = AgentServer(CREDENTIALS.token_key, self.acks.append, self.reports.append, lambda: self.leads)
+
+    def is_polled(self, job: str, pod: str) -> bool:
+        """Whether the pod's agent waits for an answer."""
+        return job in self.agents._jobs and pod in self.agents._jobs[job].polls
 
     async def start(self, port: int = 0) -> None:
         await self.agents.start("127.0.0.1", port, agent_credentials.server_context(CREDENTIALS))
@@ -150,7 +154,7 @@ def test_who_listens_hears_of_a_new_generation_at_once() -> None:
         pods, took = [f"bert-worker-{index}" for index in range(50)], []
         for number in (1, 2, 3):
             polls = [asyncio.create_task(desk.poll(after=number - 1, pod=pod)) for pod in pods]
-            await until(lambda: all(desk.agents.listens(JOB, pod) for pod in pods))
+            await until(lambda: all(desk.is_polled(JOB, pod) for pod in pods))
             published_at = time.monotonic()
             desk.agents.publish(JOB, UID, b"generation %d" % number, number)
             answers = await asyncio.gather(*polls)
@@ -269,7 +273,7 @@ def test_who_does_not_lead_sends_agents_away_also_those_who_wait() -> None:
     async def test(desk: Desk) -> None:
         desk.agents.publish(JOB, UID, b"{}", 1)
         waiting = asyncio.create_task(desk.poll(after=1))
-        await until(lambda: desk.agents.listens(JOB, POD))
+        await until(lambda: desk.is_polled(JOB, POD))
         desk.leads = False
         for status, _, headers in (await waiting, await desk.poll()):
             assert (status, headers["Retry-After"], headers["Connection"]) == (503, "1", "close")
@@ -347,7 +351,7 @@ def test_a_generation_that_is_not_known_yet_is_asked_for_again() -> None:
         desk.agents.publish(JOB, UID, b"{}", 1)
         assert await desk.ack() == 204
         waiting = asyncio.create_task(desk.poll(after=1))
-        await until(lambda: desk.agents.listens(JOB, POD))
+        await until(lambda: desk.is_polled(JOB, POD))
         desk.agents.forget(JOB)
         assert (await waiting)[0] == 503
 
@@ -357,13 +361,13 @@ def test_a_generation_that_is_not_known_yet_is_asked_for_again() -> None:
 def test_an_agent_that_hung_up_does_not_count_as_listening() -> None:
     async def test(desk: Desk) -> None:
         desk.agents.expect(JOB, UID)
-        assert not desk.agents.listens(JOB, POD)
+        assert not desk.is_polled(JOB, POD)
         waiting = asyncio.create_task(desk.poll())
-        await until(lambda: desk.agents.listens(JOB, POD))
+        await until(lambda: desk.is_polled(JOB, POD))
         waiting.cancel()
         with suppress(asyncio.CancelledError):
             await waiting
-        await until(lambda: not desk.agents.listens(JOB, POD))
+        await until(lambda: not desk.is_polled(JOB, POD))
 
     run(test)
 
@@ -372,7 +376,7 @@ def test_who_waits_or_asks_when_the_job_is_over_is_told_so_and_may_still_speak()
     async def test(desk: Desk) -> None:
         desk.agents.publish(JOB, UID, b"one", 1)
         waiting = asyncio.create_task(desk.poll(after=1))
-        await until(lambda: desk.agents.listens(JOB, POD))
+        await until(lambda: desk.is_polled(JOB, POD))
         desk.agents.end(JOB, UID)
         assert (await waiting)[0] == 410
         assert (await desk.poll(after=0))[0] == 410
@@ -386,7 +390,7 @@ def test_a_second_poll_of_a_pod_ends_the_first() -> None:
     async def test(desk: Desk) -> None:
         desk.agents.publish(JOB, UID, b"one", 1)
         first = asyncio.create_task(desk.poll(after=1))
-        await until(lambda: desk.agents.listens(JOB, POD))
+        await until(lambda: desk.is_polled(JOB, POD))
         second = asyncio.create_task(desk.poll(after=1))
         assert (await first)[0] == 409  # and not 204: two who ask in turn are to pause
         desk.agents.publish(JOB, UID, b"two", 2)
@@ -401,7 +405,7 @@ def test_no_more_may_listen_than_twice_the_replicas_of_a_job() -> None:
         desk.agents.expect(JOB, UID, 1)
         pods = [f"{POD}{number}" for number in range(2)]
         polls = [asyncio.create_task(desk.poll(after=1, pod=pod)) for pod in pods]
-        await until(lambda: all(desk.agents.listens(JOB, pod) for pod in pods))
+        await until(lambda: all(desk.is_polled(JOB, pod) for pod in pods))
         assert (await desk.poll(after=1, pod=f"{POD}2"))[0] == 429
         desk.agents.publish(JOB, UID, b"two", 2)
         assert [(await poll)[0] for poll in polls] == [200, 200]

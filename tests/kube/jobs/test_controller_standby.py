@@ -7,8 +7,8 @@ from maniple.api.decode.server_objects import read_live
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.jobs.agent_server import Report
-from maniple.kube.jobs.controller import JOBS, Jobs
-from maniple.kube.jobs.manifests import Setting
+from maniple.kube.jobs.controller import JOBS, JobController
+from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.serve.events import Events
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import Client
@@ -38,12 +38,12 @@ def test_a_standby_does_not_grow_with_what_it_hears() -> None:
     async def test() -> None:
         mirror = Mirror(SharedCache(Cache(Ours())))
         async with Client(Login(None, None)) as client:
-            jobs = Jobs(client, mirror, Events(client, Metrics(), "maniple"), Setting("maniple"))
+            jobs = JobController(client, mirror, Events(client, Metrics(), "maniple"), PodSettings("maniple"))
             for version in range(1, 200, 2):
                 mirror.put(JOBS, read_live(job(version), JOBS.struct))
                 mirror.put(PODS, read_live(pod(version + 1), PODS.struct))
                 jobs.on_report(Report("ml/bert", "bert-worker-0", 0, version))
-        (entry,) = jobs._entries.values()
-        assert entry.inbox == []
+        (managed,) = jobs._jobs.values()
+        assert managed.inbox == []
 
     asyncio.run(test())

@@ -16,7 +16,7 @@ import pytest
 from maniple.api import types
 from maniple.elastic.job import JobSpec, read_job_spec
 from maniple.kube.jobs import manifests
-from maniple.kube.jobs.executor import Hands
+from maniple.kube.jobs.executor import Executor
 
 # What Horovod 0.28.1 reads: it splits at the colon, so there is one; the same host twice would be one host.
 LINE = re.compile(r"[^:\s]+:[1-9][0-9]*")
@@ -128,7 +128,7 @@ def test_a_job_that_stops_keeps_its_hosts(monkeypatch: pytest.MonkeyPatch) -> No
     async def write(_: JobSpec, given: types.JobGeneration) -> None:
         wrote.append(given)
 
-    hands = object.__new__(Hands)
+    hands = object.__new__(Executor)
     hands.agents = None
     monkeypatch.setattr(hands, "_write_hosts", write)
     for of in (generation(1, 0, 1), types.JobGeneration(2, stop=True)):

@@ -11,7 +11,7 @@ from maniple.api.labels import GENERATION_ANNOTATION
 from maniple.elastic.job import JobSpec, read_job_spec
 from maniple.kube.jobs import manifests
 
-TO = manifests.Setting("maniple", "https://maniple-agents.maniple-system.svc:443")
+TO = manifests.PodSettings("maniple", "https://maniple-agents.maniple-system.svc:443")
 
 
 def job(name: str = "bert", **spec: Any) -> JobSpec:
@@ -95,7 +95,7 @@ def test_each_framework_gets_what_it_reads(framework: str, wanted: dict[str, str
     pod = made(job(framework=framework))
     always = {"MANIPLE_REPLICA_INDEX": "1", "MANIPLE_REPLICA_COUNT": "3", "MANIPLE_REPLICA_MIN": "2"}
     # Any script may report how far it is, and ask for notices.
-    assert environment(pod).items() >= {**always, **wanted, "MANIPLE_URL": TO.url}.items()
+    assert environment(pod).items() >= {**always, **wanted, "MANIPLE_URL": TO.agents_url}.items()
     assert {"maniple-pod", "maniple-agent"} <= {one["name"] for one in pod["spec"]["volumes"]}
 
 

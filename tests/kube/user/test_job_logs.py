@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from maniple.api.errors import InputError
 from maniple.kube.transport.client import ApiError, UnansweredError
 from maniple.kube.user.job_logs import Choice, _Log
-from maniple.kube.user.replica_view import read_replica
+from maniple.kube.user.replica_pod import read_replica_pod
 
 # Where an answer ends (a byte of the log), and how: as if all were said, broken, or refused.
 ENDS = st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["clean", "broken", "refused"])), max_size=8)
@@ -77,7 +77,7 @@ def pod(phase: str, uid: str = "u") -> bytes:
 
 
 def followed(log: Any) -> list[str]:
-    replica = read_replica(msgspec.Raw(pod("Running")))
+    replica = read_replica_pod(msgspec.Raw(pod("Running")))
     assert replica is not None
     taken: list[str] = []
     choice = Choice(is_chosen=lambda _: True)

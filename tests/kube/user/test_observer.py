@@ -1,4 +1,4 @@
-"""What a person watches: the GPUs of the cluster, whatever becomes of nodes."""
+"""What a user watches, and what of it the user may not read."""
 
 import json
 
@@ -6,26 +6,16 @@ import msgspec
 
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import Login
-from maniple.kube.user.client import Visit
-from maniple.kube.user.observer import Picture, _read_node, _read_pod
-
-GPU = "nvidia.com/gpu"
+from maniple.kube.user.client import UserClient
+from maniple.kube.user.observer import Observer, _read_node
 
 
-def raw(item: object) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(item).encode())
-
-
-def test_pods_of_a_node_that_was_deleted_use_none_of_the_gpus_that_are_left() -> None:
-    picture = Picture(Visit(Client(Login(None, None)), "ml"), None)
-    for node in ("there", "gone"):
-        gpus = _read_node(raw({"metadata": {"name": node}, "status": {"allocatable": {GPU: "8"}}}))
-        assert gpus is not None
-        picture._nodes["", node] = gpus
-        container = {"name": "main", "resources": {"limits": {GPU: "6"}}}
-        pod = _read_pod(raw({"metadata": {"name": node}, "spec": {"nodeName": node, "containers": [container]}}))
-        assert pod is not None
-        picture._pods["ml", node] = pod
-    before = picture.gpus
-    del picture._nodes["", "gone"]
-    assert (before, picture.gpus) == ((12, 16), (6, 8))
+def test_the_gpus_of_nodes_are_known_only_with_the_right_to_read_all_pods() -> None:
+    observer = Observer(UserClient(Client(Login(None, None)), "ml"), None)
+    node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "4"}}}
+    gpus = _read_node(msgspec.Raw(json.dumps(node).encode()))
+    assert gpus is not None
+    observer._nodes["", "n1"] = gpus
+    assert observer.node_gpus == {"n1": 8.0}
+    observer._sees_all_pods = False
+    assert observer.node_gpus == {}

@@ -1,0 +1,46 @@
+"""Queues: what each holds, what it deserves, and how many of its jobs run and wait."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from maniple.api import types
+from maniple.api.meta import ResourceList
+
+
+class QueueView(msgspec.Struct, frozen=True, rename="camel"):
+    """A Queue with the status that `maniple serve` wrote."""
+
+    name: str
+    allocated: ResourceList
+    deserved: ResourceList
+    running_jobs: int
+    pending_jobs: int
+
+    @property
+    def allocated_gpus(self) -> str:
+        return _gpus(self.allocated)
+
+    @property
+    def deserved_gpus(self) -> str:
+        return _gpus(self.deserved)
+
+
+def queue_views(queues: Iterable[types.Queue]) -> tuple[QueueView, ...]:
+    """By name."""
+    views = [
+        QueueView(
+            name=queue.metadata.name,
+            allocated=queue.status.allocated,
+            deserved=queue.status.deserved,
+            running_jobs=queue.status.running_jobs,
+            pending_jobs=queue.status.pending_jobs,
+        )
+        for queue in queues
+    ]
+    return tuple(sorted(views, key=lambda view: view.name))
+
+
+def _gpus(resources: ResourceList) -> str:
+    """`8`, or of several GPU resources `8+4`"""
+    return "+".join(str(resources[name]) for name in types.GPU_RESOURCES if name in resources) or "0"

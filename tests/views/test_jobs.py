@@ -1,0 +1,108 @@
+"""Jobs as people see them, without a cluster."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from maniple.views.jobs import SizeHistory, changed_jobs, job_view, status_line
+from views.objects import condition, elastic_job, view_of
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        ({}, "None"),
+        ({"step": 0, "time": "2026-01-01T09:59:00Z"}, "step 0"),
+        ({"step": 1200, "total": 5000, "time": "2026-01-01T09:59:00Z"}, "24%"),
+        ({"step": 4999, "total": 5000, "time": "2026-01-01T09:59:00Z"}, "99%"),
+        ({"step": 5001, "total": 5000, "time": "2026-01-01T09:59:00Z"}, "100%"),
+        ({"step": 3, "total": 0, "time": "2026-01-01T09:59:00Z"}, "step 3"),
+    ],
+)
+def test_how_far_a_job_is_is_a_share_where_the_whole_is_known(progress: dict[str, object], text: str) -> None:
+    assert str(job_view(elastic_job(progress=progress), []).progress) == text
+
+
+def test_a_status_line_says_the_size_and_why_the_job_waits() -> None:
+    assert status_line(elastic_job()) == "Submitted: no `maniple serve` has seen it yet"
+    waits = condition("Scheduled", "False", "InsufficientResources", "needs 4 pods")
+    assert (
+        status_line(elastic_job(phase="Pending", conditions=[waits])) == "Pending: InsufficientResources: needs 4 pods"
+    )
+    running = elastic_job(phase="Growing", target=[{"role": "worker", "replicas": 8}], replicas={"running": 4})
+    assert status_line(running) == "Growing with 4 of 8 replicas"
+    failed = condition("Failed", "True", "BackoffLimitExceeded", "worker-2 exited with 1")
+    assert (
+        status_line(elastic_job(phase="Failed", conditions=[failed]))
+        == "Failed: BackoffLimitExceeded: worker-2 exited with 1"
+    )
+    assert status_line(elastic_job(phase="Succeeded", replicas={"running": 1})) == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("pin", "target", "running", "text"),
+    [
+        (6, [], 6, "6 of 6"),
+        (6, [], 5, "5 of 6"),
+        (6, [{"role": "worker", "replicas": 4}], 4, "4 of 6"),
+        (None, [], 3, "3 of 4"),
+        (None, [], 7, "7 of 7"),
+        (None, [{"role": "worker", "replicas": 5}], 7, "7 of 5"),
+    ],
+)
+def test_the_size_that_a_pinned_job_is_to_have_is_its_pin(
+    pin: int | None, target: list[object], running: int, text: str
+) -> None:
+    found = elastic_job(phase="Running", target=target, replicas={"running": running})
+    role = msgspec.structs.replace(found.spec.roles[0], pin=pin)
+    pinned = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, roles=(role,)))
+    assert status_line(pinned) == f"Running with {text} replicas"
+
+
+def test_a_job_that_starts_over_says_what_has_failed_and_not_that_its_pods_are_away() -> None:
+    scheduled = condition("Scheduled", "False", "Waiting", "its pods are not all there yet")
+    restarting = condition("Restarting", "True", "ReplicaFailed", "bert-worker-0 ended with exit code 1")
+    again = elastic_job(phase="Restarting", conditions=[scheduled, restarting])
+    assert status_line(again) == "Restarting: ReplicaFailed: bert-worker-0 ended with exit code 1"
+    waits = elastic_job(phase="Pending", conditions=[scheduled, restarting])
+    assert status_line(waits) == "Pending: Waiting: its pods are not all there yet"
+
+
+def test_what_is_over_or_suspended_is_to_have_nothing() -> None:
+    assert job_view(elastic_job(), []).target == 4
+    assert job_view(elastic_job(phase="Succeeded"), []).target == 0
+
+
+def test_a_job_that_stops_says_so_until_it_holds_nothing() -> None:
+    stopping = condition("Suspended", "False", "Stopping", "its replicas checkpoint and stop")
+    assert job_view(elastic_job(phase="Suspended", conditions=[stopping]), []).reason == "Stopping"
+    suspended = msgspec.structs.replace(elastic_job().spec, suspend=True)
+    stopped = elastic_job(phase="Suspended", conditions=[condition("Suspended", "True", "Suspended", "")])
+    assert job_view(msgspec.structs.replace(stopped, spec=suspended), []).reason == "Suspended"
+
+
+def test_what_is_in_a_jobs_way_is_said_whatever_it_does_meanwhile() -> None:
+    waits = condition("Scheduled", "False", "Waiting", "its pods are not all there yet")
+    lost = condition("Restarting", "True", "BelowMinimum", "lost bert-worker-0")
+    hindered = condition("Hindered", "True", "ReplicaLingers", "waits for bert-worker-0 on n1 to be gone")
+    for phase in ("Pending", "Running", "Restarting"):
+        view = job_view(elastic_job(phase=phase, conditions=[waits, lost, hindered]), [])
+        assert (view.reason, view.message) == ("ReplicaLingers", "waits for bert-worker-0 on n1 to be gone")
+
+
+def test_only_jobs_that_changed_are_changes() -> None:
+    before = {("ml", "bert"): view_of(), ("ml", "gone"): view_of(name="gone")}
+    after = {("ml", "bert"): view_of(), ("ml", "new"): view_of(name="new")}
+    assert changed_jobs(before, after) == [(("ml", "gone"), None), (("ml", "new"), after["ml", "new"])]
+    for changed in (view_of(phase="Growing"), view_of(target=8), view_of(reason="QuotaExceeded"), view_of(running=5)):
+        assert changed_jobs({("ml", "bert"): view_of()}, {("ml", "bert"): changed}) == [(("ml", "bert"), changed)]
+
+
+def test_a_history_keeps_the_last_sizes_of_the_jobs_that_are_there() -> None:
+    history = SizeHistory(2)
+    for size in (4, 5, 6):
+        history.sample([view_of(running=size)])
+    assert history.of(view_of()) == (5, 6)
+    history.sample([])
+    assert history.of(view_of()) == ()
