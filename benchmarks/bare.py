@@ -1,4 +1,4 @@
-"""A client that does nothing but send requests, as many at a time as pay: what a scheduler is measured against.
+"""A bare client that only sends requests: the yardstick for the scheduler's binds a second.
 
 `python -m benchmarks.bare KUBECONFIG PODS NODES` binds pods bare-00000 and so on, round the nodes.
 """
@@ -40,7 +40,7 @@ _EVENTS = msgspec.json.Decoder(_Event)
 
 
 class Bare:
-    """A client that does nothing but send requests, as many at a time as pay."""
+    """Sends requests over as many connections as help."""
 
     def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
         self._session, self._server = session, server
@@ -77,13 +77,13 @@ class Bare:
             await answer.read()
 
     async def watch_bound(self, count: int, prefix: str) -> tuple[float, float]:
-        """The moments at which the first and the last of `count` pods of that name were seen bound.
+        """When the first and the last of `count` pods of that name were seen bound.
 
-        Asks for nothing but the names of bound pods, so as to disturb as little as can be what it measures.
+        It reads only the names of bound pods, to disturb the measurement as little as possible.
         """
         first, seen, version = 0.0, set[str](), ""
         until = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < until:  # the server ends a watch that cannot follow
+        while time.monotonic() < until:  # the server ends a watch that is too slow
             async for name, latest in self._bound(version):
                 version = latest
                 if name.startswith(prefix) and name not in seen:

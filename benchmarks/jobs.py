@@ -1,6 +1,6 @@
-"""Elastic jobs on a real API server: many of them from cold, and how soon a new size is carried out.
+"""Elastic jobs on a real API server: a cold start with many of them, and how soon a new size is carried out.
 
-`python -m benchmarks.jobs` brings up a cluster of its own with tools/cluster and takes it down. Nodes are simulated;
+`python -m benchmarks.jobs` starts its own cluster with tools/cluster and stops it. Nodes are simulated;
 the API server, etcd and KWOK share the machine with `maniple serve`.
 """
 
@@ -38,7 +38,7 @@ def measure(cluster: Cluster, count: int, folder: Path) -> list[Result]:
         asyncio.run(_post(cluster, count))
 
         def phases() -> list[str]:
-            return [one.get("status", {}).get("phase", "") for one in client.get(JOBS)["items"]]
+            return [item.get("status", {}).get("phase", "") for item in client.get(JOBS)["items"]]
 
         agents = ("--agents", f"127.0.0.1:{free_port()}")  # so that every job has its Secret, as in an installation
         say(f"{count} jobs from cold")
@@ -74,13 +74,13 @@ async def _post(cluster: Cluster, count: int) -> None:
 
 
 def _pods(client: Client) -> int:
-    """How many there are, without asking for them all, which would slow down what is measured."""
-    found = client.get(f"{PODS}?limit=1")
-    return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
+    """How many there are. Reading them all would slow down what is measured."""
+    page = client.get(f"{PODS}?limit=1")
+    return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
 
 
 def _delay(cluster: Cluster, number: int) -> float:
-    """From another size of one job to its new pod."""
+    """Seconds from a new size of a job to its new pod."""
     name = f"job-{number:05d}"
     with cluster.client() as client:
         role = client.get(f"{JOBS}/{name}")["spec"]["roles"][0]

@@ -1,8 +1,8 @@
 """On a real API server: binds a second beside a bare client and kube-scheduler, and a restart in a large cluster.
 
-`python -m benchmarks.live` (`make bench-cluster`) brings up a cluster of its own with tools/cluster and takes it down.
-Everything shares two cores with the API server and etcd, so figures are told as ratios within the run. Nodes are
-objects only: nobody runs what is bound.
+`python -m benchmarks.live` (`make bench-cluster`) starts its own cluster with tools/cluster and stops it. Everything
+shares two cores with the API server and etcd, so figures are ratios within the run. Nodes are objects only: nothing
+runs the pods that are bound.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def pod(name: str, scheduler: str, group: str = "", on: str = "", gpus: int = 1)
 
 
 class Process:
-    """Of whoever binds."""
+    """A process that binds."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
@@ -86,7 +86,7 @@ class Peer:
         cluster.start("kube-scheduler")
 
     def check(self) -> None:
-        """The cluster's tool would tell."""
+        """tools/cluster reports it if it ends."""
 
     def stop(self) -> None:
         self._cluster.kill("kube-scheduler")
@@ -103,7 +103,7 @@ class Bench:
         self._cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         self._cluster.kubectl("create", "namespace", NAMESPACE)
         await self._account()
-        # Its node controller would call nodes dead on which nothing runs.
+        # Its node controller would mark nodes without a kubelet as dead.
         self._cluster.kill("kube-controller-manager")
         await self.add_nodes(0, nodes)
 
@@ -128,26 +128,26 @@ class Bench:
 
     async def our_rate(self, count: int, gang: int) -> float:
         prefix = f"gang{gang}"
-        made: list[tuple[str, Object]] = []
+        objects: list[tuple[str, Object]] = []
         for number in range(count):
             group = f"{prefix}-{number // gang:05d}" if gang > 1 else ""
             if group and number % gang == 0:
                 spec = {"minMember": gang}
                 kind = {"apiVersion": "maniple.dev/v1alpha1", "kind": "PodGroup"}
-                made.append((GROUPS, {**kind, "metadata": {"name": group}, "spec": spec}))
-            made.append((PODS, pod(f"{prefix}-{number:05d}", "maniple", group)))
-        await self._bare.post_all(made)
+                objects.append((GROUPS, {**kind, "metadata": {"name": group}, "spec": spec}))
+            objects.append((PODS, pod(f"{prefix}-{number:05d}", "maniple", group)))
+        await self._bare.post_all(objects)
         rate = await self._rate(count, prefix, self._serve)
         await self._bare.delete_all(GROUPS)
         return rate
 
     async def peer_rate(self, count: int) -> float:
-        made = ((PODS, pod(f"peer-{number:05d}", "default-scheduler")) for number in range(count))
-        await self._bare.post_all(made)
+        pods = ((PODS, pod(f"peer-{number:05d}", "default-scheduler")) for number in range(count))
+        await self._bare.post_all(pods)
         return await self._rate(count, "peer", lambda: Peer(self._cluster))
 
     async def _rate(self, count: int, prefix: str, start: Callable[[], Process | Peer]) -> float:
-        """From the first bind that was seen to the last: how fast the scheduler starts is another matter."""
+        """Binds a second from the first bind to the last, without the start of the scheduler."""
         watching = asyncio.create_task(self._bare.watch_bound(count, prefix))
         await asyncio.sleep(0)
         binder = start()
@@ -175,7 +175,7 @@ class Bench:
         try:
             _, bound = await watching
             took = bound - start
-            await asyncio.sleep(5)  # what comes after a start is not rest
+            await asyncio.sleep(5)  # the work after a start is not rest
             before = scheduler.cpu_s()
             await asyncio.sleep(rest_s)
             used = (scheduler.cpu_s() - before) / rest_s * 100
@@ -191,18 +191,18 @@ class Bench:
 
 
 async def run(cluster: Cluster, options: argparse.Namespace, folder: Path) -> list[Result]:
-    found: list[Result] = []
+    results: list[Result] = []
     async with Bare.connect(cluster.kubeconfig()) as bare:
         bench = Bench(cluster, bare, folder)
         await bench.prepare(options.nodes)
         cluster.kill("kube-scheduler")
         if options.times:
-            found += await compare(bench, options)
+            results += await compare(bench, options)
         if options.large_pods:
             say(f"restart with {options.large_nodes} nodes and {options.large_pods} pods")
             await bench.add_nodes(options.nodes, options.large_nodes)
-            found += await bench.restart(options.large_nodes, options.large_pods, options.rest)
-    return found
+            results += await bench.restart(options.large_nodes, options.large_pods, options.rest)
+    return results
 
 
 async def compare(bench: Bench, options: argparse.Namespace) -> list[Result]:
@@ -213,18 +213,18 @@ async def compare(bench: Bench, options: argparse.Namespace) -> list[Result]:
         rates["single"].append(await bench.our_rate(options.pods, 1))
         rates["gangs"].append(await bench.our_rate(options.pods, 10))
         rates["peer"].append(await bench.peer_rate(options.pods))
-        say(", ".join(f"{name} {found[-1]:.0f}/s" for name, found in rates.items()))
+        say(", ".join(f"{name} {each[-1]:.0f}/s" for name, each in rates.items()))
     best = {name: max(each) for name, each in rates.items()}
     size = f"{options.pods:,} pods on {options.nodes:,} nodes"
-    found = []
+    results = []
     for name, what in (("single", "single pods"), ("gangs", "gangs of 10")):
         ratio = best[name] / best["bare"]
         figure = f"{best[name]:.0f} binds/s, {ratio:.2f} of a bare client's {best['bare']:.0f}"
-        found.append(Result(f"{what}, {size}", figure, ">= 0.9 of a bare client", ratio >= 0.9))
+        results.append(Result(f"{what}, {size}", figure, ">= 0.9 of a bare client", ratio >= 0.9))
     ratio = best["single"] / best["peer"]
     figure = f"{ratio:.2f} times kube-scheduler's {best['peer']:.0f} binds/s"
-    found.append(Result(f"single pods, {size}", figure, "none set", True))
-    return found
+    results.append(Result(f"single pods, {size}", figure, "none set", True))
+    return results
 
 
 def main() -> None:

@@ -25,6 +25,11 @@ def format_timestamp(time: datetime | float) -> str:
     return timestamp.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def format_micro_time(seconds: float) -> str:
+    """To the microsecond, as Kubernetes writes events and leases."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def from_seconds(seconds: float) -> datetime:
     """Rounded to milliseconds, so that a timestamp is the same after it was written and read."""
     return datetime.fromtimestamp(round(seconds, 3), UTC)

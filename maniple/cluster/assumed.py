@@ -1,6 +1,6 @@
-"""What has been decided and written, but not been seen yet: the cluster as it will be when the news arrives.
+"""What has been decided and written but not reported back yet: the cluster as it will be when the watch catches up.
 
-Assumptions are laid over what the API server says. An object that says so itself needs them no longer.
+Assumptions are laid over objects as reported. An assumption ends when its object says the same.
 """
 
 from collections.abc import Container, Mapping
@@ -11,11 +11,14 @@ from typing import TypeVar
 import msgspec
 
 from maniple.api import kubernetes, types
+from maniple.api.gpu.assignment import format_assignment
+from maniple.api.keys import name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, RESERVED_ANNOTATION
+from maniple.api.phases import FINISHED
+from maniple.elastic.sizes import decided_sizes, resized
 from maniple.scheduler.framework.plan import Bind
 
-_LEAVES = datetime.fromtimestamp(0, UTC)  # when does not matter, only that it does
-_OVER = ("Succeeded", "Failed")
+_LEAVES = datetime.fromtimestamp(0, UTC)  # only that it leaves matters, not when
 Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, kubernetes.Pod)
 
 replace = msgspec.structs.replace
@@ -23,29 +26,34 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True)
 class Assumed:
-    """Of one pod, the one with this uid: that it is bound, or that it is leaving, or both."""
+    """That the pod with this uid is bound, or is leaving, or both."""
 
     uid: str
     bind: Bind | None = None
     is_leaving: bool = False
 
     def against(self, pod: kubernetes.Pod) -> "Assumed | None":
-        """What is still to be assumed, now that the pod is as it is; None: nothing."""
-        if pod.metadata.uid != self.uid or pod.status.phase in _OVER:
+        """What is still to be assumed of the pod as it is reported now; None: nothing."""
+        if pod.metadata.uid != self.uid or pod.status.phase in FINISHED:
             return None
         bind = None if pod.spec.node_name else self.bind
         is_leaving = self.is_leaving and pod.metadata.deletion_timestamp is None
         return Assumed(self.uid, bind, is_leaving) if bind is not None or is_leaving else None
 
 
-def with_bind(pod: kubernetes.Pod, bind: Bind) -> kubernetes.Pod:
-    """As the API server will have it when the binding is written."""
-    made = {GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
+def bind_annotations(bind: Bind) -> dict[str, str]:
+    """The annotations of a binding. The API server copies them to the pod in the same write."""
+    annotations = {GPUS_ANNOTATION: format_assignment(bind.gpus)} if bind.gpus else {}
     if bind.backfill is not msgspec.UNSET:
-        made[BACKFILL_ANNOTATION] = bind.backfill
-    metadata = pod.metadata
-    if made:
-        metadata = replace(metadata, annotations={**metadata.annotations, **made})
+        annotations[BACKFILL_ANNOTATION] = bind.backfill
+    return annotations
+
+
+def with_bind(pod: kubernetes.Pod, bind: Bind) -> kubernetes.Pod:
+    """The pod as the API server has it once the binding is written."""
+    annotations, metadata = bind_annotations(bind), pod.metadata
+    if annotations:
+        metadata = replace(metadata, annotations={**metadata.annotations, **annotations})
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=bind.node))
 
 
@@ -61,32 +69,29 @@ def applied(pod: kubernetes.Pod, assumed: Assumed | None) -> kubernetes.Pod:
 
 @dataclass(frozen=True)
 class AssumedSize:
-    """Of one elastic job: that these of its roles have been given these sizes."""
+    """That some roles of an elastic job have been given these sizes."""
 
     sizes: Mapping[str, int]
     moment: datetime
 
     def is_seen(self, job: types.ElasticJob) -> bool:
-        seen = {target.role: target.replicas for target in job.status.target}
-        return all(seen.get(role) == size for role, size in self.sizes.items())
+        reported = decided_sizes(job.status)
+        return all(reported.get(role) == size for role, size in self.sizes.items())
 
 
 def with_size(job: types.ElasticJob, assumed: AssumedSize | None) -> types.ElasticJob:
-    if assumed is None:
-        return job
-    target = {one.role: one.replicas for one in job.status.target} | dict(assumed.sizes)
-    status = replace(
-        job.status,
-        target=tuple(types.RoleTarget(role, replicas) for role, replicas in target.items()),
-        last_resize_time=assumed.moment,
-    )
-    return replace(job, status=status)
+    return job if assumed is None else with_sizes(job, assumed.sizes, assumed.moment)
+
+
+def with_sizes(job: types.ElasticJob, sizes: Mapping[str, int], now: datetime) -> types.ElasticJob:
+    """The job after a resize of these roles. Every size that the scheduler decides is written by this function."""
+    return replace(job, status=resized(job.status, {**decided_sizes(job.status), **sizes}, now))
 
 
 def marked(item: Marked, holders: Container[str]) -> Marked:
-    """The item saying of itself whether nodes are kept for it: whether its ns/name is among the holders."""
+    """The item, annotated as reserved for if its namespace/name is among the holders, and not annotated otherwise."""
     meta = item.metadata
-    is_holder = f"{meta.namespace}/{meta.name}" in holders
+    is_holder = name_of(meta) in holders
     if is_holder == (meta.annotations.get(RESERVED_ANNOTATION) == "true"):
         return item
     annotations = {key: value for key, value in meta.annotations.items() if key != RESERVED_ANNOTATION}

@@ -1,8 +1,8 @@
-"""A cluster in memory: objects in, plans applied to them at once. What `maniple plan` and the tests run on.
+"""A cluster in memory that plans are applied to at once. `maniple plan` and the tests run on it.
 
-Applying is idealised: bound pods run, evicted pods go and come back as pending, whoever was leaving has left, and jobs
-have the size that was decided. A round takes one second, in which nothing else happens; or as long as one says, and
-then those who are to come arrive, and those who are to end do (arrivals.py).
+Applying is idealised: bound pods run, evicted pods come back as pending, pods that were leaving are gone, and jobs have
+the size that was decided. A round takes one second in which nothing else happens. With a step of its own length, pods
+also arrive and end as the calendar says (arrivals.py).
 """
 
 import time
@@ -15,9 +15,11 @@ import numpy as np
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import decode
+from maniple.api.keys import key_of, name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
+from maniple.api.phases import FINISHED
 from maniple.cluster.arrivals import Arrivals
-from maniple.cluster.assumed import marked, with_bind
+from maniple.cluster.assumed import marked, with_bind, with_sizes
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods, sort_objects
 from maniple.model.ownership import Ours
@@ -27,7 +29,6 @@ from maniple.scheduler import Plan, Policy, load_policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
 
 ROUND_S = 1.0
-OVER = ("Succeeded", "Failed")
 
 
 class MemoryCluster:
@@ -52,37 +53,37 @@ class MemoryCluster:
             self._imply([])
 
     def snapshot(self) -> Snapshot:
-        made = build_snapshot(self._objects, self._ours, self._now, self._reads)
-        self._now = made.now
-        return made
+        snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads)
+        self._now = snapshot.now
+        return snapshot
 
     def why_at_rest(self, job: str) -> str:
-        """`Succeeded`, `Failed` or `Suspended`, if the ElasticJob of this name is so: nothing is decided for it."""
-        for one in self._objects.elastic_jobs:
-            if f"{one.metadata.namespace}/{one.metadata.name}" == job:
-                return one.status.phase if one.status.phase in OVER else "Suspended" * one.spec.suspend
+        """`Succeeded`, `Failed` or `Suspended` if the ElasticJob of this name is: nothing is decided for it."""
+        for item in self._objects.elastic_jobs:
+            if name_of(item.metadata) == job:
+                return item.status.phase if item.status.phase in FINISHED else "Suspended" * item.spec.suspend
         return ""
 
     def apply(self, plan: Plan) -> None:
         now = datetime.fromtimestamp(self._now or 0.0, UTC)
         binds = {bind.pod: bind for bind in plan.binds}
-        evicted = {eviction.pod for eviction in plan.evictions}
+        leaving = {eviction.pod for eviction in plan.leaving()}
         promised = {nomination.pod: nomination.node for nomination in plan.nominations}
         after = []
         for pod in self._objects.pods:
-            name = _name(pod)
+            name = name_of(pod.metadata)
             if name in binds:
                 after.append(_bound(pod, binds[name], now))
-            elif name in evicted:
+            elif name in leaving:
                 after.append(_replacement(pod, now))
             elif pod.metadata.deletion_timestamp is None:
                 after.append(_nominated(pod, promised.get(name, "")))
-        implied = self._objects.implied
-        after += [_bound(pod, binds[_name(pod)], now) for pod in implied if _name(pod) in binds]
-        kept = [_nominated(pod, promised.get(_name(pod), "")) for pod in implied if _name(pod) not in binds]
+        implied = {name_of(pod.metadata): pod for pod in self._objects.implied}
+        after += [_bound(pod, binds[name], now) for name, pod in implied.items() if name in binds]
+        kept = [_nominated(pod, promised.get(name, "")) for name, pod in implied.items() if name not in binds]
         jobs = _resized(self._objects.elastic_jobs, plan.resizes, now)
         gone = beyond_their_size(jobs, [*after, *kept]) if plan.resizes else set()
-        after, kept = ([pod for pod in pods if _name(pod) not in gone] for pods in (after, kept))
+        after, kept = ([pod for pod in pods if name_of(pod.metadata) not in gone] for pods in (after, kept))
         self._objects.pods, self._objects.elastic_jobs = after, jobs
         self._mark(plan)
         self._now = (self._now or 0.0) + self._step_s
@@ -91,7 +92,7 @@ class MemoryCluster:
         self._imply(kept)
 
     def _mark(self, plan: Plan) -> None:
-        """Gangs say of themselves whether nodes are kept for them."""
+        """Annotates the gangs that nodes are reserved for."""
         objects, holders = self._objects, {entry.group for entry in plan.reservations}
         if holders or self._holders:
             objects.pod_groups = [marked(item, holders) for item in objects.pod_groups]
@@ -100,9 +101,9 @@ class MemoryCluster:
         self._holders = holders
 
     def _imply(self, kept: list[kubernetes.Pod]) -> None:
-        """The pods that jobs are still to create; `kept` of them were there before."""
+        """Adds the pods that jobs have yet to create; `kept` are those implied before."""
         objects = self._objects
-        over = {(job.metadata.namespace, job.metadata.name) for job in objects.elastic_jobs if job.status.phase in OVER}
+        over = {key_of(job.metadata) for job in objects.elastic_jobs if job.status.phase in FINISHED}
         kept = [pod for pod in kept if (pod.metadata.namespace, pod.metadata.labels[JOB_LABEL]) not in over]
         more = implied_pods(objects.elastic_jobs, [*objects.pods, *kept], scheduler_name=self._ours.scheduler_name)
         # A job whose last pods have just left is one without pods again.
@@ -115,24 +116,8 @@ def _resized(jobs: list[types.ElasticJob], resizes: Sequence[Resize], now: datet
     for resize in resizes:
         decided.setdefault(resize.job, {})[resize.role] = resize.to_size
 
-    def after(job: types.ElasticJob) -> types.ElasticJob:
-        sizes = decided.get(f"{job.metadata.namespace}/{job.metadata.name}")
-        if sizes is None:
-            return job
-        target = {one.role: one.replicas for one in job.status.target} | sizes
-        status = msgspec.structs.replace(
-            job.status,
-            target=tuple(types.RoleTarget(role, replicas) for role, replicas in target.items()),
-            last_resize_time=now,
-            resizes=job.status.resizes + 1,
-        )
-        return msgspec.structs.replace(job, status=status)
-
-    return [after(job) for job in jobs]
-
-
-def _name(pod: kubernetes.Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+    sizes = [decided.get(name_of(job.metadata)) for job in jobs]
+    return [job if new is None else with_sizes(job, new, now) for job, new in zip(jobs, sizes, strict=True)]
 
 
 def _bound(pod: kubernetes.Pod, bind: Bind, now: datetime) -> kubernetes.Pod:
@@ -147,7 +132,7 @@ def _nominated(pod: kubernetes.Pod, node: str) -> kubernetes.Pod:
 
 
 def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
-    """What its controller creates in the place of an evicted pod: the same, pending and new."""
+    """The pending pod that its controller creates in place of an evicted one."""
     of_bind = (GPUS_ANNOTATION, BACKFILL_ANNOTATION)
     kept = {key: value for key, value in pod.metadata.annotations.items() if key not in of_bind}
     metadata = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""The Cache, shared with a thread: while that makes a snapshot, what happens meanwhile waits in line for it.
+"""The Cache, shared with the thread that takes a snapshot: changes wait until the snapshot is done.
 
 The first snapshot of a large cluster takes seconds, in which watches must be read and the lease renewed.
 """
@@ -30,15 +30,15 @@ class SharedCache:
     async def snapshot(self, now: float) -> Snapshot:
         self._is_busy = True
         try:
-            made, self.problems = await asyncio.to_thread(self._look, now)
+            snapshot, self.problems = await asyncio.to_thread(self._take, now)
         finally:
             self._is_busy = False
             later, self._later = self._later, []
             for call in later:
                 call()
-        return made
+        return snapshot
 
-    def _look(self, now: float) -> tuple[Snapshot, Mapping[ObjectKey, list[str]]]:
+    def _take(self, now: float) -> tuple[Snapshot, Mapping[ObjectKey, list[str]]]:
         return self._cache.snapshot(now), self._cache.problems()
 
     def _call(self, method: Callable[..., object], *given: Any) -> None:
@@ -52,7 +52,7 @@ class SharedCache:
         return bool(self._later) if self._is_busy else self._cache.changed()
 
     async def drift(self, fresh: Callable[[], Objects]) -> list[str]:
-        """`fresh` is asked when the Cache is free: what happens until then must not be undone."""
+        """`fresh` is called when the Cache is free: changes until then must not be undone."""
         while self._is_busy:
             await asyncio.sleep(0.05)
         return self._cache.drift(fresh())

@@ -1,6 +1,9 @@
 """The size that each role should have: what the scheduler counts (model/elastic.py), cut to the role's maximum."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
 
 from maniple.api import types
 from maniple.elastic.events import Replica
@@ -16,3 +19,12 @@ def wanted_sizes(job: JobSpec, target: Iterable[types.RoleTarget], replicas: Ite
 
 def as_target(sizes: Mapping[str, int]) -> tuple[types.RoleTarget, ...]:
     return tuple(types.RoleTarget(role, size) for role, size in sizes.items())
+
+
+def decided_sizes(status: types.ElasticJobStatus) -> dict[str, int]:
+    return {target.role: target.replicas for target in status.target}
+
+
+def resized(status: types.ElasticJobStatus, sizes: Mapping[str, int], now: datetime) -> types.ElasticJobStatus:
+    """The status after a resize to these sizes of all roles."""
+    return msgspec.structs.replace(status, target=as_target(sizes), last_resize_time=now, resizes=status.resizes + 1)

@@ -17,7 +17,7 @@ from maniple.elastic.failures import LONGEST_S, has_failed
 from maniple.elastic.generations import next_generation
 from maniple.elastic.instructions import CreateReplica, DeleteReplica, RecordEvent
 from maniple.elastic.job import ReplicaKey
-from maniple.elastic.sizes import as_target, wanted_sizes
+from maniple.elastic.sizes import as_target, resized, wanted_sizes
 from maniple.elastic.state import ACTIVE, Phase, State
 
 _SKEW_S = 30.0  # the clocks of two machines may differ by this much
@@ -266,10 +266,8 @@ class Step:
             self.change(target=target)
 
     def set_target(self, sizes: dict[str, int]) -> None:
-        target = as_target(sizes)
-        if target != self.status.target:
-            now = from_seconds(self.now)
-            self.change(target=target, last_resize_time=now, resizes=self.status.resizes + 1)
+        if as_target(sizes) != self.status.target:
+            self.status = resized(self.status, sizes, from_seconds(self.now))
 
     def start_over(self) -> None:
         """Stops the workers. The next start is with the minimum: the rest may have been given to other jobs by then."""

@@ -35,7 +35,7 @@ class GangStart(msgspec.Struct, frozen=True, rename="camel"):
 class RoundView(msgspec.Struct, frozen=True, rename="camel"):
     time: str
     starts: tuple[GangStart, ...]
-    evictions: tuple[Eviction, ...]
+    leaving: tuple[Eviction, ...]  # evicted, or given up by a job that shrinks
     resizes: tuple[Resize, ...]
     nominations: tuple[Nomination, ...]  # of gangs without a reservation
     reservations: tuple[ReservedNodes, ...]
@@ -65,7 +65,7 @@ def _round(planned: Round) -> RoundView:
     return RoundView(
         time=format_timestamp(snapshot.now),
         starts=tuple(_start(gang, queue_of[gang], binds[gang]) for gang in sorted(binds)),
-        evictions=plan.evictions,
+        leaving=tuple(sorted(plan.leaving())),
         resizes=plan.resizes,
         nominations=tuple(entry for entry in plan.nominations if job_of[entry.pod].name not in reserved),
         reservations=plan.reservations,

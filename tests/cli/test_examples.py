@@ -77,9 +77,10 @@ def test_07_an_elastic_job_shrinks_for_a_gang_and_grows_again_when_it_has_ended(
     assert bound == [first, more, [], [f"gang-{index}" for index in range(4)], [], [], more]
     sizes = [[(resize["from"], resize["to"]) for resize in round_["resizes"]] for round_ in rounds]
     assert sizes == [[(4, 8)], [], [(8, 4)], [], [], [(4, 8)], []]
-    assert [(leaves["pod"], leaves["reason"], leaves["for"]) for leaves in rounds[2]["evictions"]] == [
-        (f"default/{pod}", "Shrunk", "default/gang") for pod in more
+    assert [resize["leaves"] for resize in rounds[2]["resizes"]] == [
+        [{"pod": f"default/{pod}", "for": "default/gang"} for pod in more]
     ]
+    assert rounds[2]["evictions"] == []
 
 
 CLOSE = sorted((EXAMPLES / "topology").glob("*.yaml"))

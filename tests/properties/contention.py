@@ -11,9 +11,9 @@ from itertools import groupby
 from properties.facts import PROTECTED_CLASSES, Facts, Gang, Pod
 from properties.placement import selects
 from properties.raw import Resources, add, number
-from properties.replay import Resize, Round, State
+from properties.replay import SHRUNK, Resize, Round, State
 
-SHRUNK, DISPLACED, PREEMPTED, RECLAIMED = "Shrunk", "Displaced", "Preempted", "Reclaimed"
+DISPLACED, PREEMPTED, RECLAIMED = "Displaced", "Preempted", "Reclaimed"
 
 
 def roles_of(state: State, keys: Iterable[str], gang: str) -> list[str]:

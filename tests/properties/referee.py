@@ -210,7 +210,11 @@ def judge(objects: list[Object], plan: Object) -> list[Breach]:
         for promise, sentences in JUDGES.items():
             found += [Breach(promise, sentence) for sentence in sentences(facts, state, played)]
         found += [Breach(Promise.VICTIMS, sentence) for sentence in judge_kept(facts, state, played, owed)]
-        found += [Breach(Promise.ORDER, sentence) for sentence in judge_order(written, ROUND_ORDER)]
+        for entry, order in (
+            (written, ROUND_ORDER),
+            *((resize, {"leaves": "pod"}) for resize in rows(written, "resizes")),
+        ):
+            found += [Breach(Promise.ORDER, sentence) for sentence in judge_order(entry, order)]
         breaches += [replace(breach, sentence=f"round {index}: {breach.sentence}") for breach in found]
         owed = owed_after(facts, state, played)
         state = after(facts, state, played)

@@ -16,6 +16,7 @@ from properties.placement import Site
 from properties.raw import Resources, at, flat, number, rows, strings, table, text
 
 ROUND_S = 1  # that a round takes
+SHRUNK = "Shrunk"  # the reason of surplus that leaves
 
 
 class Promise(StrEnum):
@@ -101,10 +102,10 @@ class Round:
 
     binds: list[Move]
     nominations: list[Move]
-    evicted: dict[str, str]  # pod -> the group it makes room for
+    evicted: dict[str, str]  # pod that leaves, evicted or with a resize -> the group it makes room for
     waiting: list[object]
     breaches: list[Breach]
-    reasons: dict[str, str] = field(default_factory=dict)  # pod -> why it is evicted
+    reasons: dict[str, str] = field(default_factory=dict)  # pod -> why it leaves
     resizes: tuple[Resize, ...] = ()
     reserved: dict[str, frozenset[str]] = field(default_factory=dict)  # gang -> nodes that are kept for it
     kept: tuple[Move, ...] = ()  # where its pods will be: no promise, for others are still there
@@ -202,16 +203,21 @@ def read_round(facts: Facts, state: State, written: object) -> Round:
     breaches += [Breach(Promise.BINDS, f"{key} is both bound and nominated") for key in twice]
     evicted: dict[str, str] = {}
     reasons: dict[str, str] = {}
-    for entry in rows(written, "evictions"):
+
+    def read_leaver(entry: object, reason: str, role: tuple[str, str] | None = None) -> None:
+        """`role`: the job and the role that shrink, of a pod that leaves with a resize."""
         key, beneficiary = text(entry, "pod"), text(entry, "for")
-        wrong = why_no_victim(state, key)
+        wrong = why_no_victim(state, key) or why_not_so(facts, state, key, reason, role)
         if key in evicted:
             wrong = "it is evicted already"
         if wrong:
             breaches.append(Breach(Promise.VICTIMS, f"{key} is evicted for {beneficiary or 'nobody'}, but {wrong}"))
         if key in state.where and key not in state.leaving:
             evicted[key] = beneficiary
-            reasons[key] = text(entry, "reason")
+            reasons[key] = reason
+
+    for entry in rows(written, "evictions"):
+        read_leaver(entry, text(entry, "reason"))
     resizes: list[Resize] = []
     for entry in rows(written, "resizes"):
         job, role = text(entry, "job"), text(entry, "role")
@@ -219,6 +225,8 @@ def read_round(facts: Facts, state: State, written: object) -> Round:
             breaches.append(Breach(Promise.SIZES, f"{job} is resized in {role}, but there is no such job or role"))
         else:
             resizes.append(Resize(job, role, number(entry, "from"), number(entry, "to")))
+        for leaver in rows(entry, "leaves"):
+            read_leaver(leaver, SHRUNK, (job, role))
     reserved = {
         text(entry, "group"): frozenset(text(name) for name in table(entry, "nodes"))
         for entry in rows(written, "reservations")
@@ -262,6 +270,16 @@ def why_no_victim(state: State, key: str) -> str:
         return "it is leaving already"
     if not state.pods[key].is_ours:
         return "it belongs to another scheduler"
+    return ""
+
+
+def why_not_so(facts: Facts, state: State, key: str, reason: str, role: tuple[str, str] | None) -> str:
+    """Surplus of an ElasticJob leaves with a resize of its role, and nothing else does."""
+    pod = state.pods[key]
+    if role is not None and (pod.gang, pod.role) != role:
+        return f"it leaves with a resize of {' '.join(role)}, and is no such replica"
+    if role is None and reason == SHRUNK and pod.gang in facts.jobs:
+        return "a replica is shrunk away by a resize of its job"
     return ""
 
 

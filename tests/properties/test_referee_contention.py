@@ -48,8 +48,12 @@ def replica(name: str, index: int, on: str = "n1", ids: str = "") -> Object:
     return made
 
 
-def resize(name: str, old: int, new: int) -> Object:
-    return {"job": f"default/{name}", "role": "worker", "from": old, "to": new}
+def resize(name: str, old: int, new: int, *leaves: int) -> Object:
+    """`leaves`: the indices of the replicas that leave with it, for the gang `new`."""
+    made: Object = {"job": f"default/{name}", "role": "worker", "from": old, "to": new}
+    if leaves:
+        made["leaves"] = [{"pod": f"default/{name}-worker-{index}", "for": "default/new"} for index in leaves]
+    return made
 
 
 def take(name: str, beneficiary: str, reason: str = "Shrunk") -> Object:
@@ -92,7 +96,7 @@ def test_replicas_below_the_target_are_implied_and_those_beyond_it_go() -> None:
     facts = read_facts(objects)
     state = read_state(facts, objects)
     assert state.pending == {"default/j-worker-2"}
-    shrunk = round_of(resizes=[resize("j", 3, 1)], evictions=[take("j-worker-1", "new")])
+    shrunk = round_of(resizes=[resize("j", 3, 1, 1)])
     later = after(facts, state, read_round(facts, state, shrunk))
     assert set(later.pods) == {"default/j-worker-0"}
     assert later.now == state.now + 1
@@ -176,17 +180,26 @@ FULL = [node("n1", gpus=4), CLOCK, job("j", 2, 4), *[replica("j", index) for ind
 
 
 def shrink(*victims: int, to: int, old: int = 4) -> Object:
-    return round_of(
-        resizes=[resize("j", old, to)] if to < old else [],
-        evictions=[take(f"j-worker-{index}", "new") for index in victims],
-        nominations=[nominate("new", "n1")],
-    )
+    return round_of(resizes=[resize("j", old, to, *victims)], nominations=[nominate("new", "n1")])
 
 
 def test_surplus_goes_from_the_upper_end_and_does_not_come_back() -> None:
     done = round_of(binds=[bind("new", "n1", "3")])
     assert not broken(FULL, shrink(3, to=3), done)
     assert broken(FULL, shrink(3, to=4), done), "without a resize it would come back"
+    evicted = round_of(evictions=[take("j-worker-3", "new")], nominations=[nominate("new", "n1")])
+    assert Promise.VICTIMS in broken(FULL, evicted, done), "without a resize it would come back"
+
+
+def test_only_replicas_of_the_role_leave_with_its_resize() -> None:
+    evicted = round_of(
+        resizes=[resize("j", 4, 3)], evictions=[take("j-worker-3", "new")], nominations=[nominate("new", "n1")]
+    )
+    assert broken(FULL, evicted) == {Promise.VICTIMS}, "the resize says who leaves"
+    other = [*FULL[:-1], pod("other", on="n1"), pod("new", 1)]
+    wrong = resize("j", 4, 3, 3)
+    wrong["leaves"] = [*wrong["leaves"], {"pod": "default/other", "for": "default/new"}]  # type: ignore[misc]
+    assert Promise.VICTIMS in broken(other, round_of(resizes=[wrong], nominations=[nominate("new", "n1")]))
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
     moved = {entry["pod"] for kind in ("binds", "nominations") for entry in found[kind]}
     for job in jobs.values():
         pods |= {key_of(pod): pod for pod in _replicas(job, time) if key_of(pod) in moved - pods.keys()}
-    for entry in found["evictions"]:
+    for entry in leaving(found):
         pod = pods[entry["pod"]]
         pod["metadata"]["creationTimestamp"] = time
         for made in (GPUS, BACKFILL):
@@ -133,6 +133,12 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
     }
     kept = [pod for pod in pods.values() if _index(pod) < sizes.get(_role(pod), 2**31)]
     return [item for item in objects if item["kind"] != "Pod"] + kept
+
+
+def leaving(found: Table) -> list[Table]:
+    """Every pod that leaves in a round, with the reason: evicted, or given up by a job that shrinks."""
+    given_up = [{**leaver, "reason": "Shrunk"} for resize in found["resizes"] for leaver in resize.get("leaves", [])]
+    return [*found["evictions"], *given_up]
 
 
 def _role(pod: Table) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from maniple.model.building.input_objects import sort_objects
 from maniple.model.ownership import Ours
 from maniple.scheduler import load_policy
 from scenarios.fields import Fields, Table, amounts, merged, unrolled
-from scenarios.later import after_rounds, chapters, newest, with_events
+from scenarios.later import after_rounds, chapters, leaving, newest, with_events
 from scenarios.shorthand import START, moment, objects_of, policy_of
 
 CLUSTER = ("nodes", "levels", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy", "now")
@@ -193,7 +193,7 @@ def compare_round(where: str, wanted: Table, found: Table, queues: list[Table], 
         places = {short(entry["pod"]): entry["node"] for entry in found[kind]}
         compare_places(key, fields.take(key), places, names, shown)
     for key, reason in EVICTED.items():
-        gone = {short(e["pod"]): short(e["for"]) for e in found["evictions"] if e["reason"] == reason}
+        gone = {short(e["pod"]): short(e["for"]) for e in leaving(found) if e["reason"] == reason}
         compare_places(key, fields.take(key), gone, names, shown)
     compare_resizes(fields.take("resized"), found["resizes"], names, shown)
     compare_reservations(fields.take("reserved"), found.get("reservations", []), names, shown)
@@ -365,7 +365,7 @@ def final_places(objects: list[Table], made: Table, names: Names) -> dict[str, d
         if is_there and "deletionTimestamp" not in item["metadata"]:
             places[short(key_of(item))] = item["spec"]["nodeName"]
     for found in made["rounds"]:
-        for entry in found["evictions"]:
+        for entry in leaving(found):
             places.pop(short(entry["pod"]))
         places |= {short(entry["pod"]): entry["node"] for entry in found["binds"]}
     return {gang: counts(node for pod, node in places.items() if names.gang_of[pod] == gang) for gang in names.gangs}

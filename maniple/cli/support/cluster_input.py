@@ -94,7 +94,7 @@ def read_running_cluster(
     chosen = None if policy is None else load_policy(read_one(policy), policy)
     time_s = _read_time(now)
     ours = Ours(scheduler_name, every_pod)
-    reading = run_async(lambda: read_objects(kubeconfig, context, ours))
+    reading = run_async(lambda: read_objects(kubeconfig, context, ours, chosen))
     for note in reading.notes:
         click.echo(f"note: {note}", err=True)
     time_s = time.time() if time_s is None else time_s

@@ -26,8 +26,8 @@ def _round(view: RoundView) -> Iterable[str]:
     if view.starts:
         rows = [[start.gang, start.queue, str(start.pods), _nodes(start)] for start in view.starts]
         yield "Starts\n" + render(["GANG", "QUEUE", "PODS", "NODES"], rows)
-    if view.evictions:
-        rows = [[eviction.pod, eviction.reason, eviction.beneficiary] for eviction in view.evictions]
+    if view.leaving:
+        rows = [[eviction.pod, eviction.reason, eviction.beneficiary] for eviction in view.leaving]
         yield "Leaves\n" + render(["POD", "REASON", "FOR"], rows)
     if view.resizes:
         rows = [[resize.job, resize.role, str(resize.from_size), str(resize.to_size)] for resize in view.resizes]

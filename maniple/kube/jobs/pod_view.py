@@ -57,7 +57,7 @@ def _domains(node: str, mirror: Mirror) -> tuple[str, ...]:
     if not node:
         return ()
     known = mirror.find(kubernetes.Node, ("", node))
-    labels = known[1].item.metadata.labels if known is not None and known[1].item is not None else {}
+    labels = known.item.metadata.labels if known is not None and known.item is not None else {}
     resource = mirror.rivals(types.Topology)[0]
     items = [seen.item for _, seen in sorted(mirror.seen(resource).items())]
     levels = next((item.spec.levels for item in items if isinstance(item, types.Topology)), ())

@@ -1,7 +1,7 @@
-"""Bindings: the pods of a gang all at once, with their GPUs in the same write. Counted as done until they have failed.
+"""Binds the pods of a gang all at once, with their GPUs in the same write. A bind counts as done until it has failed.
 
-What becomes of a binding that was not answered is asked of the server, never guessed: until it is known the pod counts
-as bound, because a node that is thought free by mistake would be given away twice.
+If a bind is not answered, the server is asked for the outcome. Until it is known the pod counts as bound: a node
+wrongly taken for free would be given away twice.
 """
 
 import asyncio
@@ -12,7 +12,9 @@ import msgspec
 
 from maniple.api import kubernetes
 from maniple.api.decode.server_objects import read_live
-from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION
+from maniple.api.gpu.assignment import format_assignment, read_assignment
+from maniple.api.keys import split_name
+from maniple.cluster.assumed import bind_annotations
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
@@ -21,7 +23,7 @@ from maniple.scheduler.framework.plan import Bind
 
 log = logging.getLogger("maniple.binds")
 
-_PATIENCE_S = 10.0
+_RETRY_S = 10.0
 _ANSWER_S = 10.0
 
 
@@ -56,51 +58,50 @@ class Binder:
         self.under_way = 0
 
     def assume(self, binds: list[Bind]) -> list[Bind]:
-        """Those of the binds whose pods are still there, which count as bound from now on."""
-        there = [bind for bind in binds if self._mirror.find(kubernetes.Pod, _key(bind)) is not None]
+        """The binds whose pods are still there. They count as bound from now on."""
+        there = [bind for bind in binds if self._mirror.find(kubernetes.Pod, split_name(bind.pod)) is not None]
         for bind in there:
             self._mirror.cache.assume_bind(bind.pod, bind)
         return there
 
     async def bind_all(self, binds: list[Bind]) -> list[str]:
-        """Binds them together; returns what the server said to those that have failed, and whose pods still wait."""
+        """Binds all of them. Returns the errors of those that failed and whose pods still wait."""
         self.under_way += len(binds)
         try:
             outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
         finally:
             self.under_way -= len(binds)
-        return [said for outcome, said in outcomes if outcome == "failed"]
+        return [error for outcome, error in outcomes if outcome == "failed"]
 
     async def _bind(self, bind: Bind) -> tuple[str, str]:
-        """What became of it, and what was said to it."""
-        started = time.monotonic()
-        said = ""
+        """The outcome, and the error if there is one."""
+        started, message = time.monotonic(), ""
         try:
-            outcome, said = await self._outcome(bind)
+            outcome, message = await self._outcome(bind)
         except NotLeadingError:
             outcome = "not leading"
         except Exception as error:
             log.exception("bind", extra={"pod": bind.pod})
-            outcome, said = "failed", f"{bind.pod}: {error}"
+            outcome, message = "failed", f"{bind.pod}: {error}"
         self._metrics.binds.labels(outcome).inc()
         if outcome == "bound":
             self._metrics.bind_s.observe(time.monotonic() - started)
         else:
             self._mirror.cache.forget(bind.pod)
-        return outcome, said
+        return outcome, message
 
     async def _outcome(self, bind: Bind) -> tuple[str, str]:
-        key = _key(bind)
-        found = self._mirror.find(kubernetes.Pod, key)
-        if found is None:
+        key = split_name(bind.pod)
+        seen = self._mirror.find(kubernetes.Pod, key)
+        if seen is None:
             return "gone", ""
-        uid = found[1].uid
-        body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, annotations_of(bind)), _Target(bind.node)))
+        uid = seen.uid
+        body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, bind_annotations(bind)), _Target(bind.node)))
         path = PODS.path(*key, "binding")
         backoff = Backoff(0.1, 2.0)
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + _RETRY_S
         error: Exception
-        may_be_done = False  # an earlier try, of which nothing was heard
+        may_be_done = False  # by an earlier attempt that was not answered
         while True:
             try:
                 await self._client.write(self._client.binds, "POST", path, body, timeout_s=_ANSWER_S)
@@ -112,13 +113,13 @@ class Binder:
                 break
             except ApiError as refusal:
                 error = refusal
-                may_be_done |= refusal.status >= 500  # such as a store that did not answer the server
+                may_be_done |= refusal.status >= 500  # for example, etcd did not answer the server
                 if refusal.status == 404:
                     return "gone", ""
                 if refusal.status == 409:
                     break
                 if not refusal.is_transient and may_be_done:
-                    break  # a server that has just started refuses everybody, and says nothing of the earlier try
+                    break  # a server that has just started refuses everything: the earlier attempt may have succeeded
                 if not refusal.is_transient:
                     log.warning("bind refused", extra={"pod": bind.pod, "node": bind.node, "error": str(refusal)})
                     return "failed", refusal.message or str(refusal)
@@ -132,11 +133,13 @@ class Binder:
         return await self._settle(bind, uid), f"{bind.pod}: {error}"
 
     async def _settle(self, bind: Bind, uid: str) -> str:
-        """Asks the server until it says what has become of the pod, which is known to the Cache from then on."""
+        """Asks the server until it answers, and puts the pod as it is into the mirror."""
         backoff = Backoff()
         while True:
             try:
-                live = read_live(await self._client.get(PODS.path(*_key(bind)), timeout_s=_ANSWER_S), PODS.struct)
+                live = read_live(
+                    await self._client.get(PODS.path(*split_name(bind.pod)), timeout_s=_ANSWER_S), PODS.struct
+                )
             except ApiError as refusal:
                 if refusal.status == 404:
                     return "gone"
@@ -154,22 +157,6 @@ class Binder:
                     return "gone"
                 if not pod.spec.node_name:
                     return "failed"
-                is_ours = (pod.spec.node_name, pod.metadata.annotations.get(GPUS_ANNOTATION, "")) == _given(bind)
+                given = read_assignment(pod.metadata.annotations)
+                is_ours = (pod.spec.node_name, given) == (bind.node, format_assignment(bind.gpus))
                 return "bound" if is_ours else "bound by another"
-
-
-def _given(bind: Bind) -> tuple[str, str]:
-    return bind.node, ",".join(bind.gpus)
-
-
-def annotations_of(bind: Bind) -> dict[str, str]:
-    """What the API server copies from the binding to the pod, in the same write."""
-    made = {GPUS_ANNOTATION: ",".join(bind.gpus)} if bind.gpus else {}
-    if bind.backfill is not msgspec.UNSET:
-        made[BACKFILL_ANNOTATION] = bind.backfill
-    return made
-
-
-def _key(bind: Bind) -> tuple[str, str]:
-    namespace, _, name = bind.pod.partition("/")
-    return namespace, name

@@ -1,7 +1,7 @@
-"""Events of Kubernetes: what we did, where people look for it (`kubectl describe`, `kubectl events`).
+"""Kubernetes events: what we did, for `kubectl describe` and `kubectl events`.
 
-An event that happens again is counted in the one that is there (its series). Events are the first thing to give up when
-there is much to do: they have one narrow lane, and beyond what it takes they are dropped and counted.
+A repeated event is counted in the series of the first. Events have the lowest priority: they have one narrow lane, and
+what it cannot take is dropped and counted.
 """
 
 import asyncio
@@ -11,11 +11,12 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
 
+from maniple.api.keys import Key
+from maniple.api.timestamps import format_micro_time
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import JSON, MERGE_PATCH, ApiError, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.resource_kinds import Resource
@@ -25,7 +26,7 @@ log = logging.getLogger("maniple.events")
 _PER_SECOND = 10.0
 _MOST_WAITING = 500
 _REMEMBERED = 4096
-_SERIES_S = 30.0  # a series is written no more often than this
+_SERIES_S = 30.0  # a series is written at most this often
 _LONGEST_NOTE = 1000
 
 
@@ -39,7 +40,7 @@ class Regarding(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
 
     @classmethod
-    def of(cls, resource: Resource, key: tuple[str, str], uid: str) -> "Regarding":
+    def of(cls, resource: Resource, key: Key, uid: str) -> "Regarding":
         return cls(resource.api_version, resource.kind, *key, uid)
 
 
@@ -55,7 +56,7 @@ class Events:
         self._client = client
         self._metrics = metrics
         self._reporter = reporter[:128]
-        self.must_wait: Callable[[], bool] = lambda: False  # while there is something better to do
+        self.must_wait: Callable[[], bool] = lambda: False  # while something more urgent is under way
         self._known: OrderedDict[tuple[str, str, str], _Series] = OrderedDict()
         self._waiting: asyncio.Queue[tuple[str, str, bytes]] = asyncio.Queue(_MOST_WAITING)
 
@@ -73,7 +74,7 @@ class Events:
                 body = {"series": {"count": series.count, "lastObservedTime": _now()}}
                 self._send("PATCH", series.path, msgspec.json.encode(body))
             return
-        if self._waiting.full():  # before anything is made of it: thousands may be bound at once
+        if self._waiting.full():  # checked before encoding: thousands may be bound at once
             self._metrics.events.labels("dropped").inc()
             return
         namespace = regarding.namespace or "default"
@@ -112,7 +113,7 @@ class Events:
             await asyncio.sleep(1 / _PER_SECOND)
 
     async def flush(self) -> None:
-        """Writes what waits: for a run that ends."""
+        """Writes what is queued, before the process ends."""
         while not self._waiting.empty():
             await self._write(*self._waiting.get_nowait())
 
@@ -127,4 +128,4 @@ class Events:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return format_micro_time(time.time())

@@ -1,7 +1,7 @@
 """Evictions through the Eviction API: PodDisruptionBudgets hold, pods have their grace, DisruptionTarget is set.
 
-A budget that refuses (429) is asked again later, and less often each time; meanwhile plans that count on that pod are
-made again every cycle, and may find another way.
+If a budget refuses (429), the eviction is tried again later, with longer pauses. Meanwhile every cycle plans anew, and
+may find another victim.
 """
 
 import logging
@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from maniple.api import kubernetes
+from maniple.api.keys import split_name
 from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
@@ -29,16 +30,16 @@ class Evictor:
         self._mirror = mirror
         self._metrics = metrics
         self._events = events
-        self._refused: dict[str, tuple[float, float]] = {}  # uid -> when to try again, and the pause after that
+        self._refused: dict[str, tuple[float, float]] = {}  # uid -> when to try again, and the pause before that
 
     def assume(self, evictions: list[Eviction]) -> list[Eviction]:
-        """Those that can be tried now; they count as leaving from now on."""
+        """The evictions that can be tried now. Their pods count as leaving from now on."""
         now = time.monotonic()
-        self._refused = {uid: (at, pause) for uid, (at, pause) in self._refused.items() if at + pause > now}
+        self._refused = {uid: (again, pause) for uid, (again, pause) in self._refused.items() if again + pause > now}
         chosen = []
         for eviction in evictions:
-            found = self._mirror.find(kubernetes.Pod, _key(eviction.pod))
-            if found is None or self._refused.get(found[1].uid, (0.0, 0.0))[0] > now:
+            pod = self._mirror.find(kubernetes.Pod, split_name(eviction.pod))
+            if pod is None or self._refused.get(pod.uid, (0.0, 0.0))[0] > now:
                 continue
             self._mirror.cache.assume_eviction(eviction.pod)
             chosen.append(eviction)
@@ -57,11 +58,11 @@ class Evictor:
             self._mirror.cache.forget(eviction.pod)
 
     async def _outcome(self, eviction: Eviction) -> str:
-        key = _key(eviction.pod)
-        found = self._mirror.find(kubernetes.Pod, key)
-        if found is None:
+        key = split_name(eviction.pod)
+        pod = self._mirror.find(kubernetes.Pod, key)
+        if pod is None:
             return "gone"
-        uid = found[1].uid
+        uid = pod.uid
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -88,7 +89,7 @@ class Evictor:
                     return "failed"
                 await backoff.wait(error)
             except UnansweredError as error:
-                await backoff.wait(error)  # the same request again does no harm
+                await backoff.wait(error)  # repeating the request is harmless
             else:
                 note = f"{eviction.reason}: makes room for {eviction.beneficiary}"
                 self._events.add(regarding, "Evicted", note, "Evict")
@@ -99,8 +100,3 @@ class Evictor:
     def _refuse(self, uid: str) -> None:
         pause = min(_LONGEST_S, 2 * self._refused[uid][1]) if uid in self._refused else _FIRST_S
         self._refused[uid] = (time.monotonic() + pause, pause)
-
-
-def _key(pod: str) -> tuple[str, str]:
-    namespace, _, name = pod.partition("/")
-    return namespace, name

@@ -1,6 +1,6 @@
-"""What the status of a gang is to say: counted from its pods, in our words and in those of other systems. Pure."""
+"""The status that a gang should have, counted from its pods, in our terms and in those of other systems. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +9,13 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.compat import other_schedulers
 from maniple.api.meta import Struct
+from maniple.api.phases import FINISHED
 from maniple.kube.serve.gangs import SCHEDULED, has_started
 
 INVALID = "Invalid"
-_OVER = ("Succeeded", "Failed")
 _LONGEST = 1000
+
+Conditions = tuple[types.StatusCondition, ...]
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,13 @@ _ENDED = Why("Ended", "the job is over, and waits for nothing")
 
 @dataclass(frozen=True)
 class Count:
-    """A gang's pods. Those that are leaving count nowhere."""
+    """A gang's pods by phase, without those that are leaving."""
 
     pending: int = 0
     running: int = 0
     succeeded: int = 0
     failed: int = 0
-    bound: int = 0  # on a node and not over
+    bound: int = 0  # on a node and not finished
 
     @classmethod
     def of(cls, pods: Sequence[kubernetes.Pod]) -> "Count":
@@ -48,14 +50,14 @@ class Count:
             running=phases.count("Running"),
             succeeded=phases.count("Succeeded"),
             failed=phases.count("Failed"),
-            bound=sum(1 for pod in there if pod.spec.node_name and pod.status.phase not in _OVER),
+            bound=sum(1 for pod in there if pod.spec.node_name and pod.status.phase not in FINISHED),
         )
 
     def is_whole(self, minimum: int) -> bool:
         return self.bound + self.succeeded >= minimum
 
     def is_scheduled(self, minimum: int, was: bool) -> bool:
-        """Once whole, a gang is scheduled until it has nobody left."""
+        """Once whole, a gang stays scheduled as long as any of its pods is bound."""
         return self.is_whole(minimum) or (was and self.bound + self.succeeded > 0)
 
     def phase(self, minimum: int, was: bool) -> str:
@@ -66,28 +68,36 @@ class Count:
         return "Unknown" if was and self.bound else "Pending"
 
 
-def condition_of(
-    before: Sequence[types.StatusCondition], kind: str, is_true: bool, why: Why, now: str, generation: int
-) -> tuple[types.StatusCondition, ...]:
-    """The conditions with this one as it is now; the moment stays where nothing has turned."""
-    status = "True" if is_true else "False"
-    old = next((one for one in before if one.type == kind), None)
-    turned = old.last_transition_time if old is not None and old.status == status else now
-    made = types.StatusCondition(
+def condition_of(before: Conditions, kind: str, is_met: bool, why: Why, now: str, generation: int) -> Conditions:
+    """The conditions with this one as it is now. The transition time stays if the status does."""
+    old = find_condition(before, kind)
+    condition = types.StatusCondition(
         type=kind,
-        status="True" if is_true else "False",
+        status="True" if is_met else "False",
         reason=why.reason,
         message=why.message,
-        last_transition_time=turned,
+        last_transition_time=now,
         observed_generation=generation,
     )
-    return (*before, made) if old is None else tuple(made if one is old else one for one in before)
+    if old is None:
+        return (*before, condition)
+    if old.status == condition.status:
+        condition = msgspec.structs.replace(condition, last_transition_time=old.last_transition_time)
+    return tuple(condition if other is old else other for other in before)
+
+
+def find_condition(conditions: Iterable[types.StatusCondition], kind: str) -> types.StatusCondition | None:
+    return next((condition for condition in conditions if condition.type == kind), None)
+
+
+def is_true(conditions: Iterable[types.StatusCondition], kind: str) -> bool:
+    condition = find_condition(conditions, kind)
+    return condition is not None and condition.status == "True"
 
 
 def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: str) -> types.PodGroupStatus:
     before = group.status
-    was = any(one.type == SCHEDULED and one.status == "True" for one in before.conditions)
-    minimum = group.spec.min_member
+    was, minimum = is_true(before.conditions, SCHEDULED), group.spec.min_member
     return types.PodGroupStatus(
         phase=count.phase(minimum, was),  # type: ignore[arg-type]  # one of the phases
         conditions=gang_conditions(before.conditions, count, minimum, was, why, now, group.metadata.generation),
@@ -99,7 +109,7 @@ def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: 
 
 
 def gang_conditions(
-    before: tuple[types.StatusCondition, ...],
+    before: Conditions,
     count: Count,
     minimum: int,
     was: bool,
@@ -107,8 +117,8 @@ def gang_conditions(
     now: str,
     generation: int,
     kind: str = SCHEDULED,
-) -> tuple[types.StatusCondition, ...]:
-    """`why`: why pods of it wait, or it is set aside. A gang that has started stays so, and says what it lacks."""
+) -> Conditions:
+    """`why` its pods wait, or it is set aside. A gang that has started stays scheduled, and says what it lacks."""
     if count.is_scheduled(minimum, was):
         if not count.is_whole(minimum):
             lacks = f"it has started; {count.bound + count.succeeded} of at least {minimum} pods are bound"
@@ -117,19 +127,19 @@ def gang_conditions(
             why = Why(SCHEDULED, "all of its minimum has been bound")
         return condition_of(before, kind, True, why, now, generation)
     if why is None:
-        old = next((one for one in before if one.type == kind and one.status == "False"), None)
-        if old is not None and old.reason != INVALID:
+        old = find_condition(before, kind)
+        if old is not None and old.status == "False" and old.reason != INVALID:
             return before
         why = _WAITING
     return condition_of(before, kind, False, why, now, generation)
 
 
-def job_conditions(job: types.ElasticJob, count: Count, why: Why | None, now: str) -> tuple[types.StatusCondition, ...]:
-    """A job that is over or suspended waits for nothing, and says so if it is not scheduled."""
+def job_conditions(job: types.ElasticJob, count: Count, why: Why | None, now: str) -> Conditions:
+    """A job that is finished or suspended waits for nothing, and its condition says so unless it is scheduled."""
     before = job.status.conditions
-    old = next((one for one in before if one.type == SCHEDULED), None)
+    old = find_condition(before, SCHEDULED)
     was = old is not None and old.status == "True"
-    if job.status.phase in _OVER:
+    if job.status.phase in FINISHED:
         if old is None or was:
             return before
         return condition_of(before, SCHEDULED, False, _ENDED, now, job.metadata.generation)
@@ -145,7 +155,7 @@ def least(job: types.ElasticJob) -> int:
 
 
 def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, now: str) -> dict[str, Any] | None:
-    """The status of another system's PodGroup in that system's words; None if it says so already."""
+    """The status of another system's PodGroup in that system's terms; None if it has it already."""
     before: dict[str, Any] = getattr(source, "status", {})
     was = has_started(source)
     phase = count.phase(minimum, was)
@@ -153,24 +163,24 @@ def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, 
     if isinstance(source, other_schedulers.CoschedulingPodGroup):
         if phase == "Running" and count.running + count.succeeded < minimum:
             phase = "Scheduled"
-        made: dict[str, Any] = {"phase": phase, "scheduled": count.bound, **counts}
-        return None if all(before.get(name, 0) == value for name, value in made.items()) else made
+        status: dict[str, Any] = {"phase": phase, "scheduled": count.bound, **counts}
+        return None if all(before.get(name, 0) == value for name, value in status.items()) else status
     # Inqueue tells Kubeflow's and Volcano's controllers that they may create the pods.
     words = {"Pending": "Inqueue"}
     if isinstance(source, other_schedulers.VolcanoPodGroup):
         words["Finished"] = "Completed"
-    made = {"phase": words.get(phase, phase), **counts}
+    status = {"phase": words.get(phase, phase), **counts}
     is_scheduled = count.is_scheduled(minimum, was)
     condition = _foreign_condition(before.get("conditions"), is_scheduled, why, now)
     if condition is not None:
-        made["conditions"] = [condition]
-    elif all(before.get(name, 0) == value for name, value in made.items()):
+        status["conditions"] = [condition]
+    elif all(before.get(name, 0) == value for name, value in status.items()):
         return None
-    return made
+    return status
 
 
 def _foreign_condition(before: object, is_scheduled: bool, why: Why | None, now: str) -> dict[str, str] | None:
-    """Scheduled, or Unschedulable with the reason; None if the last one says so already."""
+    """Scheduled, or Unschedulable with the reason; None if the last condition is the same."""
     if is_scheduled:
         kind, reason, message = SCHEDULED, "tasks in gang are ready to be scheduled", ""
     elif why is None:
@@ -190,7 +200,12 @@ def _foreign_condition(before: object, is_scheduled: bool, why: Why | None, now:
 
 
 def is_message_only(before: types.PodGroupStatus, after: types.PodGroupStatus) -> bool:
-    """Whether nothing but the wording of the reason has changed."""
-    return msgspec.structs.replace(before, conditions=()) == msgspec.structs.replace(after, conditions=()) and [
-        (one.type, one.status) for one in before.conditions
-    ] == [(one.type, one.status) for one in after.conditions]
+    """Whether nothing but the wording of conditions has changed."""
+    is_rest_same = msgspec.structs.replace(before, conditions=()) == msgspec.structs.replace(after, conditions=())
+    return is_rest_same and only_reworded(before.conditions, after.conditions)
+
+
+def only_reworded(before: Conditions, after: Conditions) -> bool:
+    """Whether all conditions have the status that they had."""
+    old, new = (sorted((condition.type, condition.status) for condition in several) for several in (before, after))
+    return old == new

@@ -7,31 +7,26 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from maniple.kube.serve.metrics import Metrics
 
-Answer = Callable[[], str]  # what is wrong; nothing, if all is well
+Check = Callable[[], str]  # returns the problem; empty: all is well
 
 
-async def start_web(host: str, port: int, metrics: Metrics, is_healthy: Answer, is_ready: Answer) -> web.AppRunner:
+async def start_web(host: str, port: int, metrics: Metrics, is_healthy: Check, is_ready: Check) -> web.AppRunner:
     """Serves until the runner is cleaned up."""
 
     async def show(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    def answer(ask: Answer) -> Callable[[web.Request], web.Response]:
-        def respond(_: web.Request) -> web.Response:
-            wrong = ask()
-            return web.Response(text=(wrong or "ok") + "\n", status=503 if wrong else 200)
+    def answer(check: Check) -> web.Response:
+        problem = check()
+        return web.Response(text=(problem or "ok") + "\n", status=503 if problem else 200)
 
-        return respond
+    async def healthz(_: web.Request) -> web.Response:
+        return answer(is_healthy)
+
+    async def readyz(_: web.Request) -> web.Response:
+        return answer(is_ready)
 
     app = web.Application()
-    healthy, ready = answer(is_healthy), answer(is_ready)
-
-    async def healthz(request: web.Request) -> web.Response:
-        return healthy(request)
-
-    async def readyz(request: web.Request) -> web.Response:
-        return ready(request)
-
     app.add_routes([web.get("/metrics", show), web.get("/healthz", healthz), web.get("/readyz", readyz)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()

@@ -2,9 +2,10 @@
 
 import logging
 import sys
-from datetime import UTC, datetime
 
 import msgspec
+
+from maniple.api.timestamps import format_micro_time
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -40,4 +41,4 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return format_micro_time(record.created)[:-4] + "Z"

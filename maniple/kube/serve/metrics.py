@@ -1,4 +1,4 @@
-"""What Prometheus is told. Every name is in docs/serve.md; a test compares."""
+"""The metrics for Prometheus. Every name is in docs/serve.md; a test compares."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
@@ -9,7 +9,7 @@ _BIND_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 class Metrics:
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each, that nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series each, which nobody reads
         self.registry = registry = CollectorRegistry()
         self.queue_depth = Gauge("maniple_queue_jobs", "Jobs of a queue", ["queue", "state"], registry=registry)
         self.cycle = Histogram(

@@ -1,6 +1,6 @@
-"""Small changes of objects that are there: known to the Cache at once, written to the server, undone if it refuses.
+"""Patches of existing objects. The Cache has them at once, and they are undone if the server refuses.
 
-Between a write and the watch that tells of it there may be a cycle, and it must know already.
+A cycle may run between a write and the watch event of it, and must know of the write.
 """
 
 import logging
@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from maniple.api.decode.server_objects import read_live
+from maniple.api.keys import Key
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client, Lane, NotLeadingError, UnansweredError
-from maniple.kube.transport.mirror import Key, Mirror
+from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import Resource
 
 log = logging.getLogger("maniple.patches")
@@ -32,15 +33,15 @@ class Patches:
         content_type: str = MERGE_PATCH,
         lane: Lane | None = None,
     ) -> bool:
-        """Whether the server took it. What it answers is what we know of the object from then on."""
+        """Whether the server took it. The mirror takes the object from the answer."""
         lane = lane or self._client.statuses
         path = resource.path(*key, part)
         try:
             answer = await self._client.write(lane, "PATCH", path, msgspec.json.encode(body), content_type)
         except ApiError as error:
             if error.status == 404 and part == "status" and resource.is_foreign:
-                return await self.write(resource, key, body, "", content_type, lane)  # a CRD without that part
-            # Gone, or changed by another: what is there now will come by the watch, and be looked at anew.
+                return await self.write(resource, key, body, "", content_type, lane)  # a CRD without that subresource
+            # It is gone, or another has changed it: the watch will report it, and the next cycle looks again.
             level = logging.DEBUG if error.status in (404, 409) else logging.WARNING
             log.log(level, "patch refused", extra={"path": path, "error": str(error)})
             self._metrics.writes.labels(resource.kind, f"status {error.status}").inc()
@@ -54,8 +55,8 @@ class Patches:
         return False
 
     async def assume(self, resource: Resource, key: Key, body: dict[str, Any], part: str = "") -> bool:
-        """The same, for a change that the Cache has been told of already: it is told again what was, if this fails."""
-        taken = await self.write(resource, key, body, part)
-        if not taken:
+        """Writes a change that the Cache has already. If the write fails, the Cache gets the object as it was."""
+        is_written = await self.write(resource, key, body, part)
+        if not is_written:
             self._mirror.tell_again(resource, key)
-        return taken
+        return is_written

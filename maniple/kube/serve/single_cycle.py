@@ -1,4 +1,4 @@
-"""A cluster read once: one cycle of `serve`, what it would be (`--dry-run`), or objects for `maniple plan --live`."""
+"""Reads a cluster once: for one cycle of `serve`, for `--dry-run`, or for `maniple plan --live`."""
 
 import time
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import log_in
 from maniple.model.building.input_objects import Objects, describe, implied_pods
 from maniple.model.ownership import Ours
-from maniple.scheduler import schedule
+from maniple.scheduler import Policy, schedule
 
 
 async def one_cycle(
@@ -22,8 +22,8 @@ async def one_cycle(
         server = Server(client, settings)
         start = time.perf_counter()
         if not dry_run:
-            made = await server.run_once()
-            return None if made is None else Outcome([Round(*made)])
+            cycle = await server.run_once()
+            return None if cycle is None else Outcome([Round(*cycle)])
         await server.read_once()
         snapshot = await server.cache.snapshot(time.time())
         read = time.perf_counter()
@@ -34,31 +34,27 @@ async def one_cycle(
 class Reading(NamedTuple):
     objects: Objects
     notes: list[str]
-    namespace: str  # of the kubeconfig's context: where names without one are looked for
+    namespace: str  # of the kubeconfig's context, for names without one
 
 
-async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours) -> Reading:
+async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours, policy: Policy | None) -> Reading:
     """The objects of a cluster that contradict nothing, and a note on each that does.
 
-    Of what is set aside a pod on a node still holds what it has.
+    A pod on a node that is set aside still holds its resources.
     """
     login = await log_in(kubeconfig, context)
     async with Client(login) as client:
-        server = Server(client, Settings(ours=ours, lease=None))
+        server = Server(client, Settings(ours=ours, policy=policy, lease=None))
         await server.read_once()
     await server.cache.snapshot(time.time())
-    wrong = server.wrong()
-    notes = [
-        f"{place[0].kind} {'/'.join(filter(None, place[1]))}: set aside: {printable('; '.join(entry.why))}"
-        for place, entry in wrong.items()
-    ]
-    aside = {f"{place[0].kind} {'/'.join(filter(None, place[1]))}" for place in wrong}
+    rejected = {resource.describe(key): entry for (resource, key), entry in server.loop.rejected().items()}
+    notes = [f"{name}: set aside: {printable('; '.join(entry.why))}" for name, entry in rejected.items()]
     objects = server.mirror.objects()
-    held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in aside]
+    held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in rejected]
     for items in objects.by_kind().values():
-        items[:] = [item for item in items if describe(item) not in aside]
+        items[:] = [item for item in items if describe(item) not in rejected]
     objects.elastic_jobs[:] = [job for job in objects.elastic_jobs if ours.runs(job)]
     objects.pods += held
     replicas = implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=ours.scheduler_name)
-    objects.implied = [pod for pod in replicas if describe(pod) not in aside]  # the name is taken
+    objects.implied = [pod for pod in replicas if describe(pod) not in rejected]  # the name is taken
     return Reading(objects, notes, login.namespace)

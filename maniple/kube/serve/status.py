@@ -1,19 +1,20 @@
-"""What objects say of themselves: gangs, queues, and pods that wait. Written only when it has changed.
+"""Writes the status of gangs, queues and waiting pods, and events about them. Only what has changed is written.
 
-What only re-words itself is written seldom, and so many pods at most in a cycle; the rest comes in the next.
+What changes only in its wording is written seldom. The number of pods written in a cycle is limited.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup, UpstreamPodGroupStatus
+from maniple.api.keys import Key, split_name
+from maniple.api.timestamps import format_timestamp
+from maniple.kube.serve.background import Background
 from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.serve.gang_status import (
     INVALID,
@@ -24,14 +25,16 @@ from maniple.kube.serve.gang_status import (
     is_message_only,
     job_conditions,
     least,
+    only_reworded,
     pod_group_status,
 )
 from maniple.kube.serve.gangs import SCHEDULED, Gangs, jobs_by_queue
 from maniple.kube.serve.patches import Patches
-from maniple.kube.serve.upstream_status import only_reworded, upstream_conditions
+from maniple.kube.serve.throttle import Throttle
+from maniple.kube.serve.upstream_status import upstream_conditions
 from maniple.kube.transport.client import STRATEGIC_PATCH
-from maniple.kube.transport.mirror import Key, Mirror, Seen, Wrong
-from maniple.kube.transport.resource_kinds import PODS, Resource
+from maniple.kube.transport.mirror import Mirror, Rejected, Seen
+from maniple.kube.transport.resource_kinds import PODS, ObjectRef
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Plan, QueueShare, Waiting
 
@@ -41,8 +44,9 @@ VALID = "Valid"  # the condition of a queue
 _MOST_PODS = 100  # whose condition is written in one cycle
 _MOST_UNDER_WAY = 400
 _REWORD_S = 10.0  # the same reason in other words, at most this often
+_REWORD_POD_S = 3 * _REWORD_S
 _HELD_S = 30.0  # what a controller here is about to write, or to make superfluous
-_SAY_AGAIN_S = 60.0  # an event with the same reason in other words
+_REPEAT_EVENT_S = 60.0  # an event with the same reason
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
 _LONGEST = 1000
@@ -50,7 +54,10 @@ _REMEMBERED = 10_000
 
 NOT_ENOUGH = "NotEnoughPods"
 
-Place = tuple[Resource, Key]
+
+class _Change(NamedTuple):
+    status: dict[str, Any]
+    pause_s: float  # since the last write
 
 
 class Statuses:
@@ -59,104 +66,80 @@ class Statuses:
         self._mirror = mirror
         self._gangs = gangs
         self._events = events
-        self._busy: set[Place] = set()
-        self._written: dict[Place, float] = {}
-        self._said: dict[str, tuple[Why, float]] = {}  # uid of a pod -> what it says, and since when
-        self._spoken: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod says it
-        self._voiced: dict[str, tuple[str, float]] = {}  # uid of a gang -> the reason its last event gave, and when
-        self._told: dict[Place, str] = {}  # what an object was told to be wrong with it
-        self._noted: dict[Place, tuple[str, ...]] = {}  # what a queue was told that is not read of it
+        self._written: Throttle[ObjectRef] = Throttle()
+        self._pods: Throttle[str] = Throttle()  # uid of a pod -> the condition that it has
+        self._complete: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod has it
+        self._waiting_events: Throttle[str] = Throttle()  # uid of a gang -> the reason that its last event gave
+        self._invalid_events: Throttle[ObjectRef] = Throttle()
+        self._unread_events: Throttle[ObjectRef] = Throttle()
         self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
-        self.under_way: set[asyncio.Task[None]] = set()
+        self.writes = Background(log, "status")
 
-    def write(self, snapshot: Snapshot, plan: Plan, wrong: Mapping[Place, Wrong]) -> None:
-        """Begins to write what has changed; `wrong` are the objects that are set aside."""
-        waiting = {_key(entry.group): _why(entry) for entry in plan.waiting}
-        for (resource, key), entry in wrong.items():
+    def write(self, snapshot: Snapshot, plan: Plan, rejected: Mapping[ObjectRef, Rejected]) -> None:
+        """Begins to write what has changed; `rejected` are the objects that are set aside."""
+        waiting = {split_name(entry.group): _why(entry) for entry in plan.waiting}
+        for (resource, key), entry in rejected.items():
             if key in waiting and resource.read_as in (types.PodGroup, types.ElasticJob):
-                waiting[key] = Why(INVALID, f"{resource.kind} {key[1]} is set aside: {_said(entry)}"[:_LONGEST])
+                waiting[key] = Why(INVALID, f"{resource.kind} {key[1]} is set aside: {_problems(entry)}"[:_LONGEST])
         touched, self._gangs.touched = self._gangs.touched | waiting.keys(), set()
         for key in touched:
-            if len(self.under_way) > _MOST_UNDER_WAY:
+            if len(self.writes.tasks) > _MOST_UNDER_WAY:
                 self._gangs.touched.add(key)
             else:
-                self._write_gang(key, waiting.get(key), wrong)
+                self._write_gang(key, waiting.get(key), rejected)
         self._write_pods(snapshot, waiting)
-        self._write_queues(snapshot, plan.queues, wrong)
-        self._tell_unread_queues()
-        self._tell_wrong(wrong)
+        self._write_queues(snapshot, plan.queues, rejected)
+        self._report_unread_queues()
+        self._report_rejected(rejected)
         if len(self._written) > _REMEMBERED:
-            since = time.monotonic() - 10 * _REWORD_S
-            self._written = {place: at for place, at in self._written.items() if at > since}
-            self._voiced = {uid: said for uid, said in self._voiced.items() if said[1] > since}
+            self._written.keep(lambda ref: self._written.is_recent(ref, 10 * _REWORD_S))
+            self._waiting_events.keep(lambda uid: self._waiting_events.is_recent(uid, 10 * _REWORD_S))
 
-    async def settle(self) -> None:
-        while self.under_way:
-            await asyncio.wait(self.under_way)
+    def _begin(self, ref: ObjectRef, work: Coroutine[Any, Any, bool]) -> None:
+        async def write() -> None:
+            if not await work:
+                self._gangs.touched.add(ref[1])
+                if ref[0].struct is types.ElasticJob:  # its controller wrote first: there is no need to wait
+                    self._written.forget(ref)
 
-    def _begin(self, place: Place, work: Coroutine[Any, Any, bool]) -> None:
-        async def done() -> None:
-            try:
-                if not await work:
-                    self._gangs.touched.add(place[1])
-                    if place[0].struct is types.ElasticJob:  # its controller was quicker: there is no need to wait
-                        self._written.pop(place, None)
-            except Exception:
-                log.exception("status")
-            finally:
-                self._busy.discard(place)
-
-        self._busy.add(place)
-        self._written[place] = time.monotonic()
-        task = asyncio.create_task(done())
-        self.under_way.add(task)
-        task.add_done_callback(self.under_way.discard)
-
-    def _is_recent(self, place: Place, pause_s: float) -> bool:
-        return time.monotonic() - self._written.get(place, -pause_s) < pause_s
+        self._written.note(ref)
+        self.writes.begin(write(), ref)
 
     # -- gangs
 
-    def _write_gang(self, key: Key, why: Why | None, wrong: Mapping[Place, Wrong]) -> None:
-        found = self._gangs.find(key)
-        if found is None:
+    def _write_gang(self, key: Key, why: Why | None, rejected: Mapping[ObjectRef, Rejected]) -> None:
+        seen = self._gangs.find(key)
+        if seen is None:
             return
-        place = (found[0], key)
-        if place in self._busy:
+        ref = seen.ref
+        if self.writes.is_busy(ref):
             self._gangs.touched.add(key)
             return
-        if isinstance(found[1].item, types.ElasticJob) and not self._gangs.runs(found[1].item):
+        if isinstance(seen.item, types.ElasticJob) and not self._gangs.runs(seen.item):
             return
-        if place in wrong:
-            why = Why(INVALID, _said(wrong[place]))
-        seen, now = found[1], _now()
+        if ref in rejected:
+            why = Why(INVALID, _problems(rejected[ref]))
         members = self._gangs.members(key)
         if members and not self._gangs.is_ours(key):
             return
         if not members and seen.source is not None and not self._is_unclaimed(key, seen):
             return
-        count = Count.of(members)
-        status: dict[str, Any] | None
-        if isinstance(seen.item, types.ElasticJob):
-            status = self._of_elastic_job(place, seen.item, count, why, now)
-        elif not isinstance(seen.item, types.PodGroup):
+        change = self._change_of(seen, Count.of(members), why)
+        if change is None:
             return
-        elif isinstance(seen.source, UpstreamPodGroup):
-            status = self._of_upstream(place, seen.source, count, why, now)
-        elif seen.source is not None:
-            status = foreign_status(seen.source, seen.item.spec.min_member, count, why, now)
-        else:
-            status = self._of_pod_group(place, seen.item, count, why, now)
-        if status is not None:
-            self._begin(place, self._patches.write(*place, _exactly(seen, status), "status"))
-            self._tell_waiting(place, seen, why)
-            if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first words about it
-                self._tell_unread(place, seen)
+        if self._written.is_recent(ref, change.pause_s):
+            self._gangs.touched.add(key)
+            return
+        self._begin(ref, self._patches.write(*ref, _exactly(seen, change.status), "status"))
+        if why is not None and self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
+            self._events.add(Regarding.of(*ref, seen.uid), why.reason, why.message, "Schedule", "Warning")
+        if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first write to it
+            self._report_unread(seen)
 
     def _is_unclaimed(self, key: Key, seen: Seen) -> bool:
-        """Another system's group without pods, whose own scheduler would have said something of it by now."""
+        """Another system's group without pods, whose own scheduler would have written something by now."""
         if isinstance(seen.source, UpstreamPodGroup):
-            return False  # no controller waits for a word of ours
+            return False  # no controller waits for our status
         created = None if seen.item is None else seen.item.metadata.creation_timestamp
         if created is not None and time.time() - created.timestamp() < _UNCLAIMED_S:
             self._gangs.touched.add(key)
@@ -164,33 +147,31 @@ class Statuses:
         status: dict[str, Any] = getattr(seen.source, "status", {})
         return status.get("phase", "Pending") in ("", "Pending") and not status.get("conditions")
 
-    def _of_pod_group(
-        self, place: Place, group: types.PodGroup, count: Count, why: Why | None, now: str
-    ) -> dict[str, Any] | None:
-        after = pod_group_status(group, count, why, now)
-        if after == group.status:
+    def _change_of(self, seen: Seen, count: Count, why: Why | None) -> _Change | None:
+        """The status that the gang should have; None: it has it."""
+        now, item, source = _now(), seen.item, seen.source
+        if isinstance(item, types.ElasticJob):
+            return self._change_of_job(seen.ref, item, count, why, now)
+        if not isinstance(item, types.PodGroup):
             return None
-        if is_message_only(group.status, after) and self._is_recent(place, _REWORD_S):
-            self._gangs.touched.add(place[1])
+        if isinstance(source, UpstreamPodGroup):
+            before, after = source.status.conditions, upstream_conditions(source, count, why, now)
+            if set(after) == set(before):
+                return None
+            pause_s = _REWORD_S if only_reworded(before, after) else 0.0
+            return _Change({"conditions": msgspec.to_builtins(after)}, pause_s)
+        if source is not None:
+            foreign = foreign_status(source, item.spec.min_member, count, why, now)
+            return None if foreign is None else _Change(foreign, 0.0)
+        status = pod_group_status(item, count, why, now)
+        if status == item.status:
             return None
-        made: dict[str, Any] = msgspec.to_builtins(after)
-        return made
+        return _Change(msgspec.to_builtins(status), _REWORD_S if is_message_only(item.status, status) else 0.0)
 
-    def _of_upstream(
-        self, place: Place, group: UpstreamPodGroup, count: Count, why: Why | None, now: str
-    ) -> dict[str, Any] | None:
-        before, after = group.status.conditions, upstream_conditions(group, count, why, now)
-        if set(after) == set(before):
-            return None
-        if only_reworded(before, after) and self._is_recent(place, _REWORD_S):
-            self._gangs.touched.add(place[1])
-            return None
-        return {"conditions": msgspec.to_builtins(after)}
-
-    def _of_elastic_job(
-        self, place: Place, job: types.ElasticJob, count: Count, why: Why | None, now: str
-    ) -> dict[str, Any] | None:
-        """Of an ElasticJob only the condition is ours."""
+    def _change_of_job(
+        self, ref: ObjectRef, job: types.ElasticJob, count: Count, why: Why | None, now: str
+    ) -> _Change | None:
+        """Of an ElasticJob only the condition Scheduled is ours."""
         before, after = job.status.conditions, job_conditions(job, count, why, now)
         if after == before:
             return None
@@ -198,114 +179,98 @@ class Statuses:
         has_turned = old != _status_of(SCHEDULED, after)
         pause_s = 0.0 if has_turned else _REWORD_S
         if self.makes_pods and has_turned and job.status.phase in ("", "Pending"):
-            # A controller here says that all are bound with what it has to say, which is that the job starts;
-            # and of pods that it is making there is nothing to say.
+            # A controller here writes that all are bound together with the start of the job. About pods that it is
+            # making there is nothing to write.
             is_being_made = not old and not is_whole and (why is None or why.reason == NOT_ENOUGH)
             if is_whole or is_being_made:
                 pause_s = _HELD_S
-                self._written.setdefault(place, time.monotonic())
-        if self._is_recent(place, pause_s):
-            self._gangs.touched.add(place[1])
-            return None
-        return {"conditions": msgspec.to_builtins(after)}
+                self._written.admit(ref, None)  # the pause begins now, if nothing was written before
+        return _Change({"conditions": msgspec.to_builtins(after)}, pause_s)
 
     def conditions_of(self, key: Key, job: types.ElasticJob) -> tuple[types.StatusCondition, ...]:
-        """With ours as it is now, for the controller to write with its own."""
+        """All conditions with ours as it is now, for the controller to write with its own."""
         count = Count.of(self._gangs.members(key))
         return job_conditions(job, count, None, _now()) if count.is_whole(least(job)) else job.status.conditions
 
-    def _tell_waiting(self, place: Place, seen: Seen, why: Why | None) -> None:
-        """The same reason in other words is no news: the condition has the words."""
-        if why is None:
-            return
-        reason, at = self._voiced.get(seen.uid, ("", 0.0))
-        now = time.monotonic()
-        if reason != why.reason or now - at >= _SAY_AGAIN_S:
-            self._voiced[seen.uid] = (why.reason, now)
-            self._events.add(Regarding.of(*place, seen.uid), why.reason, why.message, "Schedule", "Warning")
-
-    def _tell_unread(self, place: Place, seen: Seen) -> None:
-        """What another system's object says that has no counterpart here."""
+    def _report_unread(self, seen: Seen) -> None:
+        """Fields of another system's object that have no counterpart here."""
         if seen.notes:
-            self._events.add(Regarding.of(*place, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
+            self._events.add(Regarding.of(*seen.ref, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
 
     # -- pods
 
     def _write_pods(self, snapshot: Snapshot, waiting: Mapping[Key, Why]) -> None:
-        left = _MOST_PODS - sum(1 for resource, _ in self._busy if resource is PODS)
-        known, self._spoken = self._spoken, {}
+        left = _MOST_PODS - self.writes.count_busy(PODS)
+        known, self._complete = self._complete, {}
         for job in snapshot.waiting:
-            why = waiting.get(_key(job.name))
+            why = waiting.get(split_name(job.name))
             if why is None:
                 continue
-            said = (why, tuple(group.pods for group in job.groups))
-            if known.get(job.name) == said:
-                self._spoken[job.name] = said
+            wanted = (why, tuple(group.pods for group in job.groups))
+            if known.get(job.name) == wanted:
+                self._complete[job.name] = wanted
                 continue
-            is_said = True
+            is_complete = True
             for pod in (pod for group in job.groups for pod in group.pods):
                 if left <= 0:
-                    is_said = False
+                    is_complete = False
                     break
-                is_written = self._write_pod(_key(pod), why)
+                is_written = self._write_pod(split_name(pod), why)
                 left -= is_written
-                is_said &= not is_written and self._is_said(_key(pod), why)
-            if is_said:
-                self._spoken[job.name] = said
-        if len(self._said) > 2 * sum(job.waiting_pods for job in snapshot.waiting) + 1000:
-            self._said.clear()  # of pods that have gone; what is said again changes nothing on the server
+                is_complete &= not is_written and self._has_condition(split_name(pod), why)
+            if is_complete:
+                self._complete[job.name] = wanted
+        if len(self._pods) > 2 * sum(job.waiting_pods for job in snapshot.waiting) + 1000:
+            self._pods.clear()  # most are of pods that are gone; writing the rest again changes nothing on the server
 
-    def _is_said(self, key: Key, why: Why) -> bool:
-        found = self._mirror.find(kubernetes.Pod, key)
-        return found is None or self._said.get(found[1].uid, (None, 0.0))[0] == why
+    def _has_condition(self, key: Key, why: Why) -> bool:
+        pod = self._mirror.find(kubernetes.Pod, key)
+        return pod is None or self._pods.is_same(pod.uid, why.reason, why.message)
 
     def _write_pod(self, key: Key, why: Why) -> bool:
-        found = self._mirror.find(kubernetes.Pod, key)
-        if found is None or not isinstance(found[1].item, kubernetes.Pod) or found[1].item.spec.node_name:
+        pod = self._mirror.find(kubernetes.Pod, key)
+        if pod is None or not isinstance(pod.item, kubernetes.Pod) or pod.item.spec.node_name:
             return False
-        seen, place = found[1], (PODS, key)
-        said, since = self._said.get(seen.uid, (None, 0.0))
-        if said == why or place in self._busy:
+        uid, ref = pod.uid, pod.ref
+        if self.writes.is_busy(ref) or not self._pods.admit(uid, why.reason, why.message, reword_s=_REWORD_POD_S):
             return False
-        now = time.monotonic()
-        if said is not None and said.reason == why.reason and now - since < 3 * _REWORD_S:
-            return False
-        self._said[seen.uid] = (why, now)
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",  # the word that cluster autoscalers look for; ours begins the message
             "message": f"{why.reason}: {why.message}",
-            "lastTransitionTime": found[1].item.metadata.creation_timestamp,  # it has not been otherwise since
+            "lastTransitionTime": pod.item.metadata.creation_timestamp,  # it has never been scheduled
         }
-        self._begin(place, self._say(place, seen.uid, {"status": {"conditions": [condition]}}))
+        self._begin(ref, self._write_condition(ref, uid, {"status": {"conditions": [condition]}}))
         return True
 
-    async def _say(self, place: Place, uid: str, body: dict[str, Any]) -> bool:
-        if not await self._patches.write(*place, body, "status", STRATEGIC_PATCH):
-            self._said.pop(uid, None)
-            self._spoken.clear()
+    async def _write_condition(self, ref: ObjectRef, uid: str, body: dict[str, Any]) -> bool:
+        if not await self._patches.write(*ref, body, "status", STRATEGIC_PATCH):
+            self._pods.forget(uid)
+            self._complete.clear()
         return True
 
     # -- queues
 
-    def _write_queues(self, snapshot: Snapshot, shares: tuple[QueueShare, ...], wrong: Mapping[Place, Wrong]) -> None:
+    def _write_queues(
+        self, snapshot: Snapshot, shares: tuple[QueueShare, ...], rejected: Mapping[ObjectRef, Rejected]
+    ) -> None:
         pending, running = jobs_by_queue(snapshot)
         by_name = {share.name: share for share in shares}
-        for resource, key, seen in self._our_queues():
-            place = (resource, key)
-            if place in self._busy or self._is_recent(place, _QUEUE_S):
+        ours = next(queues for queues in self._mirror.rivals(types.Queue) if not queues.is_foreign)
+        for key, seen in self._mirror.seen(ours).items():
+            ref = seen.ref
+            if self.writes.is_busy(ref) or self._written.is_recent(ref, _QUEUE_S):
                 continue
             before = seen.item.status if isinstance(seen.item, types.Queue) else types.QueueStatus()
             generation = 0 if seen.item is None else seen.item.metadata.generation
             share = by_name.get(key[1])
             conditions = before.conditions
-            if place in wrong:
-                conditions = condition_of(
-                    conditions, VALID, False, Why(INVALID, _said(wrong[place])), _now(), generation
-                )
-            elif conditions:
-                conditions = tuple(one for one in conditions if one.type != VALID)
+            if ref in rejected:
+                why = Why(INVALID, _problems(rejected[ref]))
+                conditions = condition_of(conditions, VALID, False, why, _now(), generation)
+            else:
+                conditions = tuple(condition for condition in conditions if condition.type != VALID)
             after = types.QueueStatus(
                 deserved={} if share is None else dict(share.deserved),
                 allocated={} if share is None else dict(share.allocated),
@@ -315,48 +280,40 @@ class Statuses:
             )
             if after != before:
                 status: dict[str, Any] = msgspec.to_builtins(after)
-                for name in ("deserved", "allocated"):  # a merge leaves what is not named
+                for name in ("deserved", "allocated"):  # a merge patch leaves what is not named
                     gone = getattr(before, name).keys() - status[name].keys()
                     status[name] |= dict.fromkeys(gone)
-                self._begin(place, self._patches.write(*place, _exactly(seen, status), "status"))
+                self._begin(ref, self._patches.write(*ref, _exactly(seen, status), "status"))
 
-    def _tell_unread_queues(self) -> None:
+    def _report_unread_queues(self) -> None:
         for resource in self._mirror.rivals(types.Queue):
-            for key, seen in self._mirror.seen(resource).items():
-                place = (resource, key)
-                if seen.notes and self._noted.get(place) != seen.notes:
-                    self._noted[place] = seen.notes
-                    self._tell_unread(place, seen)
+            for seen in self._mirror.seen(resource).values():
+                if seen.notes and self._unread_events.admit(seen.ref, seen.notes):
+                    self._report_unread(seen)
 
-    def _our_queues(self) -> list[tuple[Resource, Key, Seen]]:
-        resource = next(one for one in self._mirror.rivals(types.Queue) if not one.is_foreign)
-        return [(resource, key, seen) for key, seen in self._mirror.seen(resource).items()]
+    # -- objects that are set aside
 
-    # -- what is wrong
-
-    def _tell_wrong(self, wrong: Mapping[Place, Wrong]) -> None:
-        self._told = {place: said for place, said in self._told.items() if place in wrong}
-        for place, entry in wrong.items():
-            said = _said(entry)
-            if self._told.get(place) == said:
+    def _report_rejected(self, rejected: Mapping[ObjectRef, Rejected]) -> None:
+        self._invalid_events.keep(lambda ref: ref in rejected)
+        for ref, entry in rejected.items():
+            problems = _problems(entry)
+            if not self._invalid_events.admit(ref, problems):
                 continue
-            self._told[place] = said
-            log.warning(
-                "set aside", extra={"object": f"{place[0].kind} {'/'.join(filter(None, place[1]))}", "why": said}
-            )
-            self._events.add(Regarding.of(*place, entry.uid), INVALID, said, "Read", "Warning")
-            why = Why(INVALID, said)
-            seen = self._mirror.seen(place[0]).get(place[1])
-            if seen is None or place in self._busy:
+            resource, key = ref
+            log.warning("set aside", extra={"object": resource.describe(key), "why": problems})
+            self._events.add(Regarding.of(*ref, entry.uid), INVALID, problems, "Read", "Warning")
+            why = Why(INVALID, problems)
+            seen = self._mirror.seen(resource).get(key)
+            if seen is None or self.writes.is_busy(ref):
                 continue
-            if place[0] is PODS:
-                self._write_pod(place[1], why)
+            if resource is PODS:
+                self._write_pod(key, why)
             elif (
-                place[0].read_as in (types.PodGroup, types.ElasticJob) and seen.item is None and not place[0].is_foreign
+                resource.read_as in (types.PodGroup, types.ElasticJob) and seen.item is None and not resource.is_foreign
             ):
                 conditions = condition_of((), SCHEDULED, False, why, _now(), 0)
                 body = {"status": {"conditions": msgspec.to_builtins(conditions)}}
-                self._begin(place, self._patches.write(*place, body, "status"))
+                self._begin(ref, self._patches.write(*ref, body, "status"))
 
 
 def _why(entry: Waiting) -> Why:
@@ -365,23 +322,18 @@ def _why(entry: Waiting) -> Why:
     return Why(entry.reason, message[:_LONGEST])
 
 
-def _said(entry: Wrong) -> str:
+def _problems(entry: Rejected) -> str:
     return "; ".join(entry.why)[:_LONGEST]
 
 
 def _status_of(kind: str, conditions: Iterable[types.StatusCondition]) -> str:
-    return next((one.status for one in conditions if one.type == kind), "")
+    return next((condition.status for condition in conditions if condition.type == kind), "")
 
 
 def _exactly(seen: Seen, status: dict[str, Any]) -> dict[str, Any]:
-    """A change of just the version that we have seen: lists are replaced, and another may have added to them."""
+    """A change of exactly the version that we have seen: lists are replaced, and another may have added to them."""
     return {"metadata": {"resourceVersion": str(seen.version)}, "status": status}
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _key(name: str) -> Key:
-    namespace, _, short = name.partition("/")
-    return namespace, short
+    return format_timestamp(time.time())

@@ -1,6 +1,6 @@
-"""Requests to the API server: kept-alive connections, lanes that bound how many are under way, errors as values.
+"""Requests to the API server: lanes that limit how many are under way, errors as values, login.
 
-The one place through which every write goes, and so the one that refuses writes of whoever is not the leader.
+Every write goes through here, and is refused here if this replica does not lead.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from maniple.api.errors import InputError
-from maniple.kube.transport.http1 import TRANSIENT, Answer, Place, Pool
+from maniple.kube.transport.http1 import TRANSIENT, Address, Answer, Pool
 from maniple.kube.transport.login import ConfigException, Login
 
 JSON_PATCH = "application/json-patch+json"
@@ -25,14 +25,14 @@ JSON = "application/json"
 TIMEOUT_S = 30.0
 _HEADERS = {
     "Accept": JSON,
-    "Accept-Encoding": "identity",
+    "Accept-Encoding": "identity",  # compression costs more than it saves
     "User-Agent": "maniple",
-}  # compressing costs more than it saves
+}
 _MOST_REFUSALS = 5
 
 
 class ApiError(Exception):
-    """The server's answer, if it is none of those one hopes for."""
+    """An answer of the server that is an error."""
 
     def __init__(
         self,
@@ -51,20 +51,20 @@ class ApiError(Exception):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same request may well succeed later."""
+        """Whether the same request may succeed later."""
         return self.status == 429 or self.status >= 500
 
 
 class UnansweredError(Exception):
-    """No answer: the connection broke, or it took too long. What was asked may have been done all the same."""
+    """No answer: the connection broke, or it took too long. The request may have been carried out all the same."""
 
 
 class NotLeadingError(Exception):
-    """A write was refused here, before it was sent: another replica may be the leader."""
+    """A write was refused here, before it was sent: another replica may lead."""
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One thing that is wrong with an object, and its field."""
+    """One error in an object, and its field."""
 
     field: str = ""
     message: str = ""
@@ -76,7 +76,7 @@ class _Details(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """What the API server says in place of an object."""
+    """The API server's answer in place of an object."""
 
     code: int = 0
     reason: str = ""
@@ -85,7 +85,7 @@ class Status(msgspec.Struct):
 
 
 class Backoff:
-    """Longer pauses after each failure, with jitter, so that many who failed together do not come back together."""
+    """Longer pauses after each failure, with jitter: requests that failed together must not come back together."""
 
     def __init__(self, first_s: float = 0.2, longest_s: float = 15.0) -> None:
         self._first_s = first_s
@@ -106,7 +106,7 @@ class Backoff:
 
 
 class Patience:
-    """With refusals of what was allowed before: a server that has just started does not know yet who may do what."""
+    """Tolerates some refusals (403): a server that has just started may not have read its roles yet."""
 
     def __init__(self) -> None:
         self._refusals = 0
@@ -115,24 +115,24 @@ class Patience:
         self._refusals = 0
 
     def has(self, error: ApiError) -> bool:
-        """Whether the same request may well succeed later."""
+        """Whether to send the same request again later."""
         self._refusals += error.status == 403
         return error.is_transient or (error.status == 403 and self._refusals <= _MOST_REFUSALS)
 
 
 class Lane:
-    """So many requests of a kind at once: binds never queue behind status, nor status behind events."""
+    """Limits the requests of one kind that are under way: binds never queue behind status, nor status behind events."""
 
     def __init__(self, width: int) -> None:
-        self.places = asyncio.Semaphore(width)
+        self.slots = asyncio.Semaphore(width)
 
 
 class Client:
-    """Use as an async context manager. `seconds_left` is how long writes are allowed; None: as long as one likes."""
+    """Use as an async context manager. `seconds_left` is for how long writes are allowed; None: without limit."""
 
     def __init__(self, login: Login) -> None:
         self._login = login
-        self._pool = Pool(lambda: Place(login.server, login.ssl, login.server_name, login.proxy))
+        self._pool = Pool(lambda: Address(login.server, login.ssl, login.server_name, login.proxy))
         self._renewing = asyncio.Lock()
         self.seconds_left: Callable[[], float] | None = None
         self.reads = Lane(8)
@@ -151,7 +151,7 @@ class Client:
         self._pool.close()
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> bytes:
-        async with self.reads.places:
+        async with self.reads.slots:
             return await self._send("GET", path, None, JSON, timeout_s, query)
 
     async def write(
@@ -163,19 +163,19 @@ class Client:
         content_type: str = JSON,
         timeout_s: float = TIMEOUT_S,
     ) -> bytes:
-        """A write that only the leader may do; it ends before its lease does.
+        """A write that only the leader may do. It ends before the lease does.
 
-        A body that depends on what the server has is put together when its turn has come.
+        A body that depends on the server's state is a function, called when the lane is free.
         """
-        async with lane.places:
+        async with lane.slots:
             left = timeout_s if self.seconds_left is None else self.seconds_left()
             if left <= 0:
                 raise NotLeadingError(f"{method} {path}")
-            made = body if isinstance(body, bytes) else body()
-            return await self._send(method, path, made, content_type, min(timeout_s, left))
+            content = body if isinstance(body, bytes) else body()
+            return await self._send(method, path, content, content_type, min(timeout_s, left))
 
     async def contend(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
-        """A write of the lease itself, which those who do not lead make too."""
+        """A write of the lease itself, which is allowed without leading."""
         return await self._send(method, path, body, JSON, timeout_s)
 
     async def _send(
@@ -188,14 +188,14 @@ class Client:
         query: Mapping[str, str] | None = None,
     ) -> bytes:
         whole = f"{path}?{urlencode(query)}" if query else path
-        said = await self._authorization()
+        token = await self._authorization()
         try:
-            answer = await self._pool.request(method, whole, _headers(said, body, content_type), body, timeout_s)
-            if answer.status == 401:  # a token that has been replaced meanwhile
-                said = await self._renewed(said)
-                answer = await self._pool.request(method, whole, _headers(said, body, content_type), body, timeout_s)
+            answer = await self._pool.request(method, whole, _headers(token, body, content_type), body, timeout_s)
+            if answer.status == 401:  # the token has been replaced
+                token = await self._renewed(token)
+                answer = await self._pool.request(method, whole, _headers(token, body, content_type), body, timeout_s)
         except TRANSIENT as error:
-            raise UnansweredError(f"{method} {self._login.server}{path}: {_said(error)}") from None
+            raise UnansweredError(f"{method} {self._login.server}{path}: {_describe(error)}") from None
         if answer.status >= 400:
             raise _refusal(answer)
         return answer.body
@@ -205,29 +205,34 @@ class Client:
         self, path: str, query: Mapping[str, str], silence_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """A watch: an answer that does not end. UnansweredError after `silence_s` without a byte."""
-        said = await self._authorization()
+        token = await self._authorization()
         try:
-            async with self._pool.stream(f"{path}?{urlencode(query)}", _headers(said), silence_s) as (head, blocks):
+            async with self._pool.stream(f"{path}?{urlencode(query)}", _headers(token), silence_s) as (head, blocks):
                 if head.status >= 400:
-                    if head.status == 401:  # the next try says something else
-                        await self._renewed(said)
+                    if head.status == 401:  # the next attempt uses another token
+                        await self._renewed(token)
                     raise _refusal(head._replace(body=b"".join([block async for block in blocks])))
                 yield blocks
         except TRANSIENT as error:
-            raise UnansweredError(f"watch {self._login.server}{path}: {_said(error)}") from None
+            raise UnansweredError(f"watch {self._login.server}{path}: {_describe(error)}") from None
 
     async def _authorization(self) -> str | None:
         try:
             return await self._login.authorization()
-        except (InputError, ConfigException, OSError, ValueError) as error:  # a plugin or a file that fails for now
+        except (
+            InputError,
+            ConfigException,
+            OSError,
+            ValueError,
+        ) as error:  # a plugin or a file may work again
             raise UnansweredError(f"logging in: {error}") from None
 
     async def _renewed(self, refused: str | None) -> str | None:
-        """What to say now that the server has refused that; asked for once, however many were refused together."""
+        """A token in place of a refused one. It is renewed once, however many requests were refused together."""
         async with self._renewing:
-            said = await self._authorization()
-            if said != refused:
-                return said
+            token = await self._authorization()
+            if token != refused:
+                return token
             try:
                 await self._login.renew()
             except (InputError, ConfigException, OSError, ValueError) as error:
@@ -257,5 +262,5 @@ def _refusal(answer: Answer) -> ApiError:
     return ApiError(answer.status, status.reason, status.message, retry_after_s, causes)
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return str(error) or type(error).__name__

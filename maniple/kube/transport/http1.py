@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one server: kept-alive connections, many small requests, and a few answers that do not end.
+"""HTTP/1.1 to one server: kept-alive connections, many small requests, and a few streams.
 
-By hand, over httptools' parser: what binding a pod costs a scheduler is mostly what a request costs, and a general
-client's takes more than twice the processor time of this one (docs/decisions/013-client.md has the figures).
+Written over httptools' parser: most of what a bind costs is the request, and a general client takes more than twice the
+processor time (docs/decisions/013-client.md has the figures).
 """
 
 import asyncio
@@ -16,34 +16,34 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import httptools
 
 _CONNECT_S = 10.0
-_KEEP_S = 75.0  # less than servers and the gear between keep a connection on which nothing is said
-_MUCH = 4 * 1024 * 1024  # bytes of a stream that nobody has read yet
+_KEEP_S = 75.0  # less than servers and proxies keep an idle connection
+_MOST_UNREAD = 4 * 1024 * 1024  # bytes of a stream before reading pauses
 
 TRANSIENT = (OSError, TimeoutError, httptools.HttpParserError)
-"""What a request may fail of without an answer."""
+"""Errors of a request that was not answered."""
 
 
-class Place(NamedTuple):
-    """Where the server is, and how it is reached."""
+class Address(NamedTuple):
+    """Where the server is, and how to reach it."""
 
     server: str
     tls: ssl.SSLContext | None = None
-    server_name: str | None = None  # in its certificate, where that is not the name of the address
+    server_name: str | None = None  # in its certificate, if it differs from the host name
     proxy: str | None = None
 
 
 class Answer(NamedTuple):
     status: int
-    headers: dict[str, str]  # names in small letters
+    headers: dict[str, str]  # names in lower case
     body: bytes
 
 
 class _StaleError(ConnectionError):
-    """A kept connection that turned out to be closed: the server has not read the request."""
+    """A kept connection turned out to be closed: the server has not read the request."""
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time. What comes is handed to the parser, which calls the methods `on_…`."""
+    """One request at a time. Data goes to the parser, which calls the methods `on_…`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -67,7 +67,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None or self._is_complete:  # nobody has asked anything
+        if self._parser is None or self._is_complete:  # there was no request
             self.close()
             return
         self._is_silent = False
@@ -99,26 +99,26 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         if self._more is not None:
-            self._told(b"")
+            self._resolve(b"")
 
     def on_body(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
         if self._more is not None:
             self._more.set()
             self._size += len(chunk)
-            if self._size > _MUCH and self._transport is not None:
+            if self._size > _MOST_UNREAD and self._transport is not None:
                 self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
         assert self._parser is not None
         self._is_complete = True
-        self._may_be_kept = self._parser.should_keep_alive()  # it knows only now
+        self._may_be_kept = self._parser.should_keep_alive()  # known only now
         if self._more is not None:
             self._more.set()
         else:
-            self._told(b"".join(self._chunks))
+            self._resolve(b"".join(self._chunks))
 
-    def _told(self, body: bytes) -> None:
+    def _resolve(self, body: bytes) -> None:
         assert self._parser is not None
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(Answer(self._parser.get_status_code(), self._headers, body))
@@ -134,7 +134,7 @@ class _Connection(asyncio.Protocol):
         return self.is_open and self._is_complete and self._may_be_kept
 
     def send(self, request: bytes, is_stream: bool = False) -> asyncio.Future[Answer]:
-        """The whole answer; of a stream its head."""
+        """The whole answer; for a stream its head."""
         if self._transport is None or self._lost is not None:
             raise _StaleError("the connection was closed")
         self._parser = httptools.HttpResponseParser(self)
@@ -146,7 +146,7 @@ class _Connection(asyncio.Protocol):
         return self._answer
 
     async def chunks(self, silence_s: float) -> AsyncIterator[bytes]:
-        """Of a stream; TimeoutError after `silence_s` without a byte."""
+        """Blocks of a stream. TimeoutError after `silence_s` without a byte."""
         assert self._more is not None
         while True:
             if not self._chunks:
@@ -160,19 +160,18 @@ class _Connection(asyncio.Protocol):
                 continue
             block = b"".join(self._chunks)
             self._chunks = []
-            if self._size > _MUCH and self._transport is not None:
+            if self._size > _MOST_UNREAD and self._transport is not None:
                 self._transport.resume_reading()
             self._size = 0
             yield block
 
     async def secure(self, context: ssl.SSLContext, name: str) -> None:
-        """Goes on in TLS, through a proxy."""
+        """Switches to TLS, after a proxy has connected."""
         assert self._transport is not None
         secured = await self._loop.start_tls(self._transport, self, context, server_hostname=name)
         self._transport = cast(asyncio.Transport, secured)
 
-    def run_out(self) -> None:
-        """Of time."""
+    def time_out(self) -> None:
         self._fail(TimeoutError("no answer in time"))
         self.close()
 
@@ -182,12 +181,12 @@ class _Connection(asyncio.Protocol):
 
 
 class Pool:
-    """`place` is asked at every new connection: a login may be renewed."""
+    """`address` is called for every new connection: a login may be renewed."""
 
-    def __init__(self, place: Callable[[], Place]) -> None:
-        self._place = place
+    def __init__(self, address: Callable[[], Address]) -> None:
+        self._address = address
         self._kept: list[_Connection] = []
-        self._host = urlsplit(place().server).netloc
+        self._host = urlsplit(address().server).netloc
 
     def close(self) -> None:
         while self._kept:
@@ -196,7 +195,7 @@ class Pool:
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
     ) -> Answer:
-        """The answer, whatever its status is. One of TRANSIENT if there is none."""
+        """The answer, whatever its status. Raises one of TRANSIENT if there is none."""
         request = self._encoded(method, path, headers, body)
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
@@ -205,17 +204,17 @@ class Pool:
             if connection is None:
                 async with asyncio.timeout_at(until):
                     connection = await self._connect()
-            # A timer of its own, because asyncio.timeout costs a quarter of a request.
-            timer = loop.call_at(until, connection.run_out)
+            # A bare timer, because asyncio.timeout costs a quarter of a request.
+            timer = loop.call_at(until, connection.time_out)
             try:
                 answer = await connection.send(request)
             except _StaleError:
-                # Only what may be done twice is sent twice: the server may have read it after all.
+                # Only a request that may be done twice is sent again: the server may have read it after all.
                 if method != "GET":
                     raise
                 continue
             except TimeoutError:
-                self.close()  # what is dead for one is likely to be dead for those that are kept beside it
+                self.close()  # if one connection is dead, the other kept ones most likely are too
                 raise
             except BaseException:
                 connection.close()
@@ -229,7 +228,7 @@ class Pool:
     async def stream(
         self, path: str, headers: Mapping[str, str], silence_s: float
     ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
-        """Head and blocks of an answer that may never end, on a connection of its own."""
+        """Head and blocks of an answer that may never end, on its own connection."""
         async with asyncio.timeout(_CONNECT_S):
             connection = await self._connect()
         try:
@@ -256,25 +255,27 @@ class Pool:
             connection.close()
 
     async def _connect(self) -> _Connection:
-        place = self._place()
-        server = urlsplit(place.server)
+        address = self._address()
+        server = urlsplit(address.server)
         self._host = server.netloc
         host = server.hostname or ""
-        name = place.server_name or host
+        name = address.server_name or host
         loop = asyncio.get_running_loop()
         connection = _Connection(loop)
-        if place.proxy is None:
-            shown = name if place.tls is not None else None
-            await loop.create_connection(lambda: connection, host, _port(server), ssl=place.tls, server_hostname=shown)
+        if address.proxy is None:
+            expected = name if address.tls is not None else None
+            await loop.create_connection(
+                lambda: connection, host, _port(server), ssl=address.tls, server_hostname=expected
+            )
             return connection
-        proxy = urlsplit(place.proxy)
+        proxy = urlsplit(address.proxy)
         await loop.create_connection(lambda: connection, proxy.hostname or "", _port(proxy))
         try:
             answer = await connection.send(_tunnel(server, proxy), is_stream=True)
             if answer.status != 200:
                 raise ConnectionError(f"the proxy {proxy.hostname}:{_port(proxy)} answered {answer.status}")
-            if place.tls is not None:
-                await connection.secure(place.tls, name)
+            if address.tls is not None:
+                await connection.secure(address.tls, name)
         except BaseException:
             connection.close()
             raise
@@ -290,15 +291,15 @@ class Pool:
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + (body or b"")
 
 
-def _port(place: SplitResult) -> int:
-    return place.port or (443 if place.scheme == "https" else 80)
+def _port(url: SplitResult) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
 
 
 def _tunnel(server: SplitResult, proxy: SplitResult) -> bytes:
     name = server.hostname or ""
-    where = f"[{name}]:{_port(server)}" if ":" in name else f"{name}:{_port(server)}"
-    lines = [f"CONNECT {where} HTTP/1.1", f"Host: {where}"]
+    target = f"[{name}]:{_port(server)}" if ":" in name else f"{name}:{_port(server)}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.username:
-        secret = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(secret).decode()}")
+        credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(credentials).decode()}")
     return "\r\n".join([*lines, "\r\n"]).encode("latin-1")

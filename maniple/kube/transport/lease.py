@@ -1,25 +1,25 @@
-"""Who of several replicas leads: a Lease, as Kubernetes' own components have it.
+"""Leader election by a Lease, as Kubernetes' own components do it.
 
-Whoever holds it writes; it stops writing well before the lease runs out if it cannot renew it, so that there are never
-two who write. The others look on, and take over when the holder has not been heard of for as long as it promised to
-be. Clocks of different machines are never compared: what counts is how long a lease has not changed before our eyes.
+Only the holder writes. If it cannot renew the lease it stops writing well before the lease runs out, so that there are
+never two writers. Other replicas watch the lease and take over when it has not been renewed for its duration. Clocks of
+different machines are never compared: what counts is how long we have seen the lease unchanged.
 """
 
 import asyncio
 import logging
 import random
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
 
 import msgspec
 
-from maniple.kube.serve.metrics import Metrics
+from maniple.api.timestamps import format_micro_time
 from maniple.kube.transport.client import ApiError, Client, UnansweredError
 
 log = logging.getLogger("maniple.lease")
 
 DURATION_S = 11
-WRITE_S = 8.5  # so long after a renewal was asked for the holder may write; the rest is for writes on their way
+WRITE_S = 8.5  # for so long after asking for a renewal the holder may write; the rest is for writes on their way
 RENEW_S = 1.5
 _ANSWER_S = 3.0
 
@@ -46,16 +46,18 @@ class _Lease(msgspec.Struct, rename="camel"):
 
 
 class Lease:
-    def __init__(self, client: Client, namespace: str, name: str, identity: str, metrics: Metrics) -> None:
+    def __init__(
+        self, client: Client, namespace: str, name: str, identity: str, report: Callable[[bool], None]
+    ) -> None:
         self.identity = identity
-        self.term = 0  # how often we have become the leader
+        self.term = 0  # how many times we have become the leader
         self.since = 0.0  # when we last did, on the monotonic clock
         self._client = client
         self._namespace, self._name = namespace, name
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._metrics = metrics
+        self._report = report  # takes whether we lead, at every change
         self._known: _Lease | None = None
-        self._changed_at = 0.0  # when what we know of the lease last changed
+        self._changed_at = 0.0  # when the lease last changed, as far as we have seen
         self._write_until = 0.0
         self._is_leader = False
         self._turned = asyncio.Condition()
@@ -79,11 +81,11 @@ class Lease:
             await asyncio.sleep(self._pause_s())
 
     async def turn(self, *, is_patient: bool = True) -> None:
-        """Renews the lease, takes it if it is free, or sees who has it.
+        """Renews the lease, takes it if it is free, or reads who holds it.
 
-        If the server does not answer, whoever is patient tries again later; others hear of it.
+        If the server does not answer, the next turn tries again; without patience the error is raised.
         """
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         try:
             is_ours = await self._renew_or_take()
         except (ApiError, UnansweredError) as error:
@@ -93,20 +95,20 @@ class Lease:
             is_ours = self._is_leader and self._write_until > time.monotonic()
         else:
             if is_ours:
-                self._write_until = asked + WRITE_S
+                self._write_until = asked_at + WRITE_S
         if is_ours != self._is_leader:
             self._is_leader = is_ours
             self.term += is_ours
             self.since = time.monotonic()
-            self._metrics.leader.set(is_ours)
+            self._report(is_ours)
             log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
         async with self._turned:
             self._turned.notify_all()
 
     async def release(self) -> None:
-        """Gives the lease back, so that another need not wait for it to run out. No write may be on its way."""
+        """Gives the lease back, so that another replica need not wait. No write may be on its way."""
         was_leader, self._is_leader, self._write_until = self._is_leader, False, 0.0
-        self._metrics.leader.set(0)
+        self._report(False)
         if was_leader and self._known is not None:
             spec = msgspec.structs.replace(self._known.spec, holder_identity="", lease_duration_seconds=1)
             try:
@@ -137,15 +139,15 @@ class Lease:
             if error.status != 404:
                 raise
             return await self._write("POST", self._folder, self._mine(_Spec(), ""))
-        there = msgspec.json.decode(answer, type=_Lease)
-        self._note(there)
-        holder = there.spec.holder_identity
-        if holder not in ("", self.identity) and time.monotonic() < self._free_at(there):
+        lease = msgspec.json.decode(answer, type=_Lease)
+        self._note(lease)
+        holder = lease.spec.holder_identity
+        if holder not in ("", self.identity) and time.monotonic() < self._free_at(lease):
             return False
         try:
-            return await self._put(self._mine(there.spec, there.metadata.resource_version))
+            return await self._put(self._mine(lease.spec, lease.metadata.resource_version))
         except ApiError as error:
-            if error.status == 409:  # another was quicker
+            if error.status == 409:  # another replica was faster
                 return False
             raise
 
@@ -155,7 +157,7 @@ class Lease:
             self._known, self._changed_at = lease, time.monotonic()
 
     def _mine(self, before: _Spec, version: str) -> _Lease:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = format_micro_time(time.time())
         changes = before.holder_identity != self.identity
         spec = _Spec(
             holder_identity=self.identity,

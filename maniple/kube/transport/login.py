@@ -1,6 +1,6 @@
-"""Who we are to the API server: a kubeconfig (certificates, tokens, exec plugins), or a pod's service account.
+"""Logs in to the API server: with a kubeconfig (certificates, tokens, exec plugins) or a pod's service account.
 
-How to read those is kubernetes_asyncio's business; nothing else of that library is used (docs/decisions/013-client.md).
+kubernetes_asyncio reads those. Nothing else of that library is used (docs/decisions/013-client.md).
 """
 
 import os
@@ -18,11 +18,11 @@ from maniple.api.errors import InputError
 __all__ = ["ConfigException", "Login", "log_in"]
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_LOOK_AGAIN_S = 60.0  # the library asks a plugin again five minutes before what it said runs out
+_LOOK_AGAIN_S = 60.0  # the library calls an exec plugin again five minutes before its token expires
 
 
 class Login:
-    """Where the API server is, and what to say to it. Made by `log_in`."""
+    """The address of the API server and the credentials for it. Made by `log_in`."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
         self._kubeconfig = kubeconfig
@@ -43,7 +43,7 @@ class Login:
 
     @property
     def server_name(self) -> str | None:
-        """The name in the server's certificate, where it is not that of the address."""
+        """The name in the server's certificate, if it differs from the host name."""
         return self._configuration.tls_server_name or None
 
     @property
@@ -52,26 +52,26 @@ class Login:
 
     @property
     def namespace(self) -> str:
-        """Where the commands of a person go who names no namespace: the context's, and in a pod its own."""
-        named = ""
+        """The namespace of commands that name none: the context's, and in a pod its own."""
+        namespace = ""
         if self._loader is not None and (current := self._loader.current_context):
-            named = current["context"].get("namespace", "")
+            namespace = current["context"].get("namespace", "")
         elif _POD_NAMESPACE.is_file():
-            named = _POD_NAMESPACE.read_text(encoding="utf-8").strip()
-        return named or "default"
+            namespace = _POD_NAMESPACE.read_text(encoding="utf-8").strip()
+        return namespace or "default"
 
     async def authorization(self) -> str | None:
-        """The Authorization header of a request made now: tokens are renewed before they run out."""
+        """The Authorization header of a request. Tokens are renewed before they expire."""
         if self._loader is not None and time.monotonic() >= self._look_again:
             self._look_again = time.monotonic() + _LOOK_AGAIN_S
             if self._loader.provider or hasattr(self._loader, "exec_plugin_expiry"):
                 await self._loader.load_and_set(self._configuration)
                 self._read_certificates()
-        said: str | None = await self._configuration.get_api_key_with_prefix("BearerToken")
-        return said
+        token: str | None = await self._configuration.get_api_key_with_prefix("BearerToken")
+        return token
 
     async def renew(self) -> None:
-        """Everything anew, after the server has refused what we said: files may have changed, tokens been revoked."""
+        """Reads everything again, after the server has refused a token: files may have changed, tokens been revoked."""
         self._configuration = Configuration()
         try:
             if self._kubeconfig is None:
@@ -81,34 +81,34 @@ class Login:
                     self._kubeconfig, self._context, client_configuration=self._configuration
                 )
             self._read_certificates()
-        except Exception as error:  # whatever a library says of a file that is not what it should be
-            where = self._kubeconfig or "the pod's service account"
-            said = " ".join(str(error).split()) or type(error).__name__
-            raise InputError([f"{where}: expected a kubeconfig that can be used: {said}"]) from None
+        except Exception as error:  # the library raises anything for a wrong file
+            source = self._kubeconfig or "the pod's service account"
+            problem = " ".join(str(error).split()) or type(error).__name__
+            raise InputError([f"{source}: expected a kubeconfig that can be used: {problem}"]) from None
         self._look_again = time.monotonic() + _LOOK_AGAIN_S
 
     def _read_certificates(self) -> None:
-        """Into the same context, so that new connections use them and old ones go on."""
-        said = self._configuration
+        """Loads them into the same context: new connections use them, old ones go on."""
+        configuration = self._configuration
         if not self.server.startswith("https"):
             return
         if self._ssl is None:
-            self._ssl = ssl.create_default_context(cafile=said.ssl_ca_cert)
-            # Kubernetes' own certificates do not meet what newer Pythons ask for beyond RFC 5280.
+            self._ssl = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+            # Kubernetes' own certificates fail the strict checks of newer Pythons.
             self._ssl.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-            if not said.verify_ssl:
+            if not configuration.verify_ssl:
                 self._ssl.check_hostname = False
                 self._ssl.verify_mode = ssl.CERT_NONE
-        certificate = (said.cert_file, said.key_file)
-        if said.cert_file and certificate != self._certificate:
-            self._ssl.load_cert_chain(said.cert_file, keyfile=said.key_file)
+        certificate = (configuration.cert_file, configuration.key_file)
+        if configuration.cert_file and certificate != self._certificate:
+            self._ssl.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
             self._certificate = certificate
 
 
 async def log_in(kubeconfig: str | None = None, context: str | None = None) -> Login:
-    """As kubectl does: the file that is named, $KUBECONFIG, ~/.kube/config, and in a pod its service account."""
-    usual = Path.home() / ".kube" / "config"
-    chosen = kubeconfig or os.environ.get("KUBECONFIG") or (str(usual) if usual.is_file() else None)
+    """Like kubectl: the given file, $KUBECONFIG, ~/.kube/config, or in a pod its service account."""
+    default = Path.home() / ".kube" / "config"
+    chosen = kubeconfig or os.environ.get("KUBECONFIG") or (str(default) if default.is_file() else None)
     if chosen is None and "KUBERNETES_SERVICE_HOST" not in os.environ:
         raise InputError(
             ["no cluster to talk to: expected --kubeconfig, $KUBECONFIG, ~/.kube/config, or to run in a pod"]

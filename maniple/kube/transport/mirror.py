@@ -1,6 +1,6 @@
-"""The objects that the API server has told us of, as it last did, by kind; and what was wrong with some of them.
+"""The objects of the API server as last reported, by kind, and the problems of those that cannot be read.
 
-Every change goes from here into the Cache. Several systems may have a PodGroup of the same name: one of them counts.
+Every change goes on into the Cache. Several systems may have a PodGroup of the same name: one of them counts.
 """
 
 import asyncio
@@ -11,35 +11,43 @@ from typing import NamedTuple
 from maniple.api import kubernetes
 from maniple.api.decode.decode import Object
 from maniple.api.decode.server_objects import Live
+from maniple.api.keys import Key
 from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.cluster.shared_cache import SharedCache
 from maniple.cluster.strip import stripped
-from maniple.kube.transport.resource_kinds import RESOURCES, Resource
+from maniple.kube.transport.resource_kinds import RESOURCES, ObjectRef, Resource
 from maniple.model.building.input_objects import Objects
 from maniple.model.reads import Reads
 
-Key = tuple[str, str]  # namespace, name
+__all__ = ["Key", "Mirror", "Rejected", "Seen", "as_number"]
+
 _PART = 1000
-_GRAVES = 10_000  # objects that have gone of which we know it; an answer that comes late is late by seconds
+_MOST_GONE = 10_000  # deleted objects that are remembered: an answer that comes late is late by seconds
 
 
 class Seen(NamedTuple):
-    """An object with its place in the order of all writes."""
+    """An object as it was last reported."""
 
-    version: int
+    version: int  # its position in the order of all writes
     uid: str
     item: Object | None
     source: Struct | None
     wrong: tuple[str, ...]
     notes: tuple[str, ...]
-    replica: ReplicaFacts | None = None
-    spec: bytes = b""
+    replica: ReplicaFacts | None
+    spec: bytes
+    resource: Resource
+    key: Key
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.resource, self.key
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """An object that is not taken as it is, and why."""
+class Rejected:
+    """An object that is set aside, and why."""
 
     resource: Resource
     key: Key
@@ -52,50 +60,51 @@ class Mirror:
         self.cache = cache
         self.changes = 0
         self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
-        self._wrong: dict[tuple[Resource, Key], Wrong] = {}
-        self._gone: dict[str, int] = {}  # uid -> the version as of which it is no more; the last that went at the end
+        self._rejected: dict[ObjectRef, Rejected] = {}
+        self._gone: dict[str, int] = {}  # uid of a deleted object -> the version of its deletion, latest last
         self._rivals: dict[type, list[Resource]] = {}
         for resource in RESOURCES:
             self._rivals.setdefault(resource.read_as, []).append(resource)
         self._listeners: list[Callable[[Resource, Key, Object | None], None]] = []
 
     def listen(self, listener: Callable[[Resource, Key, Object | None], None]) -> None:
-        """`listener` hears of every object that changes, None when it is gone."""
+        """`listener` is called with every object that changes, and with None when it is gone."""
         self._listeners.append(listener)
 
     def seen(self, resource: Resource) -> dict[Key, Seen]:
         return self._seen[resource]
 
     def rivals(self, kind: type) -> list[Resource]:
-        """All that are read as this kind, ours first."""
+        """All resources that are read as this kind, ours first."""
         return self._rivals[kind]
 
-    def find(self, kind: type, key: Key) -> tuple[Resource, Seen] | None:
-        """The object that counts under this name, and whose it is."""
+    def find(self, kind: type, key: Key) -> Seen | None:
+        """The object that counts under this name. Its item is never None."""
         for resource in self._rivals[kind]:
-            found = self._seen[resource].get(key)
-            if found is not None and found.item is not None:
-                return resource, found
+            seen = self._seen[resource].get(key)
+            if seen is not None and seen.item is not None:
+                return seen
         return None
 
     @property
-    def wrong(self) -> Iterable[Wrong]:
+    def rejected(self) -> Iterable[Rejected]:
         """Objects that cannot be read."""
-        return self._wrong.values()
+        return self._rejected.values()
 
     def put(self, resource: Resource, live: Live) -> bool:
-        """An object that is new or has changed. What is older than what we know already changes nothing.
+        """An object that is new or has changed. A version older than the known one changes nothing.
 
-        The answer to a write of ours may come after the watch has told that the object is gone: it stays gone.
+        The answer to a write of ours may arrive after the watch has reported the deletion: the object stays gone.
         """
-        key, seen = _entry(live, self.cache.reads)
+        seen = _read(resource, live, self.cache.reads)
+        key = seen.key
         if seen.version <= self._gone.get(seen.uid, -1):
             return False
         before = self._seen[resource].get(key)
         if before is not None and (seen.version < before.version or seen[:2] == before[:2]):
             return False
         self._seen[resource][key] = seen
-        # Most of what changes is of no concern to us: heartbeats of nodes, the state of containers.
+        # Most changes do not concern us: heartbeats of nodes, the state of containers.
         if before is None or before.uid != seen.uid or before.item != seen.item or before[3:] != seen[3:]:
             self._tell(resource, key)
         return True
@@ -106,14 +115,14 @@ class Mirror:
             return
         del self._seen[resource][key]
         self._gone[before.uid] = version
-        if len(self._gone) > _GRAVES:
+        if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
         self._tell(resource, key)
 
     async def replace(self, resource: Resource, lives: Sequence[Live], version: int) -> None:
-        """A list of all there are, as of `version`; what has been written since, by us, stays as we know it.
+        """A full list, as of `version`. What we have written since stays as we know it.
 
-        In parts, because there may be many: between them others have their turn.
+        It is read in parts, so that other tasks can run in between.
         """
         listed = set()
         for start in range(0, len(lives), _PART):
@@ -124,29 +133,29 @@ class Mirror:
         self._keep(resource, listed, version)
 
     def _keep(self, resource: Resource, listed: set[Key], version: int) -> None:
-        """Those that are not listed are gone, unless they are newer than the list."""
+        """Removes objects that are not listed, unless they are newer than the list."""
         for key in [key for key in self._seen[resource] if key not in listed]:
             self.remove(resource, key, version)
 
     def tell_again(self, resource: Resource, key: Key) -> None:
-        """What we know of the object, to the Cache, after a change that was not made."""
+        """Puts the object into the Cache again as reported, after a write that failed."""
         self._tell(resource, key)
 
     def clear(self, resource: Resource) -> None:
-        """Its CRD is gone, and all objects with it; or the server only said so, and they come back as they were."""
+        """Its CRD is gone, and all objects with it. If the server was wrong, they come back as they were."""
         for key in list(self._seen[resource]):
             del self._seen[resource][key]
             self._tell(resource, key)
 
     def objects(self) -> Objects:
-        """All that counts, sorted by kind."""
+        """All objects that count, sorted by kind."""
         objects = Objects()
-        rooms = objects.by_kind()
+        by_kind = objects.by_kind()
         for kind, rivals in self._rivals.items():
-            found: dict[Key, Object] = {}
+            items: dict[Key, Object] = {}
             for resource in reversed(rivals):
-                found |= {key: seen.item for key, seen in self._seen[resource].items() if seen.item is not None}
-            rooms[kind].extend(found.values())
+                items |= {key: seen.item for key, seen in self._seen[resource].items() if seen.item is not None}
+            by_kind[kind].extend(items.values())
         return objects
 
     def _tell(self, resource: Resource, key: Key) -> None:
@@ -154,31 +163,30 @@ class Mirror:
         counts = self.find(kind, key)
         if counts is None:
             self.cache.remove(kind, *key)
-        elif counts[1].item is not None:
-            self.cache.put(counts[1].item)
+        elif counts.item is not None:
+            self.cache.put(counts.item)
         self.changes += 1
         self._announce(resource, key)
 
     def _announce(self, resource: Resource, key: Key) -> None:
         seen = self._seen[resource].get(key)
         if seen is not None and seen.wrong:
-            self._wrong[resource, key] = Wrong(resource, key, seen.uid, seen.wrong)
+            self._rejected[resource, key] = Rejected(resource, key, seen.uid, seen.wrong)
         else:
-            self._wrong.pop((resource, key), None)
+            self._rejected.pop((resource, key), None)
         for listener in self._listeners:
             listener(resource, key, None if seen is None else seen.item)
 
 
-def _entry(live: Live, reads: Reads) -> tuple[Key, Seen]:
+def _read(resource: Resource, live: Live, reads: Reads) -> Seen:
     head, item = live.head, live.item
-    if isinstance(
-        item, kubernetes.Pod | kubernetes.Node
-    ):  # there are many, and they may carry a megabyte of annotations
+    if isinstance(item, kubernetes.Pod | kubernetes.Node):  # there are many, with up to a megabyte of annotations
         item = stripped(item, reads)
-    seen = Seen(as_number(head.resource_version), head.uid, item, *live[2:])
-    return (head.namespace, head.name), seen
+    return Seen(
+        as_number(head.resource_version), head.uid, item, *live[2:], resource=resource, key=(head.namespace, head.name)
+    )
 
 
 def as_number(version: str) -> int:
-    """Resource versions grow with every write. One that is no number, which there is none of today, is the oldest."""
+    """Resource versions grow with every write. A version that is no number counts as the oldest."""
     return int(version) if version.isdigit() else 0

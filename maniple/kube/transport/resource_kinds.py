@@ -1,16 +1,17 @@
-"""What is read from the API server: kinds of objects, where they are, and whether a cluster may be without them."""
+"""The kinds of objects that are read from the API server, their paths, and whether a cluster may lack them."""
 
 from dataclasses import dataclass
 
 from maniple.api import kubernetes, types
 from maniple.api.compat.other_schedulers import ForeignObject
 from maniple.api.decode.decode import KINDS
+from maniple.api.keys import Key, join_key
 from maniple.api.meta import Struct
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of one API group. `read_as` is what it is to the scheduler: the PodGroups of all systems are PodGroups."""
+    """A kind of one API group. `read_as` is what the scheduler takes it for: PodGroups of all systems are PodGroups."""
 
     api_version: str
     kind: str
@@ -18,7 +19,7 @@ class Resource:
     struct: type[Struct]
     read_as: type
     is_required: bool  # False: its CRD may be missing, or come later
-    rank: int = 0  # of several systems' objects with the same name the one of the lowest rank counts
+    rank: int = 0  # of several systems' objects with the same name, the one with the lowest rank counts
 
     @property
     def prefix(self) -> str:
@@ -33,18 +34,24 @@ class Resource:
         return issubclass(self.struct, ForeignObject)
 
     def may_lack(self, status: int) -> bool:
-        """Whether this answer to a list is no error: no such kind, or one of another system's that we may not read."""
-        # Rights are looked at before what there is: who has none for a kind cannot see that it is missing.
+        """Whether this answer to a list is no error: no such kind, or another system's kind that we may not read."""
+        # The API server checks rights first: without rights for a kind one cannot see that it is missing.
         return (status == 404 and not self.is_required) or (status == 403 and self.is_foreign)
 
     def path(self, namespace: str, name: str, part: str = "") -> str:
         """Of one object, or of a part of it such as `status`."""
-        place = f"{self.prefix}/namespaces/{namespace}" if namespace else self.prefix
-        return f"{place}/{self.plural}/{name}" + (f"/{part}" if part else "")
+        folder = f"{self.prefix}/namespaces/{namespace}" if namespace else self.prefix
+        return f"{folder}/{self.plural}/{name}" + (f"/{part}" if part else "")
+
+    def describe(self, key: Key) -> str:
+        """`PodGroup ns/name`, or `Queue name` of a kind without namespaces."""
+        return f"{self.kind} {join_key(key) if key[0] else key[1]}"
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.api_version}"
 
+
+ObjectRef = tuple[Resource, Key]
 
 _PLURALS = {
     "Node": "nodes",

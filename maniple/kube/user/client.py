@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from maniple.api import kubernetes, types
-from maniple.api.decode.server_objects import read_live
+from maniple.api.decode.server_objects import Head, Version, read_live
 from maniple.api.errors import InputError, nearest
 from maniple.api.keys import Key, join_key
 from maniple.api.labels import JOB_LABEL
@@ -21,20 +21,17 @@ from maniple.kube.transport.client import (
     JSON_PATCH,
     MERGE_PATCH,
     ApiError,
-    Backoff,
     Client,
     Patience,
-    Status,
     UnansweredError,
 )
-from maniple.kube.transport.list_watch_types import EVENTS, PAGES
+from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.login import log_in
 from maniple.kube.transport.resource_kinds import RESOURCES, Resource
 from maniple.kube.user.job_events import Event
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute
-PAGE = 500
 _LONGEST_PAUSE_S = 5.0
 INSTALL = "install their CRDs with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
 
@@ -51,46 +48,57 @@ PODS = _resource(kubernetes.Pod)
 NODES = _resource(kubernetes.Node)
 
 
-class _Head(msgspec.Struct, frozen=True):
-    class Metadata(msgspec.Struct, frozen=True):
-        name: str = ""
-        namespace: str = ""
-        version: str = msgspec.field(name="resourceVersion", default="")
-
-    metadata: Metadata = Metadata()
-
-
-class Watched(Generic[T]):
+class Watched(ListWatch[tuple[Version, T | None]], Generic[T]):
     """Objects as they are now, by namespace and name."""
 
-    def __init__(self, read: Callable[[msgspec.Raw], T | None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        query: Mapping[str, str],
+        read: Callable[[msgspec.Raw], T | None],
+        note: Callable[[str], None],
+    ) -> None:
+        super().__init__(client, path, query, SILENCE_S, _LONGEST_PAUSE_S)
         self._read = read
-        self.version = ""
-        self.found: dict[Key, T] = {}
+        self._note = note  # takes why nothing is heard of the server; empty: all is well
+        self._patience = Patience()
+        self._has_begun = False
+        self._has_failed = False
+        self.objects: dict[Key, T] = {}
 
-    def replace(self, items: list[msgspec.Raw], version: str) -> None:
-        self.found.clear()
-        for raw in items:
-            self._put(raw)
-        self.version = version
+    def read(self, raw: msgspec.Raw) -> tuple[Version, T | None]:
+        return msgspec.json.decode(raw, type=Head).metadata, self._read(raw)
 
-    def take(self, line: bytes) -> None:
-        change = EVENTS.decode(line)
-        if change.type == "ERROR":
-            status = msgspec.json.decode(change.object, type=Status)
-            raise ApiError(status.code, status.reason, status.message)
-        head = msgspec.json.decode(change.object, type=_Head).metadata
-        if change.type == "DELETED":
-            self.found.pop((head.namespace, head.name), None)
-        elif change.type != "BOOKMARK":
-            self._put(change.object)
-        self.version = head.version or self.version
+    async def replace(self, items: list[tuple[Version, T | None]], version: str) -> None:  # noqa: ARG002
+        self.objects.clear()
+        for item in items:
+            self.put(item)
+        self._has_begun = True
 
-    def _put(self, raw: msgspec.Raw) -> None:
-        item = self._read(raw)
-        if item is not None:
-            head = msgspec.json.decode(raw, type=_Head).metadata
-            self.found[head.namespace, head.name] = item
+    def put(self, item: tuple[Version, T | None]) -> str:
+        head, read = item
+        if read is not None:
+            self.objects[head.namespace, head.name] = read
+        return head.resource_version
+
+    def remove(self, head: Version) -> None:
+        self.objects.pop((head.namespace, head.name), None)
+
+    def connected(self) -> None:
+        self._patience.reset()
+        self._has_failed = False
+        self._note("")
+
+    def handle_failure(self, error: ApiError | UnansweredError) -> bool:
+        if not self._has_begun:
+            return False
+        if isinstance(error, ApiError) and error.status != 410 and not self._patience.has(error):
+            return False
+        if self._has_failed:  # most watches that break once are there again at once
+            self._note(str(error))
+        self._has_failed = True
+        return True
 
 
 class UserClient:
@@ -175,7 +183,7 @@ class UserClient:
         """The names of all objects at the path; None if the user may not list them."""
 
         class Page(msgspec.Struct):
-            items: list[_Head] = []
+            items: list[Head] = []
 
         try:
             return {item.metadata.name for item in msgspec.json.decode(await self.client.get(path), type=Page).items}
@@ -208,16 +216,8 @@ class UserClient:
         return await self._list(folder(resource, namespace), query or {})
 
     async def _list(self, path: str, query: Mapping[str, str]) -> tuple[list[msgspec.Raw], str]:
-        """Every object, and the version as of which these are all."""
-        items: list[msgspec.Raw] = []
-        rest = ""
-        while True:
-            asked = {**query, "limit": str(PAGE), **({"continue": rest} if rest else {})}
-            page = PAGES.decode(await self.client.get(path, asked, timeout_s=60.0))
-            items += page.items or ()
-            rest = page.metadata.rest
-            if not rest:
-                return items, page.metadata.version
+        """Every object, and the version of the list."""
+        return await list_all(self.client, path, lambda raw: raw, query)
 
     async def create(self, path: str, body: bytes, *, dry_run: bool = False) -> bytes:
         query = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
@@ -242,53 +242,14 @@ class UserClient:
 
         Errors of the first request are raised. Later requests are retried, and `trouble` says why meanwhile.
         """
-        watched, backoff, path = Watched(read), Backoff(longest_s=_LONGEST_PAUSE_S), folder(resource, namespace)
-        asked = query or {}
+        path = folder(resource, namespace)
+        watched = Watched(self.client, path, query or {}, read, lambda why: self._note(path, why))
         try:
-            async with aclosing(self._follow(path, asked, watched, backoff)) as changes:
-                async for found in changes:
-                    yield found
+            async with aclosing(watched.changes()) as changes:
+                async for _ in changes:
+                    yield watched.objects
         finally:
             self._note(path, "")
-
-    async def _follow(
-        self, path: str, asked: Mapping[str, str], watched: Watched[T], backoff: Backoff
-    ) -> AsyncGenerator[dict[Key, T], None]:
-        has_begun = has_failed = False
-        patience = Patience()
-        while True:
-            trouble = ""
-            try:
-                if not watched.version:
-                    watched.replace(*await self._list(path, asked))
-                    has_begun = True
-                    yield watched.found
-                more = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": watched.version}
-                async with self.client.stream(path, {**asked, **more}, SILENCE_S) as chunks:
-                    backoff.reset()
-                    patience.reset()
-                    has_failed = False
-                    self._note(path, "")
-                    rest = b""
-                    async for chunk in chunks:
-                        *lines, rest = (rest + chunk).split(b"\n")
-                        for line in filter(None, lines):
-                            watched.take(line)
-                        if lines:
-                            yield watched.found
-            except ApiError as error:
-                if not has_begun or not (patience.has(error) or error.status == 410):
-                    raise
-                watched.version = ""
-                trouble = str(error)
-            except UnansweredError as error:
-                if not has_begun:
-                    raise
-                trouble = str(error)
-            if trouble and has_failed:  # one that breaks once is nothing to tell: most are there again at once
-                self._note(path, trouble)
-            has_failed = bool(trouble)
-            await backoff.wait()
 
     async def follow_job(self, key: Key) -> AsyncGenerator[types.ElasticJob | None, None]:
         """The job after each change; None while there is none of this name."""

@@ -15,10 +15,11 @@ import numpy as np
 from maniple.model.job import Job
 from maniple.scheduler.actions.common.contend import contend
 from maniple.scheduler.eviction.unit_table import Market
-from maniple.scheduler.eviction.units import SHRUNK, Unit, placed_by_role, surplus_steps
+from maniple.scheduler.eviction.units import Unit, placed_by_role, surplus_steps
 from maniple.scheduler.explain.tried import Surplus
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
+from maniple.scheduler.framework.plan import SHRUNK
 from maniple.scheduler.framework.queue_dues import spared
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.growth.resize_value import gpus_of, speed

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maniple.model.job import Job, PlacedPod
+from maniple.scheduler.framework.plan import SHRUNK
 from maniple.scheduler.framework.session import Session
-
-SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
 
 
 @dataclass(slots=True, eq=False)  # not frozen: there may be a hundred thousand

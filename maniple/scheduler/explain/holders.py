@@ -16,8 +16,7 @@ from msgspec import UNSET
 from maniple.model.budgets import Budget
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import IntArray
-from maniple.scheduler.eviction.units import SHRUNK
-from maniple.scheduler.framework.plan import Holder
+from maniple.scheduler.framework.plan import SHRUNK, Holder
 from maniple.scheduler.framework.queue_dues import EPSILON
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed

@@ -159,7 +159,7 @@ def _kept(plan: Plan, job: Job) -> ReservedNodes | None:
 
 def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodReport]:
     room = GpuRoom(snapshot)
-    leaving = {eviction.pod: eviction for eviction in plan.evictions}
+    leaving = {eviction.pod: eviction for eviction in plan.leaving()}
     binds = {bind.pod: bind for bind in plan.binds}
     promised = {nomination.pod: nomination.node for nomination in plan.nominations}
     kept = PROMISED if _kept(plan, job) is None else RESERVED

@@ -1,15 +1,18 @@
-"""A finished session as a Plan: binds with their GPUs, nominations, evictions, and why the rest waits."""
+"""Turns a finished session into a Plan: binds with their GPUs, evictions, resizes, nominations, and why gangs wait."""
 
 from collections.abc import Iterator
 
 from msgspec import UNSET, UnsetType
 
 from maniple.api.gpu.requests import WHOLE
+from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.verdict import Explainer
 from maniple.scheduler.framework.gpus import GpuRoom, Grants
 from maniple.scheduler.framework.plan import (
+    SHRUNK,
     Bind,
     Eviction,
+    Leaver,
     Nomination,
     Plan,
     QueueShare,
@@ -23,68 +26,82 @@ from maniple.scheduler.framework.statement import Placed
 
 
 def make_plan(session: Session, thorough: str = "") -> Plan:
-    """`thorough`: the name of a job of which everything is to be said, whatever that costs."""
+    """`thorough`: the name of a job that is explained in full, whatever that costs."""
     waiting = Explainer(session, thorough).explain_all()
+    leavers = _leavers(session)
+    given_up = {leaver.pod for several in leavers.values() for leaver in several}
+    evictions = (Eviction(e.pod.pod, e.reason, e.beneficiary) for e in session.evicted if e.pod.pod not in given_up)
     return Plan(
         binds=tuple(sorted(_binds(session))),
-        evictions=tuple(sorted(Eviction(e.pod.pod, e.reason, e.beneficiary) for e in session.evicted)),
+        evictions=tuple(sorted(evictions)),
         nominations=tuple(sorted(_nominations(session))),
-        resizes=tuple(sorted(_resizes(session))),
+        resizes=tuple(sorted(_resizes(session, leavers))),
         reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
         waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.kind))),
         queues=tuple(_shares(session)),
     )
 
 
-def _resizes(session: Session) -> Iterator[Resize]:
+def _leavers(session: Session) -> dict[tuple[JobKey, str], list[Leaver]]:
+    """The replicas that elastic jobs give up by shrinking, by job and role. Surplus of a PodGroup is evicted."""
+    leavers: dict[tuple[JobKey, str], list[Leaver]] = {}
+    for evicted in session.evicted:
+        role = (evicted.job.key, evicted.pod.role)
+        if evicted.reason == SHRUNK and role in session.resized:
+            leavers.setdefault(role, []).append(Leaver(evicted.pod.pod, evicted.beneficiary))
+    return leavers
+
+
+def _resizes(session: Session, leavers: dict[tuple[JobKey, str], list[Leaver]]) -> Iterator[Resize]:
     jobs = {job.key: job for job in session.snapshot.jobs} if session.resized else {}
     for (key, role), size in session.resized.items():
         elastic = jobs[key].elastic
         if elastic is not None:
-            yield Resize(jobs[key].name, role, elastic.roles[role].size, size)
+            leaves = tuple(sorted(leavers.get((key, role), ())))
+            yield Resize(jobs[key].name, role, elastic.roles[role].size, size, leaves)
 
 
 def _reservations(session: Session) -> Iterator[ReservedNodes]:
     names = session.snapshot.nodes.names
-    for made in session.reservations.values():
-        nodes = {names[node]: count for node, count in made.nodes.items()}
-        yield ReservedNodes(made.job.name, nodes, written(made.expected))
+    for reservation in session.reservations.values():
+        nodes = {names[node]: count for node, count in reservation.nodes.items()}
+        yield ReservedNodes(reservation.job.name, nodes, written(reservation.expected))
 
 
 def _nominations(session: Session) -> Iterator[Nomination]:
-    """Promised, or reserved: either way the API server remembers it until the next cycle."""
+    """Promised or reserved nodes. The API server remembers both until the next cycle."""
     names = session.snapshot.nodes.names
-    for done in session.placed:
-        if done.later:
-            yield from (Nomination(pod, names[node]) for pod, node in _pods(done))
-    for made in session.reservations.values():
-        yield from (Nomination(pod, names[node]) for pod, node in made.pods)
+    for placed in session.placed:
+        if placed.later:
+            yield from (Nomination(pod, names[node]) for pod, node, _ in _pods(placed))
+    for reservation in session.reservations.values():
+        yield from (Nomination(pod, names[node]) for pod, node in reservation.pods)
 
 
-def _pods(done: Placed) -> Iterator[tuple[str, int]]:
-    """Pods in order to nodes in order of choice, so that neighbours by index sit together."""
-    for at, (node, _) in enumerate(done.slots(), done.start):
-        yield done.group.pods[at], node
+def _pods(placed: Placed) -> Iterator[tuple[str, int, Grants]]:
+    """Pods in order, nodes in order of choice: pods with neighbouring indices sit together."""
+    for number, (node, grants) in enumerate(placed.slots(), placed.start):
+        yield placed.group.pods[number], node, grants
 
 
 def _binds(session: Session) -> Iterator[Bind]:
     if not session.snapshot.domains.levels:
-        for done in session.placed:
-            if not done.later:
-                for at, (node, grants) in enumerate(done.slots(), done.start):
-                    yield _bind(session, done.group.pods[at], node, grants, done.backfill)
+        for placed in session.placed:
+            if not placed.later:
+                for pod, node, grants in _pods(placed):
+                    yield _bind(session, pod, node, grants, placed.backfill)
         return
-    # Indices follow the topology: pods in order go to places in the order of their domains' names, those beside pods
-    # of the gang that run already first, and those that will make way for others last.
+    # Indices follow the topology: pods in order go to nodes in the order of their domains' names. Nodes where the gang
+    # runs already come first, and those that its pods will have to leave for others last.
     together: dict[tuple[object, int], list[Placed]] = {}
-    for done in session.placed:
-        if not done.later:
-            together.setdefault((done.job.key, done.group.number), []).append(done)
+    for placed in session.placed:
+        if not placed.later:
+            together.setdefault((placed.job.key, placed.group.number), []).append(placed)
     rank = session.snapshot.domains.rank
     for parts in together.values():
-        pods = [pod for done in parts for pod in done.group.pods[done.start : done.start + done.spot.total]]
+        pods = [pod for part in parts for pod in part.group.pods[part.start : part.start + part.spot.total]]
         home = {pod.node for pod in parts[0].job.placed}
-        slots = [(done.backfill, *slot) for done in parts for slot in done.slots()]
+        slots = [(part.backfill, *slot) for part in parts for slot in part.slots()]
         slots.sort(key=lambda slot: (slot[0] != "", slot[1] not in home, rank[slot[1]]))
         for pod, (backfill, node, grants) in zip(pods, slots, strict=True):
             yield _bind(session, pod, node, grants, backfill)
@@ -98,15 +115,15 @@ def _bind(session: Session, pod: str, node: int, grants: Grants, backfill: str) 
 def named_gpus(
     room: GpuRoom, node: int, grants: Grants
 ) -> tuple[tuple[str, ...], float | UnsetType, float | UnsetType]:
-    """The ids of a pod's GPUs, its share of each where it has not all of it, and the speed of a ring over them."""
+    """The ids of a pod's GPUs, its share of each if that is not all of it, and the speed of a ring over them."""
     if not grants:
         return (), UNSET, UNSET
-    several = len({granted.row for granted in grants}) > 1
+    is_mixed = len({granted.row for granted in grants}) > 1
     ids = []
     for granted in grants:
         table = room.tables[granted.row]
-        ids.append(f"{table.resource}/" * several + table.ids[node][granted.device])
-    # One number for all: devices of unlike memory in one pod are told apart by nobody but us.
+        ids.append(f"{table.resource}/" * is_mixed + table.ids[node][granted.device])
+    # One number for all: nobody else distinguishes devices of unlike memory in one pod.
     share = max(granted.milli for granted in grants)
     ring = room.ring_gbs(node, grants)
     return tuple(ids), UNSET if share == WHOLE else share / WHOLE, UNSET if ring is None else ring
@@ -117,7 +134,7 @@ def _shares(session: Session) -> Iterator[QueueShare]:
     for queue in session.snapshot.queues:
         held = session.queue_allocated[queue.index]
         due = None if session.due is None else session.due.deserved[queue.index]
-        # GPUs are shown as they are, and shared as the policy counts them.
+        # Amounts are shown as they are. The share counts GPUs as the policy does.
         counted = held if session.due is None else session.due.measure.queue_held[queue.index]
         share = share_of(counted, session.snapshot.total if due is None else due, counted_of(session, queue))
         yield QueueShare(

@@ -1,9 +1,10 @@
-"""The outcome of a cycle: who goes where, who leaves, who is promised what, who waits and why. Sorted, serialisable.
+"""The outcome of a cycle: binds, evictions, nominations, resizes, reservations, and why gangs wait. A value, sorted.
 
-A Plan is a value: applying it is somebody else's job.
+It is applied by the shells of the Cache (kube/serve/applier.py, cluster/memory.py).
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -11,15 +12,16 @@ from msgspec import UNSET, UnsetType, field
 
 from maniple.api.timestamps import format_timestamp
 
+SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
+
 
 class Bind(msgspec.Struct, frozen=True, order=True):
     pod: str
     node: str
     gpus: tuple[str, ...] = ()
-    gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, where it is not all of it
-    ring_gbs: float | UnsetType = field(default=UNSET, name="ringGBs")  # of a ring over its GPUs, where links are known
-    # The gang in whose reserved room it runs until that gang can start.
-    backfill: str | UnsetType = UNSET
+    gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, if it is not all of it
+    ring_gbs: float | UnsetType = field(default=UNSET, name="ringGBs")  # of a ring over its GPUs, if links are known
+    backfill: str | UnsetType = UNSET  # the gang in whose reserved room it runs until that gang can start
 
 
 class Eviction(msgspec.Struct, frozen=True, order=True):
@@ -33,15 +35,29 @@ class Nomination(msgspec.Struct, frozen=True, order=True):
     node: str
 
 
-class Resize(msgspec.Struct, frozen=True, order=True):
+class Leaver(msgspec.Struct, frozen=True, order=True):
+    """A replica that leaves when its job shrinks, and the gang that gets its room."""
+
+    pod: str
+    beneficiary: str = field(name="for")
+
+
+class Resize(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """A new size of an elastic job's role. A job that shrinks for others names the replicas that leave."""
+
     job: str
     role: str
     from_size: int = field(name="from")
     to_size: int = field(name="to")
+    leaves: tuple[Leaver, ...] = ()
+
+    def evictions(self) -> list[Eviction]:
+        """The replicas that leave, for a shell that evicts them itself."""
+        return [Eviction(leaver.pod, SHRUNK, leaver.beneficiary) for leaver in self.leaves]
 
 
 class ReservedNodes(msgspec.Struct, frozen=True):
-    """Room that is kept for a gang which cannot start yet: how many of its pods will go to each node, and when."""
+    """Room that is kept for a gang that cannot start yet: how many of its pods will go to each node, and when."""
 
     group: str
     nodes: dict[str, int]
@@ -121,7 +137,13 @@ class Plan:
     waiting: tuple[Waiting, ...] = ()
     queues: tuple[QueueShare, ...] = ()
 
+    def leaving(self) -> Iterator[Eviction]:
+        """All pods that leave: evicted, or given up by a job that shrinks."""
+        yield from self.evictions
+        for resize in self.resizes:
+            yield from resize.evictions()
+
 
 def written(moment: float) -> str:
-    """A moment as Kubernetes writes it; what is left of a second is rounded up."""
+    """A moment as Kubernetes writes it, rounded up to the second."""
     return format_timestamp(math.ceil(moment))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from maniple.kube.transport.http1 import TRANSIENT, Place, Pool
+from maniple.kube.transport.http1 import TRANSIENT, Address, Pool
 from tools.cluster.certificates import Certificates
 
 Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -56,7 +56,7 @@ async def server(handle: Handle, context: ssl.SSLContext | None = None) -> Async
 @asynccontextmanager
 async def pool(handle: Handle) -> AsyncIterator[Pool]:
     async with server(handle) as port:
-        made = Pool(lambda: Place(f"http://127.0.0.1:{port}"))
+        made = Pool(lambda: Address(f"http://127.0.0.1:{port}"))
         yield made
         made.close()
 
@@ -276,7 +276,7 @@ def test_a_stream_that_nobody_reads_is_held_back(play: Play) -> None:
 def test_a_line_break_in_a_header_is_refused(play: Play) -> None:
     async def run() -> None:
         with pytest.raises(ValueError, match="line break"):
-            await Pool(lambda: Place("http://127.0.0.1:1")).request("GET", "/", {"A": "b\r\nC: d"}, None, 1)
+            await Pool(lambda: Address("http://127.0.0.1:1")).request("GET", "/", {"A": "b\r\nC: d"}, None, 1)
 
     play(run())
 
@@ -308,7 +308,7 @@ def test_through_a_proxy_that_wants_a_password(play: Play, tmp_path: Path) -> No
                 await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
 
             async with server(tunnel) as proxy:
-                place = Place("https://inside.test:6443", trusted, None, f"http://me:hush@127.0.0.1:{proxy}")
+                place = Address("https://inside.test:6443", trusted, None, f"http://me:hush@127.0.0.1:{proxy}")
                 there = Pool(lambda: place)
                 assert (await there.request("GET", "/", {}, None, 60)).body == b"hi"
                 assert (await there.request("GET", "/", {}, None, 60)).body == b"hi"

@@ -11,9 +11,9 @@ import pytest
 from maniple.api import kubernetes, types
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
+from maniple.kube.serve.feed import Watcher
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff
-from maniple.kube.transport.list_watch import Watcher
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import RESOURCES
 from maniple.model.ownership import Ours
@@ -43,9 +43,9 @@ def test_events_are_taken_in_and_the_place_is_kept(watcher: Watcher) -> None:
     watcher.take(event("ADDED", 6, name="r"))
     watcher.take(event("DELETED", 8))
     assert names(watcher) == {"r"}
-    assert watcher.version == 8
+    assert watcher.version == "8"
     watcher.take(event("BOOKMARK", 20))
-    assert watcher.version == 20
+    assert watcher.version == "20"
 
 
 def test_what_cannot_be_read_does_not_stop_the_stream(watcher: Watcher) -> None:
@@ -54,8 +54,8 @@ def test_what_cannot_be_read_does_not_stop_the_stream(watcher: Watcher) -> None:
     watcher.take(b"not even json")
     watcher.take(event("ADDED", 7, name="s"))
     assert names(watcher) == {"s"}
-    assert len(list(watcher.mirror.wrong)) == 2
-    assert watcher.version == 7
+    assert len(list(watcher.mirror.rejected)) == 2
+    assert watcher.version == "7"
 
 
 def test_too_old_comes_as_an_event_too(watcher: Watcher) -> None:

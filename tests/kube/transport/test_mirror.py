@@ -40,8 +40,8 @@ def test_an_older_version_changes_nothing() -> None:
     assert not known.put(PODS, pod("a", 5))
     found = known.find(kubernetes.Pod, ("ns", "a"))
     assert found is not None
-    assert isinstance(found[1].item, kubernetes.Pod)
-    assert found[1].item.spec.node_name == "n1"
+    assert isinstance(found.item, kubernetes.Pod)
+    assert found.item.spec.node_name == "n1"
 
 
 def test_a_pod_made_anew_under_the_same_name_counts() -> None:
@@ -51,7 +51,7 @@ def test_a_pod_made_anew_under_the_same_name_counts() -> None:
     known.remove(PODS, ("ns", "a"), 8)  # the end of the old one, told late
     found = known.find(kubernetes.Pod, ("ns", "a"))
     assert found is not None
-    assert found[1].uid == "new"
+    assert found.uid == "new"
 
 
 def test_the_answer_to_a_write_that_comes_after_the_end_of_its_object_brings_nothing_back() -> None:
@@ -115,12 +115,12 @@ def test_of_two_groups_of_one_name_ours_counts_and_the_other_when_ours_goes() ->
 def test_what_cannot_be_read_is_told_and_set_aside_until_it_can() -> None:
     known = mirror()
     known.put(QUEUES, live(QUEUES, "q", 1, spec={"weight": "heavy"}))
-    (wrong,) = known.wrong
+    (wrong,) = known.rejected
     assert wrong.key == ("", "q")
     assert "spec.weight" in wrong.why[0]
     assert known.objects().queues == []
     known.put(QUEUES, live(QUEUES, "q", 2, spec={"weight": 2}))
-    assert list(known.wrong) == []
+    assert list(known.rejected) == []
     assert [queue.metadata.name for queue in known.objects().queues] == ["q"]
 
 

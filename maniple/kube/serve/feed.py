@@ -1,0 +1,188 @@
+"""Keeps the mirror up to date: one list and watch for every kind of object that the scheduler reads."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import aclosing
+
+import msgspec
+
+from maniple.api.decode.server_objects import Live, Version, read_live
+from maniple.api.keys import Key
+from maniple.kube.serve.metrics import Metrics
+from maniple.kube.transport.client import ApiError, Client, UnansweredError
+from maniple.kube.transport.list_watch import ListWatch, list_all
+from maniple.kube.transport.mirror import Mirror, as_number
+from maniple.kube.transport.resource_kinds import RESOURCES, Resource
+
+log = logging.getLogger("maniple.watch")
+
+_DISCOVER_S = 10.0
+
+
+class _Groups(msgspec.Struct):
+    class Group(msgspec.Struct):
+        class Version(msgspec.Struct):
+            api_version: str = msgspec.field(name="groupVersion")
+
+        versions: list[Version] = []
+
+    groups: list[Group] = []
+
+
+async def list_resource(client: Client, resource: Resource) -> tuple[list[Live], int]:
+    """Every object, and the version of the list."""
+    lives, version = await list_all(client, resource.list_path, lambda raw: read_live(raw, resource.struct))
+    return lives, as_number(version)
+
+
+class Watcher(ListWatch[Live]):
+    def __init__(
+        self, client: Client, resource: Resource, mirror: Mirror, changed: Callable[[], None], metrics: Metrics
+    ) -> None:
+        super().__init__(client, resource.list_path)
+        self.resource = resource
+        self.mirror = mirror
+        self.synced = asyncio.Event()
+        self.listed_at = 0.0  # when the last full list was asked for, on the monotonic clock
+        self.is_served = True
+        self.is_forbidden = False
+        self._changed = changed
+        self._metrics = metrics
+        self._following: asyncio.Task[None] | None = None
+        self._found = asyncio.Event()
+
+    def found(self) -> None:
+        """The server has its API group now."""
+        self._found.set()
+
+    async def relist(self) -> None:
+        """Lists again. All that was written before this call is known when it returns."""
+        self.synced.clear()
+        self.version = ""
+        if self._following is not None:
+            self._following.cancel()
+        await self.synced.wait()
+
+    async def run(self) -> None:
+        while True:
+            self._following = asyncio.create_task(self._follow())
+            try:
+                await self._following
+            except asyncio.CancelledError:
+                mine = asyncio.current_task()
+                if mine is None or mine.cancelling():
+                    raise
+            except ApiError as refusal:
+                self.is_forbidden = refusal.status == 403
+                await self._wait_until_served()
+
+    async def _follow(self) -> None:
+        async with aclosing(self.changes()) as changes:
+            async for _ in changes:
+                self._changed()
+
+    async def _wait_until_served(self) -> None:
+        if self.is_served:
+            self.is_served = False
+            level = logging.DEBUG if self.resource.is_foreign else logging.WARNING
+            log.log(level, "its CRD is not installed", extra={"resource": str(self.resource)})
+        self.mirror.clear(self.resource)
+        self.version = ""
+        self.synced.set()
+        self._changed()
+        self._found.clear()
+        await self._found.wait()
+
+    # -- list and watch
+
+    def read(self, raw: msgspec.Raw) -> Live:
+        return read_live(raw, self.resource.struct)
+
+    async def replace(self, items: list[Live], version: str) -> None:
+        await self.mirror.replace(self.resource, items, as_number(version))
+        self.listed_at = self.asked_at
+        self.is_served = True
+        self.synced.set()
+        self._metrics.lists.labels(self.resource.plural).inc()
+
+    def put(self, item: Live) -> str:
+        self.mirror.put(self.resource, item)
+        return item.head.resource_version
+
+    def remove(self, head: Version) -> None:
+        key: Key = (head.namespace, head.name)
+        self.mirror.remove(self.resource, key, as_number(head.resource_version))
+
+    def handle_failure(self, error: ApiError | UnansweredError) -> bool:
+        """Only an object kind that may be missing ends it."""
+        extra = {"resource": str(self.resource), "error": str(error)}
+        if isinstance(error, UnansweredError):
+            self._count("broken")
+            log.info("watch broken", extra=extra)
+        elif error.status == 410:
+            self._count("too old")
+        elif self.resource.may_lack(error.status):
+            return False
+        else:
+            self._count(f"status {error.status}")
+            log.warning("watch refused", extra=extra)
+        return True
+
+    def handle_unreadable(self, error: Exception) -> None:
+        """It may be a mistake of ours about one object, and must not stop the others."""
+        self._count("unreadable")
+        extra = {"resource": str(self.resource), "error": str(error)}
+        if isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
+            log.error("unreadable event", extra=extra)
+        else:
+            log.error("event", extra=extra, exc_info=error)
+
+    def _count(self, why: str) -> None:
+        self._metrics.watch_failures.labels(self.resource.plural, why).inc()
+
+
+class Feed:
+    """The watchers of all kinds."""
+
+    def __init__(self, client: Client, mirror: Mirror, changed: Callable[[], None], metrics: Metrics) -> None:
+        self._client = client
+        self.watchers = {resource: Watcher(client, resource, mirror, changed, metrics) for resource in RESOURCES}
+
+    @property
+    def is_synced(self) -> bool:
+        return all(watcher.synced.is_set() for watcher in self.watchers.values())
+
+    async def synced(self) -> None:
+        for watcher in self.watchers.values():
+            await watcher.synced.wait()
+
+    async def relist(self, since: float) -> None:
+        """All that was written before `since`, on the monotonic clock, is known when it returns."""
+        old = [watcher for watcher in self.watchers.values() if watcher.is_served and watcher.listed_at < since]
+        await asyncio.gather(*(watcher.relist() for watcher in old))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for watcher in self.watchers.values():
+                group.create_task(watcher.run())
+            group.create_task(self._discover())
+
+    async def _discover(self) -> None:
+        """CRDs that were missing may be installed: one request for all API groups tells."""
+        while True:
+            await asyncio.sleep(_DISCOVER_S * random.uniform(0.9, 1.1))
+            missing = [watcher for watcher in self.watchers.values() if not watcher.is_served]
+            if not missing:
+                continue
+            try:
+                groups = msgspec.json.decode(await self._client.get("/apis"), type=_Groups)
+            except (ApiError, UnansweredError):
+                continue
+            served = {version.api_version for group in groups.groups for version in group.versions}
+            for watcher in missing:
+                if watcher.resource.api_version in served:
+                    if watcher.is_forbidden:
+                        log.warning("may not be read", extra={"resource": str(watcher.resource)})
+                    watcher.found()
