@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from maniple.model.job import Job, TaskGroup
 from maniple.model.reads import Reads
+from maniple.model.resources import BoolArray
 from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.demand import Demands
 from maniple.scheduler.framework.hooks import Check, Hooks, Victim, nothing_else
@@ -99,7 +100,30 @@ class Labelled:
         return Hooks(predicate=predicate, job_order=order, group_kind=nothing_else)
 
 
-ODD = {"odd-victims": OddVictims, "odd-nodes": OddNodes, "declared": Declared, "labelled": Labelled}
+class OddPods:
+    """Where a pod may go depends on the nodes that took pods in this cycle. Ordinary groups are no exception."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def open(self, session: Session) -> Hooks:
+        odd = np.array([bool(number(name)) for name in session.snapshot.nodes.names], dtype=bool)
+
+        def pod_predicate(group: TaskGroup) -> list[Check]:
+            del group
+            untouched: BoolArray = np.all(session.free >= session.snapshot.free, axis=0)
+            return [Check("took a pod in this cycle", untouched | odd)]
+
+        return Hooks(pod_predicate=pod_predicate, group_kind=nothing_else)
+
+
+ODD = {
+    "odd-victims": OddVictims,
+    "odd-nodes": OddNodes,
+    "odd-pods": OddPods,
+    "declared": Declared,
+    "labelled": Labelled,
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

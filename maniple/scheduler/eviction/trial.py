@@ -28,7 +28,7 @@ class Trial:
         self.need = session.job_need(job)
         self._groups = session.groups(job)
         self.group = _main_group(session, self._groups)
-        self._is_counted = len(self._groups) == 1 and _says_all(self.group)
+        self._is_counted = len(self._groups) == 1 and _says_all(session, self.group)
         self._is_unbound = not (job.required or job.preferred or session.gpus.is_mixed)  # to domains and models
 
     @property
@@ -203,10 +203,10 @@ class Trial:
                 gone.add(one)
 
 
-def _says_all(group: TaskGroup) -> bool:
+def _says_all(session: Session, group: TaskGroup) -> bool:
     """Whether how many of its pods fit on each node says all about where they can go, and what they will hold there."""
     shape = group.shape
-    return group.peers is None and not shape.exclusives and not (shape.gpus and shape.gpus[0].memory)
+    return not session.depends_on_pods(group) and not shape.exclusives and not (shape.gpus and shape.gpus[0].memory)
 
 
 def _main_group(session: Session, groups: list[TaskGroup]) -> TaskGroup:

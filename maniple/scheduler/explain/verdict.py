@@ -275,7 +275,7 @@ class Explainer:
         if unknown is not None:
             return Reason("NoNodeFits", f"needs {what}, and {unknown[0]}", unknown[1]), report.counts
         would = change(session, miss, groups)
-        rules = " and ".join(dict.fromkeys(text for text in map(_rules, groups) if text))
+        rules = " and ".join(dict.fromkeys(text for text in (_rules(session, group) for group in groups) if text))
         if would and rules:
             would += f", as far as their {rules} lets them"
         if report.fits_empty < count:
@@ -288,7 +288,7 @@ class Explainer:
         apart = not_close(session, job, need, wanted, phrases, miss)
         if apart is not None:
             return apart, report.counts
-        if _rules(group):
+        if _rules(session, group):
             message = f"needs {what}; each finds a node, but not all together: {rules} stands between them"
             return Reason(
                 "InsufficientResources", message, f"there were more nodes where their {rules} lets them go"
@@ -331,11 +331,11 @@ def _gated(job: Job) -> Reason:
     return Reason("SchedulingGated", held, "the gates are removed", is_in_line=False)
 
 
-def _rules(group: TaskGroup) -> str:
-    """What the pods of the group demand of each other."""
+def _rules(session: Session, group: TaskGroup) -> str:
+    """The rules that can keep the pods of the group apart."""
     peers = group.peers
-    if peers is None:
-        return ""
+    if peers is None or not group.is_coupled:
+        return "plugin rule (pod_predicate)" if session.is_coupled(group) else ""
     rules = (
         ("pod affinity", any(peers.match(term) for term in peers.affinity)),
         ("pod anti-affinity", any(peers.match(term) for term in peers.anti_affinity)),

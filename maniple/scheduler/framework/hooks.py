@@ -77,6 +77,11 @@ def nothing_else(_: object) -> None:
     """A declaration (job_kind, group_kind, victim_kind): the callbacks look at nothing that is not compared anyway."""
 
 
+def no_other_group(_: TaskGroup) -> bool:
+    """A declaration (pod_predicate_groups): only groups with host ports, disks or peers."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """The callbacks of one plugin for one session; what it has no opinion about stays None.
@@ -100,8 +105,11 @@ class Hooks:
     task_order: Callable[[TaskGroup], Key] | None = None
     # Looks at nodes' own attributes only: cached by the group's Constraint and group_kind.
     predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
-    # Looks at the pods that are there, so that it is asked anew for every placement.
+    # Looks at the pods that are there: asked anew for every placement.
     pod_predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
+    # Which groups pod_predicate can object to, beside groups with host ports, disks or peers; None: any group. The pods
+    # of such a group are placed one by one, and nothing that was found out about it is remembered.
+    pod_predicate_groups: Callable[[TaskGroup], bool] | None = None
     # Looks at the row alone (its node and free resources) and the group: cached by Shape and group_kind.
     node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None
     # Looks at all candidates together (to normalise) or at pods elsewhere; asked anew for every placement.

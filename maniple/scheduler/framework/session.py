@@ -5,7 +5,6 @@ plugins' callbacks with kube-batch's rules. It never changes its sums itself: St
 it. Actions leave notes in it: why a job is blocked, which jobs were put aside.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from maniple.api.errors import InputError
-from maniple.api.types import GpuModel
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.pod_affinity import PeerCounts
 from maniple.model.pod_identity import pod_order
@@ -25,8 +23,9 @@ from maniple.scheduler.framework.accounting import BySpeed, Measure, Speeds
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.capacity import Rooms, capacity
 from maniple.scheduler.framework.demand import Demand, Demands
-from maniple.scheduler.framework.gpus import GpuRoom, Grants
-from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule
+from maniple.scheduler.framework.gpus import GpuRoom
+from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
+from maniple.scheduler.framework.job_state import JobState
 from maniple.scheduler.reservation.book import Reserved
 
 if TYPE_CHECKING:
@@ -52,55 +51,6 @@ class Opener(Protocol):
     def name(self) -> str: ...
 
     def open(self, session: "Session") -> Hooks: ...
-
-
-class JobState:
-    """What this cycle has done to a job so far, on top of what the snapshot says."""
-
-    __slots__ = ("allocated", "cursor", "dropped", "evicted", "job", "models", "nodes", "placed", "promised")
-
-    def __init__(self, job: Job, zero: FloatArray) -> None:
-        self.job = job
-        self.placed = dict(job.placed_by_role)
-        self.promised: dict[str, int] = {}
-        self.cursor: dict[int, int] = {}  # group number -> how many of its pods are placed or promised
-        self.dropped: dict[int, int] = {}  # group number -> how many of its last pods are not wanted any more
-        self.evicted: set[str] = set()
-        self.allocated = zero.copy() if job.allocated is None else job.allocated.copy()
-        # Where its pods are and on which models; kept only where somebody asks (Session.remembers_members).
-        self.nodes: Counter[int] = Counter()
-        self.models: dict[tuple[GpuModel, ...], Counter[int]] = {}
-
-    def note(self, group: TaskGroup, slots: Iterable[tuple[int, Grants]], gpus: GpuRoom, sign: int) -> None:
-        """Pods of the group have come to these places, or (-1) have not after all."""
-        for node, grants in slots:
-            self._note(node, group.shape.constraint.gpu_models, grants, gpus, sign)
-
-    def note_placed(self, pod: PlacedPod, gpus: GpuRoom, sign: int) -> None:
-        self._note(pod.node, pod.gpu_models, pod.gpus, gpus, sign)
-
-    def _note(self, node: int, models: tuple[GpuModel, ...], grants: Grants, gpus: GpuRoom, sign: int) -> None:
-        self.nodes[node] += sign
-        if grants:
-            self.models.setdefault(models, Counter())[gpus.model_of(node, grants)] += sign
-
-    def resize(self, role: str, size: int | None) -> None:
-        """Pods of the role with a higher index than `size` (None: the size it had) wait no longer."""
-        for group in self.job.groups:
-            if group.role == role:
-                beyond = [pod for pod in group.pods if size is not None and pod_order(pod, {})[1] >= size]
-                self.dropped[group.number] = len(beyond)
-
-    def left(self, group: TaskGroup) -> int:
-        return len(group.pods) - self.cursor.get(group.number, 0) - self.dropped.get(group.number, 0)
-
-    @property
-    def placed_count(self) -> int:
-        return sum(self.placed.values())
-
-    @property
-    def promised_count(self) -> int:
-        return sum(self.promised.values())
 
 
 class Session:
@@ -152,6 +102,10 @@ class Session:
         self.patience_s = next((hooks.patience_s for hooks in self.hooks if hooks.patience_s is not None), None)
         worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
         self.gpus.worth = None if worth is None else worth.tolist()
+        # Pod predicates that may be about any group; none is built in.
+        self._wide_predicates = [
+            hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
+        ]
         self.demands = Demands(self, self.hooks, reads or Reads())
         self.rooms = Rooms(self._room, self._later, self.gpus, len(snapshot.nodes), self.hooks, self.demands)
 
@@ -227,11 +181,11 @@ class Session:
 
     def known_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> bool:
         known = self._failed.get((self.demands.of_group(group), later, job.required, job.mixed_models))
-        return known is not None and count >= known and group.peers is None
+        return known is not None and count >= known and not self.depends_on_pods(group)
 
     def remember_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> None:
         key = (self.demands.of_group(group), later, job.required, job.mixed_models)
-        if group.peers is None and not self.state(job).nodes:
+        if not self.depends_on_pods(group) and not self.state(job).nodes:
             self._failed[key] = min(count, self._failed.get(key, count))
 
     def forget_failures(self) -> None:
@@ -316,7 +270,21 @@ class Session:
         return self.by_speed.get(speeds) or self.by_speed.setdefault(speeds, BySpeed(self, speeds))
 
     def is_placed_singly(self, group: TaskGroup) -> bool:
+        """Whether each pod of the group must be placed before the next one is looked at."""
+        if self.is_coupled(group):
+            return True
         return any(hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly)
+
+    def is_coupled(self, group: TaskGroup) -> bool:
+        """Whether placing a pod of the group can change where the next may go, other than by using up resources."""
+        return group.is_coupled or (bool(self._wide_predicates) and self._is_in_wide_predicate(group))
+
+    def depends_on_pods(self, group: TaskGroup) -> bool:
+        """Whether pods that come to a node can open it for the group, or close it, apart from what they use up."""
+        return group.peers is not None or (bool(self._wide_predicates) and self._is_in_wide_predicate(group))
+
+    def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
+        return not all(_excludes(hooks, group) for hooks in self._wide_predicates)
 
     def room_for(self, group: TaskGroup, *, later: bool, model: int | None = None, is_next: bool = False) -> FloatArray:
         """How many pods of the group fit on each node, now or when those who are leaving have left.
@@ -331,9 +299,9 @@ class Session:
                 free = self.future if later else self.free
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, free, later=later, model=model))
         fits = self._within_reservations(group, fits, later=later, model=model)
-        if not group.shape.exclusives and group.peers is None:
+        if not group.shape.exclusives and not self.depends_on_pods(group):
             return fits
-        for check in self.pod_checks(group) if is_next or not group.is_coupled else ():
+        for check in self.pod_checks(group) if is_next or not self.is_coupled(group) else ():
             fits = np.where(check.passes, fits, 0.0)
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 
@@ -355,7 +323,13 @@ class Session:
         return fits if most is None else np.minimum(fits, most)
 
     def pod_checks(self, group: TaskGroup) -> list[Check]:
-        return [check for hooks in self.hooks if hooks.pod_predicate for check in hooks.pod_predicate(group)]
+        """What the pod predicates that are about the group say of every node."""
+        is_ordinary = group.peers is None and not group.shape.exclusives
+        checks: list[Check] = []
+        for hooks in self.hooks:
+            if hooks.pod_predicate and not (is_ordinary and _excludes(hooks, group)):
+                checks.extend(hooks.pod_predicate(group))
+        return checks
 
     @property
     def evicts_whole(self) -> bool:
@@ -384,6 +358,11 @@ def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:
             wrong.append(f"plugins {both} both say {meaning} ({claim}); remove one of them")
     if wrong:
         raise InputError(wrong)
+
+
+def _excludes(hooks: Hooks, group: TaskGroup) -> bool:
+    """Whether the plugin declares that its pod_predicate is not about the group."""
+    return hooks.pod_predicate_groups is not None and not hooks.pod_predicate_groups(group)
 
 
 def _first(reasons: Iterable[Reason | None]) -> Reason | None:

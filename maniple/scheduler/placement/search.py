@@ -64,7 +64,7 @@ def place_some(
     done = 0
     for choice in _in_order_of_models(session, group, scope):
         # Pods that mind each other go one by one, each seeing those before it.
-        singly = group.is_coupled or session.is_placed_singly(group)
+        singly = session.is_placed_singly(group)
         while done < wanted:
             step = 1 if singly else wanted - done
             spot = find_spot(session, group, step, choice, later=later, following=wanted - done - step)

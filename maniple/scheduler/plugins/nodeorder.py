@@ -57,14 +57,8 @@ class NodeOrder:
             batch_node_order=scorer.by_everything_else,
             is_placed_singly=lambda group: bool(group.owner and self.spread),
             group_kind=nothing_else,
-            job_kind=_owners if self.spread else nothing_else,
+            job_kind=scorer.owners if self.spread else nothing_else,
         )
-
-
-def _owners(job: Job) -> tuple[str, ...] | None:
-    """Where pods go decides whether a gang fits only if it has several groups, or its pods mind others."""
-    is_simple = len(job.groups) == 1 and job.groups[0].peers is None
-    return None if is_simple else tuple(group.owner for group in job.groups)
 
 
 class _Scorer:
@@ -78,6 +72,11 @@ class _Scorer:
         self._capacity = np.where(has, allocatable, 0.0)
         self._none = np.where(has, 0.0, 1.0)
         self._raw: dict[tuple[str, int], FloatArray | None] = {}
+
+    def owners(self, job: Job) -> tuple[str, ...] | None:
+        """Where pods go decides whether a gang fits only if it has several groups, or other pods matter to it."""
+        is_simple = len(job.groups) == 1 and not self.session.depends_on_pods(job.groups[0])
+        return None if is_simple else tuple(group.owner for group in job.groups)
 
     def by_resources(self, group: TaskGroup, rows: Rows) -> FloatArray | None:
         """What depends on the row's own resources alone."""

@@ -16,7 +16,7 @@ from maniple.model.pod_affinity import Peers, Spread
 from maniple.model.resources import BoolArray
 from maniple.model.shape import ZONE_LABELS
 from maniple.scheduler.framework.arguments import Arguments
-from maniple.scheduler.framework.hooks import Check, Hooks, nothing_else
+from maniple.scheduler.framework.hooks import Check, Hooks, no_other_group, nothing_else
 from maniple.scheduler.framework.session import Session
 
 # The checks by name. kube-scheduler's Policy files select among them; by default all are on.
@@ -68,7 +68,12 @@ class Predicates:
         def pod_predicate(group: TaskGroup) -> Iterator[Check]:
             return (check for name, check in pod_checks(session, group) if name in self._on)
 
-        return Hooks(predicate=predicate, pod_predicate=pod_predicate, group_kind=nothing_else)
+        return Hooks(
+            predicate=predicate,
+            pod_predicate=pod_predicate,
+            pod_predicate_groups=no_other_group,
+            group_kind=nothing_else,
+        )
 
 
 def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check]]:

@@ -1,0 +1,57 @@
+"""What this cycle has done to a job so far, on top of what the snapshot says."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from maniple.api.types import GpuModel
+from maniple.model.job import Job, PlacedPod, TaskGroup
+from maniple.model.pod_identity import pod_order
+from maniple.model.resources import FloatArray
+from maniple.scheduler.framework.gpus import GpuRoom, Grants
+
+
+class JobState:
+    __slots__ = ("allocated", "cursor", "dropped", "evicted", "job", "models", "nodes", "placed", "promised")
+
+    def __init__(self, job: Job, zero: FloatArray) -> None:
+        self.job = job
+        self.placed = dict(job.placed_by_role)
+        self.promised: dict[str, int] = {}
+        self.cursor: dict[int, int] = {}  # group number -> how many of its pods are placed or promised
+        self.dropped: dict[int, int] = {}  # group number -> how many of its last pods are not wanted any more
+        self.evicted: set[str] = set()
+        self.allocated = zero.copy() if job.allocated is None else job.allocated.copy()
+        # Where its pods are and on which models; kept only where somebody asks (Session.remembers_members).
+        self.nodes: Counter[int] = Counter()
+        self.models: dict[tuple[GpuModel, ...], Counter[int]] = {}
+
+    def note(self, group: TaskGroup, slots: Iterable[tuple[int, Grants]], gpus: GpuRoom, sign: int) -> None:
+        """Pods of the group have come to these places, or (-1) have not after all."""
+        for node, grants in slots:
+            self._note(node, group.shape.constraint.gpu_models, grants, gpus, sign)
+
+    def note_placed(self, pod: PlacedPod, gpus: GpuRoom, sign: int) -> None:
+        self._note(pod.node, pod.gpu_models, pod.gpus, gpus, sign)
+
+    def _note(self, node: int, models: tuple[GpuModel, ...], grants: Grants, gpus: GpuRoom, sign: int) -> None:
+        self.nodes[node] += sign
+        if grants:
+            self.models.setdefault(models, Counter())[gpus.model_of(node, grants)] += sign
+
+    def resize(self, role: str, size: int | None) -> None:
+        """Pods of the role with a higher index than `size` (None: the size it had) wait no longer."""
+        for group in self.job.groups:
+            if group.role == role:
+                beyond = [pod for pod in group.pods if size is not None and pod_order(pod, {})[1] >= size]
+                self.dropped[group.number] = len(beyond)
+
+    def left(self, group: TaskGroup) -> int:
+        return len(group.pods) - self.cursor.get(group.number, 0) - self.dropped.get(group.number, 0)
+
+    @property
+    def placed_count(self) -> int:
+        return sum(self.placed.values())
+
+    @property
+    def promised_count(self) -> int:
+        return sum(self.promised.values())
