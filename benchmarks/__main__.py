@@ -65,7 +65,7 @@ def domain() -> list[Result]:
         for _ in range(100):
             next(scopes(session, job, need, groups, later=False))
 
-    level, fits = session.snapshot.domains.levels["rack"], session.rooms.fits(groups[0])
+    level, fits = session.snapshot.domains.levels["rack"], session.capacity.fits(groups[0])
 
     def one_pass() -> None:
         for _ in range(100):

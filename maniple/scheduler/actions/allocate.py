@@ -19,7 +19,7 @@ from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Reason
-from maniple.scheduler.framework.plan import written
+from maniple.scheduler.framework.plan import format_rounded_up
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.search import place_gang, place_more
@@ -94,13 +94,16 @@ class Deference:
     @cached_property
     def _running(self) -> dict[int, tuple[int, bool]]:
         """Queue -> the lowest priority of what runs there and may be evicted, and whether any of it is surplus."""
-        found: dict[int, tuple[int, bool]] = {}
+        running: dict[int, tuple[int, bool]] = {}
         for job in self._session.snapshot.jobs:
             if job.placed:
-                lowest, has_surplus = found.get(job.queue, (_HIGHEST, False))
+                lowest, has_surplus = running.get(job.queue, (_HIGHEST, False))
                 is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
-                found[job.queue] = min(lowest, job.priority if job.preemptable else _HIGHEST), has_surplus or is_larger
-        return found
+                running[job.queue] = (
+                    min(lowest, job.priority if job.preemptable else _HIGHEST),
+                    has_surplus or is_larger,
+                )
+        return running
 
 
 def keep_promises(session: Session) -> None:
@@ -221,7 +224,7 @@ def _backs_off(session: Session, job: Job) -> Reason | None:
     times = "once" if job.bind_failures == 1 else f"{job.bind_failures} times"
     return Reason(
         "BackingOff",
-        f"binding it has failed {times}; it is tried again at {written(job.backs_off_until)}",
+        f"binding it has failed {times}; it is tried again at {format_rounded_up(job.backs_off_until)}",
         f"{math.ceil(left)} s had passed",
         is_in_line=False,
     )

@@ -1,6 +1,6 @@
 """backfill: what is left over, to those who take nothing from anybody.
 
-First those who stood back for a blocked gang: room has been made for it by now, or could not be.
+First those who stood back for a blocked gang: room has been reservation for it by now, or could not be.
 
 Pods that ask for nothing go wherever a node will have them: they hold no resource that anybody shares, so no queue's
 share is asked; a gang of them still starts whole or not at all.
@@ -70,13 +70,13 @@ class Filling:
     def _with_room(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs of which a pod fits on some reserved node: ten thousand jobs in vain must cost nothing."""
         session = self._session
-        nodes = np.concatenate([made.places for made in session.reservations.values()])
+        nodes = np.concatenate([reservation.places for reservation in session.reservations.values()])
         fits: dict[int, bool] = {}
 
         def has_room(group: TaskGroup) -> bool:
             kind = session.demands.of_group(group)
             if kind not in fits:
-                fits[kind] = bool(session.rooms.fits(group)[nodes].any())
+                fits[kind] = bool(session.capacity.fits(group)[nodes].any())
             return fits[kind]
 
         return [job for job in jobs if any(map(has_room, job.groups))]
@@ -92,22 +92,26 @@ class Filling:
         in_time = [] if host else self._done_before(groups)
         if in_time and self._attempt(queue, job, groups, in_time, is_surplus, ""):
             return True
-        for made in self._leaving_for(job, groups, is_surplus):
-            if host in ("", made.job.name) and self._attempt(queue, job, groups, [made], is_surplus, made.job.name):
+        for reservation in self._leaving_for(job, groups, is_surplus):
+            if host in ("", reservation.job.name) and self._attempt(
+                queue, job, groups, [reservation], is_surplus, reservation.job.name
+            ):
                 return True
         return False
 
     def _done_before(self, groups: Sequence[TaskGroup]) -> list[Reservation]:
         """The reservations whose gang cannot start before all these pods have ended."""
         ends = self._session.snapshot.now + max((group.lasts_s for group in groups), default=0.0)
-        return [made for made in self._session.reservations.values() if ends <= made.ready]
+        return [reservation for reservation in self._session.reservations.values() if ends <= reservation.ready]
 
     def _leaving_for(self, job: Job, groups: Sequence[TaskGroup], is_surplus: bool) -> Iterator[Reservation]:
         """The reservations for whose gang the job can leave at any time that it might start."""
         if not (job.preemptable or is_surplus) or any(group.stays for group in groups):
             return
         protected_until = self._session.snapshot.now + job.min_runtime_s
-        yield from [made for made in self._session.reservations.values() if protected_until <= made.ready]
+        yield from [
+            reservation for reservation in self._session.reservations.values() if protected_until <= reservation.ready
+        ]
 
     def _attempt(
         self,
@@ -120,7 +124,7 @@ class Filling:
     ) -> bool:
         session = self._session
         count = 1 if is_surplus else session.job_need(job).total
-        hosts = (backfill, *(made.job.key for made in lifted))
+        hosts = (backfill, *(reservation.job.key for reservation in lifted))
         exempt = job.queue if session.reserved.exempts(job) else None
         kind = (session.demands.of_group(groups[0]), session.demands.kinds(job))
         key = (kind, job.required, job.mixed_models, exempt, hosts)

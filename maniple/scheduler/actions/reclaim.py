@@ -43,5 +43,5 @@ class Reclaim:
 
 
 def _above_their_due(session: Session, due: Due) -> set[int]:
-    above = due.scarce & (due.measure.queue_held > due.deserved + EPSILON)
+    above = due.scarce & (due.accounting.queue_held > due.deserved + EPSILON)
     return {at for at in np.flatnonzero(above.any(axis=1)).tolist() if session.snapshot.queues[at].reclaimable}

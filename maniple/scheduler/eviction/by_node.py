@@ -45,7 +45,7 @@ def by_node(
     session: Session, group: TaskGroup, table: UnitTable, left: BoolArray, within: BoolArray | None = None
 ) -> Ways:
     """The ways on all nodes, or on those `within`, with units that are left."""
-    is_open = session.rooms.allowed(group) if within is None else session.rooms.allowed(group) & within
+    is_open = session.capacity.allowed(group) if within is None else session.capacity.allowed(group) & within
     places = table.places
     here = np.flatnonzero(left[places.unit] & is_open[places.node])
     lost = _lost(table, left, places.unit[here], places.node[here])

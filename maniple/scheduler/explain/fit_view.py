@@ -45,7 +45,7 @@ class FitView:
         self.requests = shape.requests
         model = models.get(shape.constraint.gpu_models) if models and shape.gpus else None
         self.now = session.room_for(group, later=later, model=model, is_next=True)
-        self.checks = session.rooms.checks(group)
+        self.checks = session.capacity.checks(group)
         self.pod_checks = session.pod_checks(group)
         self._gpus, self._usable, self._later, self._model = session.gpus, usable, later, model
         # Where GPUs are of the model that was chosen.

@@ -159,7 +159,7 @@ class Holders:
         due = self._session.due
         if due is None:
             return False
-        over = due.measure.queue_held[queue] > due.deserved[queue] + EPSILON
+        over = due.accounting.queue_held[queue] > due.deserved[queue] + EPSILON
         return bool((over & due.scarce[queue]).any())
 
     def relation(self, claimant: Job, job: Job, pod: PlacedPod) -> str:

@@ -295,9 +295,9 @@ def _not_due(case: Case) -> str:
     session, due = case.session, case.session.due
     if due is None or entitled(session, case.job, due):
         return ""
-    need = due.measure.asked(session.needed_resources(case.job))
+    need = due.accounting.asked(session.needed_resources(case.job))
     queue = session.queue_of(case.job)
-    held, deserved = due.measure.queue_held[queue.index], due.deserved[queue.index]
+    held, deserved = due.accounting.queue_held[queue.index], due.deserved[queue.index]
     over = due.scarce[queue.index] & (need > 0) & (held + need > deserved + EPSILON)
     row = int(np.flatnonzero(over)[0])
     axis = session.snapshot.axis

@@ -1,12 +1,13 @@
-"""What queues and jobs are weighed by: resources as they are, or GPUs by the speed of their model.
+"""The units in which shares of queues and jobs are counted: resources as they are, or GPUs times their model's speed.
 
-With speeds a GPU counts as its speed says, in the hands of whoever holds it and in the cluster's total. Which GPUs they
-will be is not known of those that are only asked for: they count with the mean speed of the cluster's. Room and limits
-are about GPUs as they are, and never look here.
+With speeds, a held GPU counts by its own speed, also in the cluster's total. A GPU that is only asked for counts by the
+cluster's mean speed, because it is not known which one it will be. Fit and limits count GPUs as they are and must never
+use this module.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from maniple.api.gpu.requests import ANY_MODEL, matches, read_models
 from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import GpuTable, Granted, Millis
 from maniple.model.job import Job, PlacedPod, Queue
+from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.framework.arguments import Arguments
 
@@ -44,14 +46,15 @@ def _read_speeds(text: str) -> Speeds:
 
 
 def speed_of(speeds: Speeds, product: str) -> int:
-    """Thousandths: the first entry that means the product, else that of `*`, else 1."""
-    found = next((entry for entry in speeds if entry.model != ANY_MODEL and matches(entry.model, product)), None)
-    found = found or next((entry for entry in speeds if entry.model == ANY_MODEL), None)
-    return _STEP if found is None else round(found.speed * _STEP)
+    """In thousandths: that of the first entry that matches the product, else of `*`, else 1."""
+    named = (entry for entry in speeds if entry.model != ANY_MODEL and matches(entry.model, product))
+    others = (entry for entry in speeds if entry.model == ANY_MODEL)
+    entry = next(chain(named, others), None)
+    return _STEP if entry is None else round(entry.speed * _STEP)
 
 
-class Measure:
-    """Everything as it is: the session's own arrays. They are read only."""
+class Accounting:
+    """Counts resources as they are. Its arrays are the session's own: read only."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -60,34 +63,34 @@ class Measure:
         self.queue_held = session.queue_allocated  # [Q, R] with the queues below, always up to date
 
     def job_held(self, job: Job) -> FloatArray | None:
-        """None: nothing."""
-        # A job untouched this cycle has no state yet; most jobs in line hold nothing at all.
+        """What the job holds; None: nothing."""
+        # A job untouched in this cycle has no state yet. Most waiting jobs hold nothing.
         state = self._session.states.get(job.key)
         return job.allocated if state is None else state.allocated
 
     def demand(self) -> FloatArray:
-        """[Q, R] what the jobs of each queue itself held and asked for when the cycle began."""
+        """[Q, R] what each queue's own jobs held and asked for when the cycle began."""
         return self._session.snapshot.queue_allocated + self._session.snapshot.queue_pending
 
     def asked(self, amount: FloatArray) -> FloatArray:
-        """What an amount counts that nobody holds yet."""
+        """The value of an amount that no pod holds yet."""
         return amount
 
     def of_pod(self, pod: PlacedPod) -> FloatArray:
-        """What a placed pod holds; the same array for pods that count the same."""
+        """What a placed pod holds; equal pods share one array."""
         return pod.requests
 
     def note(self, counted: BoolArray) -> str:
-        """What a reader must know who sees amounts of these resources."""
+        """A note for messages that show amounts of these resources."""
         del counted
         return ""
 
 
-class BySpeed(Measure):
-    """GPUs times speed.
+class SpeedAccounting(Accounting):
+    """Counts GPUs times speed.
 
-    Sums are kept in whole numbers (thousandths of a GPU times thousandths of a speed), so that a statement that is
-    rolled back leaves no residue, and divided only when somebody reads them.
+    Sums are whole numbers (thousandths of a GPU times thousandths of a speed), so that a rollback leaves no residue.
+    They are divided only when read.
     """
 
     def __init__(self, session: "Session", speeds: Speeds) -> None:
@@ -99,7 +102,7 @@ class BySpeed(Measure):
         self._unit[self._rows] = _STEP
         self._asked: dict[int, tuple[int, ...]] = {}
         self._vectors: dict[tuple[object, ...], tuple[FloatArray, FloatArray]] = {}
-        self._jobs: dict[tuple[str, str], FloatArray] = {}
+        self._jobs: dict[JobKey, FloatArray] = {}
         own = np.zeros_like(snapshot.queue_allocated)
         on_nodes = self._count_placed(own)
         self._own = own / self._unit
@@ -116,7 +119,7 @@ class BySpeed(Measure):
         self.queues = [self._weighed(queue) for queue in snapshot.queues]
 
     def _count_placed(self, own: FloatArray) -> FloatArray:
-        """Adds up what placed pods hold, by job and by queue; returns the sum of those whose node is there."""
+        """Adds up what placed pods hold, by job and by queue. Returns the sum over pods on known nodes."""
         gone = np.zeros(own.shape[1])
         for job in self._session.snapshot.jobs:
             held: FloatArray | None = None
@@ -132,16 +135,16 @@ class BySpeed(Measure):
         return there
 
     def _unused(self, row: int, table: "_Table") -> float:
-        """What the cluster shares beside what our pods hold: what is free where pods may go, and what is leaving."""
+        """What the cluster shares out beside what pods hold: what is free on usable nodes, and what is being freed."""
         snapshot = self._session.snapshot
         usable = snapshot.nodes.ready & ~snapshot.nodes.unschedulable
         free = np.where(usable, snapshot.free[row], 0.0) @ table.node_speed(snapshot.gpus_free[row])
         return float(free + snapshot.releasing[row] @ table.node_speed(snapshot.gpus_releasing[row]))
 
     def _weighed(self, queue: Queue) -> Queue:
-        """The queue with its guarantee and its limit in what is counted here.
+        """The queue with its guarantee and its limit in these units.
 
-        A limit lets it keep the GPUs that it has, fast or slow, and take as many more as it leaves of mean speed.
+        A queue below its limit may keep its GPUs, fast or slow, and take the rest of its limit at mean speed.
         """
         held, weighed = self._session.queue_allocated[queue.index], self.queue_held[queue.index]
         limit = queue.limit.copy()
@@ -152,7 +155,7 @@ class BySpeed(Measure):
                 limit[row] = weighed[row] + (limit[row] - held[row]) * self._mean[row]
         return replace(queue, guaranteed=self.asked(queue.guaranteed), limit=limit)
 
-    # -- what is counted
+    # -- readers
 
     def job_held(self, job: Job) -> FloatArray | None:
         held = self._jobs.get(job.key)
@@ -171,7 +174,7 @@ class BySpeed(Measure):
         return " (GPUs count by their speed)" if counted[self._rows].any() else ""
 
     def _of_pod(self, pod: PlacedPod) -> tuple[FloatArray, FloatArray]:
-        """What the pod holds in whole numbers, and as it is read."""
+        """What the pod holds, in whole numbers and divided."""
         kind = id(pod.requests)
         asked = self._asked.get(kind)
         if asked is None:
@@ -181,17 +184,17 @@ class BySpeed(Measure):
             for table, amount in zip(self._tables.values(), asked, strict=True)
         ]
         key = (kind, *units)
-        found = self._vectors.get(key)
-        if found is None:
+        vectors = self._vectors.get(key)
+        if vectors is None:
             vector = pod.requests.copy()
             vector[self._rows] = units
-            found = self._vectors[key] = (vector, vector / self._unit)
-        return found
+            vectors = self._vectors[key] = (vector, vector / self._unit)
+        return vectors
 
     # -- changes, by statements only
 
     def take(self, done: "Placed", used: FloatArray) -> None:
-        """Pods have come to the nodes of `done.spot`, or have not after all; `used` [R, nodes] has the sign."""
+        """Pods were placed on the nodes of `done.spot`, or (negative `used` [R, nodes]) removed again."""
         amount = used.sum(axis=1)
         for row, table in self._tables.items():
             if not amount[row]:
@@ -205,7 +208,7 @@ class BySpeed(Measure):
         self._charge(done.job, amount)
 
     def leave(self, job: Job, pod: PlacedPod, sign: int) -> None:
-        """The pod will leave (1), or will not after all (-1)."""
+        """The pod will leave (1), or will stay after all (-1)."""
         self._charge(job, self._of_pod(pod)[0] * -sign)
 
     def _charge(self, job: Job, amount: FloatArray) -> None:
@@ -221,33 +224,33 @@ class _Table:
 
     def __init__(self, table: GpuTable, models: Sequence[str], speeds: Speeds) -> None:
         self._row = table.row
-        # The code of a device that is not there, or not healthy, is -1: the last of the list.
+        # A missing or unhealthy device has the code -1: the last of the list.
         device = np.array([*(speed_of(speeds, name) for name in models), 0], dtype=np.float64)[table.model]
         count = table.there.sum(axis=1)
         self.mean = round(device.sum() / count.sum()) if count.sum() else _STEP
         self._node_mean = np.divide(
             device.sum(axis=1), count, out=np.full(len(count), float(self.mean)), where=count > 0
         )
-        # [N] the speed of all its GPUs; 0: they are unlike.
+        # [N] the speed of all GPUs of the node; 0: they differ.
         highest = device.max(axis=1, initial=0)
         lowest = np.where(device > 0, device, np.inf).min(axis=1, initial=np.inf)
         self.alike = np.where(count == 0, self.mean, np.where(highest == lowest, highest, 0.0))
-        # A node that is gone has the number -1: the last of this list.
+        # An unknown node has the index -1: the last of this list.
         self._alike = [*map(int, self.alike.tolist()), self.mean]
         self._device = np.where(device > 0, device, np.rint(self._node_mean)[:, None])
 
     def units(self, node: int, grants: tuple[Granted, ...], amount: int) -> int:
-        """What a pod holds that asked for `amount` and has these devices."""
+        """What a pod with these devices holds, if it asked for `amount`."""
         alike = self._alike[node]
         if alike and amount:
             return amount * alike
         own = [granted for granted in grants if granted.row == self._row]
         units = sum(granted.milli * int(self._device[node, granted.device]) for granted in own)
-        # What it asked for and has no device for counts like any GPU.
+        # An amount without a device counts by the mean speed.
         return units + max(0, amount - sum(granted.milli for granted in own)) * self.mean
 
     def node_speed(self, millis: Millis) -> FloatArray:
-        """[N] the speed of what of its devices is in `millis` [N, G]; of all, where nothing is."""
+        """[N] the mean speed of the parts of devices in `millis` [N, G]; of all devices where there are none."""
         if self.alike.all():
             return self.alike
         amount = millis.sum(axis=1)

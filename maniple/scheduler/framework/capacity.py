@@ -1,7 +1,7 @@
-"""How many pods of a shape fit on each node, and how good each node is for it: arrays over the nodes, kept by shape.
+"""How many pods of a shape fit on each node, and how each node scores for it: arrays over the nodes, cached by shape.
 
 A cycle decides thousands of gangs of a few dozen shapes, and each decision touches a few nodes. So an array is computed
-once and then brought up to date only at the nodes that changed since it was last looked at.
+once, and then updated only at the nodes that changed since it was last read.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ from maniple.scheduler.framework.demand import Demands
 from maniple.scheduler.framework.gpus import GpuRoom
 from maniple.scheduler.framework.hooks import Check, Hooks, Rows
 
-# An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands of them must not fill the memory.
-_MOST_KEPT = 256
-_MANY = 1e9  # stands for "no limit" where a pod asks for nothing that is counted
+# An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands must not fill the memory.
+_MOST_CACHED = 256
+_MANY = 1e9  # no limit: the pod asks for nothing that is counted
 
 
 def capacity(requests: FloatArray, free: FloatArray) -> FloatArray:
@@ -28,8 +28,8 @@ def capacity(requests: FloatArray, free: FloatArray) -> FloatArray:
     return fits
 
 
-class _Kept:
-    """An array by shape that follows the nodes' changes."""
+class _Cached:
+    """Arrays by shape, updated when nodes change."""
 
     def __init__(self, compute: Callable[[TaskGroup, IntArray], FloatArray], count: int, demands: Demands) -> None:
         self._compute = compute
@@ -46,13 +46,13 @@ class _Kept:
         elif touched:
             nodes = np.fromiter(touched, dtype=np.intp, count=len(touched))
             values[nodes] = self._compute(group, nodes)
-        if len(self._arrays) >= _MOST_KEPT:
+        if len(self._arrays) >= _MOST_CACHED:
             del self._arrays[next(iter(self._arrays))]
-        self._arrays[number] = (values, len(changed))  # at the end: the first is the one not used for longest
+        self._arrays[number] = (values, len(changed))  # at the end: the first is the least recently used
         return values
 
 
-class Rooms:
+class NodeCapacity:
     def __init__(
         self,
         free: Callable[[IntArray], tuple[FloatArray, FloatArray]],
@@ -63,22 +63,22 @@ class Rooms:
         demands: Demands,
     ) -> None:
         self._free = free  # nodes -> (usable now, free)
-        self._future = future  # nodes -> free when those who are leaving have left
+        self._future = future  # nodes -> free when all leaving pods have left
         self._gpus = gpus
         self._count = count
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
         self._demands = demands
         self._allowed: dict[tuple[int | None, ...], BoolArray] = {}
-        self._fits = _Kept(self._compute_fits, count, demands)
-        self._fits_later = _Kept(self._compute_fits_later, count, demands)
-        self._scores = _Kept(self._compute_scores, count, demands)
-        self.changed: list[int] = []  # nodes in the order in which they were touched
+        self._fits = _Cached(self._compute_fits, count, demands)
+        self._fits_later = _Cached(self._compute_fits_later, count, demands)
+        self._scores = _Cached(self._compute_scores, count, demands)
+        self.changed: list[int] = []  # nodes in the order of their changes
 
     def checks(self, group: TaskGroup) -> list[Check]:
-        """What the predicates say of every node, and whether it has GPUs of the kind that is asked for."""
-        found = [check for predicate in self._predicates for check in predicate(group)]
-        return [*found, *self._gpus.checks(group.shape)] if group.shape.gpus else found
+        """The predicates' answers for every node, and whether it has GPUs of the kind that the group asks for."""
+        checks = [check for predicate in self._predicates for check in predicate(group)]
+        return [*checks, *self._gpus.checks(group.shape)] if group.shape.gpus else checks
 
     def allowed(self, group: TaskGroup) -> BoolArray:
         """Nodes whose own attributes permit the group's pods."""
@@ -95,13 +95,13 @@ class Rooms:
         return mask
 
     def fits(self, group: TaskGroup, *, later: bool = False) -> FloatArray:
-        """How many of the group's pods each node can take, now or when those who are leaving have left; 0 where they
-        are not allowed.
+        """How many of the group's pods each node can take, now or when all leaving pods have left; 0 where they are not
+        allowed.
         """
         return (self._fits_later if later else self._fits).of(group, self.changed)
 
     def scores(self, group: TaskGroup) -> FloatArray:
-        """How good each node is for the next pod of the group."""
+        """The score of each node for the next pod of the group."""
         return self._scores.of(group, self.changed)
 
     def score_rows(self, group: TaskGroup, rows: Rows) -> FloatArray:
@@ -114,17 +114,17 @@ class Rooms:
 
     def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
         usable, _ = self._free(nodes)
-        return self._room(group, nodes, usable, later=False)
+        return self._count_pods(group, nodes, usable, later=False)
 
     def _compute_fits_later(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
-        return self._room(group, nodes, self._future(nodes), later=True)
+        return self._count_pods(group, nodes, self._future(nodes), later=True)
 
-    def _room(self, group: TaskGroup, nodes: IntArray, usable: FloatArray, *, later: bool) -> FloatArray:
-        room = capacity(group.shape.requests, usable)
+    def _count_pods(self, group: TaskGroup, nodes: IntArray, usable: FloatArray, *, later: bool) -> FloatArray:
+        fits = capacity(group.shape.requests, usable)
         if self._gpus.is_counted(group.shape):
             some = nodes if len(nodes) < self._count else None
-            np.minimum(room, self._gpus.fits(group.shape, some, usable, later=later), out=room)
-        return np.where(self.allowed(group)[nodes], room, 0.0)
+            np.minimum(fits, self._gpus.fits(group.shape, some, usable, later=later), out=fits)
+        return np.where(self.allowed(group)[nodes], fits, 0.0)
 
     def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
         _, free = self._free(nodes)

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from maniple.model.job import Job, PlacedPod, TaskGroup
+from maniple.model.pod_identity import JobKey
 from maniple.model.reads import Reads
 from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 
@@ -38,7 +39,7 @@ class Demand(NamedTuple):
     needed_by_role: tuple[tuple[str, int], ...]
     groups: tuple[int, ...]  # in task order
     closeness: tuple[str, str, bool]
-    own: tuple[str, str] | None  # the gang itself, if it is like no other
+    own: JobKey | None  # the gang itself, if it is like no other
     is_exempt: bool  # from the reservation in its queue
     kinds: tuple[Hashable, ...]  # what plugins add
     serial: int
@@ -109,7 +110,7 @@ class Demands:
                 id(pod.requests),
                 pod.role,
                 pod.is_critical,
-                *(id(measure.of_pod(pod)) for measure in session.by_speed.values()),
+                *(id(accounting.of_pod(pod)) for accounting in session.by_speed.values()),
                 *(budget.covers(pod.pod, pod.labels) for budget in session.snapshot.budgets),
                 *(pod.labels.get(key, "") for key in self._reads.pod_labels),
                 *(pod.annotations.get(key, "") for key in self._reads.pod_annotations),

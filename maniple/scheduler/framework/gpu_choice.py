@@ -1,4 +1,4 @@
-"""Which devices of a node, and for how many pods: the arithmetic behind GpuRoom, on plain lists and arrays."""
+"""The arithmetic of GpuRoom on plain lists and arrays: which devices a pod takes, and how many pods fit."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from maniple.model.resources import FloatArray
 
 
 def leaving_enough(devices: list[int], times: Mapping[int, int], count: int, pods: int) -> list[int]:
-    """`devices`, best first, with those in front that must be taken so that all `pods` find `count` different ones.
+    """Reorders `devices` (best first): in front are those that must be taken so that all `pods` find `count` each.
 
-    A device with room for every pod loses a place to this one in any case, taken or not. So of those there may be left
-    untaken no more than there are places to spare.
+    A device with room for every pod loses one place to this pod, taken or not. So this pod may leave at most as many
+    of these devices untaken as there are places to spare.
     """
     roomy = [device for device in devices if times[device] >= pods]
     spare = sum(min(times[device], pods) for device in devices) - count * pods
@@ -22,15 +22,15 @@ def leaving_enough(devices: list[int], times: Mapping[int, int], count: int, pod
 
 
 def in_use_first(free: list[bool], now: list[int], count: int) -> list[bool]:
-    """Of the free devices those that a promise takes. It does not say which they are, so it takes those that are still
-    in use, and leaves to others what they can have now.
+    """The free devices that a promise takes. A promise names no devices, so it takes those that are still in use and
+    leaves the others to pods that can start now.
     """
     in_use = [is_free and left < WHOLE for is_free, left in zip(free, now, strict=True)]
     missing = count - sum(in_use)
     if missing > 0:
-        rest = [at for at, is_free in enumerate(free) if is_free and not in_use[at]]
-        for at in rest[:missing]:
-            in_use[at] = True
+        rest = [device for device, is_free in enumerate(free) if is_free and not in_use[device]]
+        for device in rest[:missing]:
+            in_use[device] = True
     return in_use
 
 
@@ -41,7 +41,7 @@ def count_pods(ask: GpuAsk, usable: Millis, need: int | Millis) -> FloatArray:
     times = np.maximum(usable, 0) // need
     if ask.count == 1:
         return np.asarray(times.sum(axis=1), dtype=np.float64)
-    # p pods fit if their shares can be dealt to different devices: sum of min(p, times) >= count * p.
+    # p pods fit if their shares go to different devices: sum of min(p, times) >= count * p.
     low = np.zeros(len(times), dtype=np.intp)
     high = times.sum(axis=1) // ask.count
     while (low < high).any():

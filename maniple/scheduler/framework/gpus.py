@@ -1,8 +1,7 @@
 """The GPUs of a session: how many pods fit on the devices of each node, and which devices a pod gets.
 
-Whole GPUs that nobody shares are counted by the resource vector already, and that count is exact. Devices are looked
-at one by one only where that is not so: where shares of a GPU are held or asked for, where a node has unlike GPUs, or
-more devices than it lets us use.
+The resource vector counts whole, unshared GPUs exactly. Devices are counted one by one only where it does not: where
+pods hold or ask for shares of a GPU, where a node has unlike GPUs, or has more devices than it allocates.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +18,9 @@ from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.gpu_choice import count_pods, in_use_first, leaving_enough
 from maniple.scheduler.framework.hooks import Check
 
-Grants = tuple[Granted, ...]
+DeviceGrants = tuple[Granted, ...]
 
-_ANY = 10**9  # of a device, where nothing is reserved
+_ANY = 10**9  # thousandths of a device where nothing is reserved
 
 
 class GpuRoom:
@@ -29,23 +28,23 @@ class GpuRoom:
         self.tables = snapshot.gpus.tables
         self.models = snapshot.gpus.models
         self.free = {row: array.copy() for row, array in snapshot.gpus_free.items()}
-        # What will be free when all who are leaving have left and all promises are kept.
+        # What will be free when all leaving pods have left and all promised pods have started.
         self.future = {row: array + snapshot.gpus_releasing[row] for row, array in snapshot.gpus_free.items()}
-        # What reservations leave of the devices of their nodes; {}: there are none.
+        # What reservations leave of the devices of their nodes; {}: there are no reservations.
         self.spare: dict[int, Millis] = {}
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
-        self._whole: dict[tuple[int, int], Grants] = {}
-        # What a device is worth to others by its free thousandths; None: one is worth as much as the next.
+        self._whole: dict[tuple[int, int], DeviceGrants] = {}
+        # What a device is worth to other pods by its free thousandths; None: all are worth the same.
         self.worth: list[float] | None = None
-        #: Whether it matters which model a gang goes to.
+        # Whether it matters which model a gang goes to.
         kinds = [table.node_model[table.node_model >= 0] for table in self.tables.values()]
         self.is_mixed = any(len(codes) and bool((codes != codes[0]).any()) for codes in kinds)
         self.has_mixed_nodes = any(bool((table.node_model == MIXED).any()) for table in self.tables.values())
         self.is_mixed |= self.has_mixed_nodes
 
     def _is_plain(self, snapshot: Snapshot, row: int) -> bool:
-        """Whether the sum over a node's devices says all there is to say about them."""
+        """Whether the sum over a node's devices is enough to count pods."""
         free, future = self.free[row], self.future[row]
         return bool(
             ((free == 0) | (free == WHOLE)).all()
@@ -58,23 +57,23 @@ class GpuRoom:
     # -- models
 
     def allowed(self, models: tuple[GpuModel, ...]) -> tuple[int, ...] | None:
-        """The codes of the models in a pod's list, the one liked best first; None: all."""
+        """The codes of the models in a pod's list, the most preferred first; None: all."""
         if not models:
             return None
         if models not in self._allowed:
-            found: dict[int, None] = {}
+            codes: dict[int, None] = {}
             named = [entry.model for entry in models if entry.model != ANY_MODEL]
             for entry in models:
                 for code in sorted(range(len(self.models)), key=lambda code: self.models[code]):
                     product = self.models[code]
                     taken = any(matches(name, product) for name in named)
                     if (not taken) if entry.model == ANY_MODEL else matches(entry.model, product):
-                        found.setdefault(code)
-            self._allowed[models] = tuple(found)
+                        codes.setdefault(code)
+            self._allowed[models] = tuple(codes)
         return self._allowed[models]
 
     def checks(self, shape: Shape) -> Iterator[Check]:
-        """Whether each node has GPUs of the kind that is asked for; how much of them is free is another matter."""
+        """Whether each node has GPUs of the kind that the shape asks for, free or not."""
         ask = shape.gpus[0]
         table = self.tables.get(ask.row)
         if table is None:
@@ -90,28 +89,26 @@ class GpuRoom:
             yield Check(f"GPU memory below {least}", has_none | _any(enough))
 
     def has_model(self, shape: Shape, model: int) -> BoolArray:
-        """Nodes with a GPU of the model, among those that the shape asks for."""
+        """Nodes with a GPU of the model, of the resource that the shape asks for."""
         table = self.tables[shape.gpus[0].row]
-        found: BoolArray = (table.node_model == model) | (
+        has_model: BoolArray = (table.node_model == model) | (
             (table.node_model == MIXED) & (table.model == model).any(axis=1) if self.has_mixed_nodes else False
         )
-        return found
+        return has_model
 
     def has_unhealthy(self, row: int) -> BoolArray:
         """Nodes with GPUs that are listed but lost or unhealthy."""
         table = self.tables[row]
         return np.asarray(np.array([len(ids) for ids in table.ids]) > table.there.sum(axis=1), dtype=bool)
 
-    def model_of(self, node: int, grants: Grants) -> int:
-        """The model of the GPUs that a pod has on a node; -1: it has none."""
-        for granted in grants:
-            return int(self.tables[granted.row].model[node, granted.device])
-        return -1
+    def model_of(self, node: int, grants: DeviceGrants) -> int:
+        """The model of the GPUs that a pod has on a node; -1: the pod has none."""
+        return int(self.tables[grants[0].row].model[node, grants[0].device]) if grants else -1
 
     # -- room
 
     def is_counted(self, shape: Shape) -> bool:
-        """Whether the resource vector alone does not say how many pods fit."""
+        """Whether devices must be counted one by one, because the resource vector does not say how many pods fit."""
         return any(ask.row not in self._plain or not ask.is_whole for ask in shape.gpus)
 
     def fits(
@@ -125,22 +122,22 @@ class GpuRoom:
         model: int | None = None,
         reserved: BoolArray | None = None,
     ) -> FloatArray:
-        """How many pods of the shape the devices of `nodes` (None: all) have room for; `free` [R, n] is free in all.
+        """How many pods of the shape fit on the devices of `nodes` (None: all); `free` [R, n] is what is free there.
 
-        On nodes with unlike GPUs only those of `model` count, if it is given, else those that the shape allows; whether
-        a node with one model has the right one is said by `checks` and `has_model`.
+        On nodes with unlike GPUs only devices of `model` count, or of all models that the shape allows (None). `checks`
+        and `has_model` tell whether a node with one model has the right one.
         """
         codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
         fits: FloatArray | None = None
         for number, ask in enumerate(shape.gpus):
-            # Of a pod with several kinds of GPU the list of models is about the first.
+            # A pod's list of models is about the first of its GPU resources.
             models = codes if number == 0 else None
             part = self._fits(ask, nodes, models, later=later, empty=empty, reserved=reserved)
             fits = part if fits is None else np.minimum(fits, part)
         if fits is None:
             raise ValueError("the shape asks for no GPU")
         ask = shape.gpus[0]
-        # By the resource vector they ask for what they would have on the largest device.
+        # The resource vector holds the share that such a pod would have of the largest device.
         return np.minimum(fits, self._by_memory(ask, free[ask.row], nodes)) if ask.memory else fits
 
     def _fits(
@@ -165,7 +162,7 @@ class GpuRoom:
         fits = count_pods(ask, usable, need)
         mixed = np.flatnonzero(kind == MIXED) if self.has_mixed_nodes else ()
         if len(mixed):
-            # The GPUs of one pod are of one model: each model of the node counts for itself.
+            # The GPUs of one pod are of one model, so each model of the node is counted separately.
             present = np.unique(models[mixed])
             parts = [
                 count_pods(
@@ -180,15 +177,15 @@ class GpuRoom:
         return fits
 
     def _by_memory(self, ask: GpuAsk, free: FloatArray, nodes: IntArray | None) -> FloatArray:
-        """How many pods that ask by memory a node has GPUs for in all: what is `free` of it, over their share there."""
+        """How many pods that ask by GPU memory fit into what is `free` of each node's GPUs in all."""
         milli = self.tables[ask.row].milli_for(ask.memory, nodes)
         share = np.where(milli <= WHOLE, milli, 0).max(axis=1, initial=0)
         return np.asarray(np.floor(np.divide(free, share * ask.count, out=np.zeros_like(free), where=share > 0)))
 
     def _usable(self, row: int, nodes: IntArray | None, reserved: BoolArray | None = None, *, later: bool) -> Millis:
-        """Promises are kept: of a device, the lower of now and later can be had now.
+        """What a pod may use of each device: the lower of now and later, so that promises are kept.
 
-        On `reserved` nodes [N] only what the reservation leaves of it.
+        On `reserved` nodes [N] only what the reservation leaves.
         """
         free, future = self.free[row], self.future[row]
         if nodes is not None:
@@ -202,7 +199,7 @@ class GpuRoom:
         return np.where(bound[:, None], np.minimum(usable, spare), usable)
 
     def usable(self, row: int, nodes: IntArray) -> Millis:
-        """[nodes, G] what can be had now."""
+        """[nodes, G] what a pod may use now."""
         return self._usable(row, nodes, later=False)
 
     # -- choice
@@ -216,26 +213,26 @@ class GpuRoom:
         later: bool,
         model: int | None,
         reserved: BoolArray | None = None,
-    ) -> tuple[Grants, ...]:
-        """The devices of each pod, for `counts` pods on each of `nodes`, in that order. Changes nothing."""
+    ) -> tuple[DeviceGrants, ...]:
+        """Returns the devices of each pod, for `counts` pods on each of `nodes`, in that order. Changes nothing."""
         if not shape.gpus:
             return ()
         codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
         rows = [self._usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
-        made: list[Grants] = []
-        for at, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
+        chosen: list[DeviceGrants] = []
+        for index, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
             for following in range(int(count) - 1, -1, -1):
-                grants: Grants = ()
+                grants: DeviceGrants = ()
                 for number, ask in enumerate(shape.gpus):
                     models = codes if number == 0 else None
-                    grants += self._take(ask, node, rows[number][at], models, following, later=later)
-                made.append(grants)
-        return tuple(made)
+                    grants += self._take(ask, node, rows[number][index], models, following, later=later)
+                chosen.append(grants)
+        return tuple(chosen)
 
     def _take(
         self, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int, *, later: bool
-    ) -> Grants:
-        """Devices for one pod out of what is `left` of the node's, which is lowered; `following` more will come."""
+    ) -> DeviceGrants:
+        """Takes devices for one pod from what is `left` of the node's; `following` more pods will come."""
         table = self.tables[ask.row]
         if table.node_model[node] == MIXED:
             return self._take_of_one_model(table, ask, node, left, codes, following)
@@ -254,7 +251,7 @@ class GpuRoom:
         left: list[int],
         codes: tuple[int, ...] | None,
         following: int,
-    ) -> Grants:
+    ) -> DeviceGrants:
         models = table.model[node].tolist()
         for code in codes if codes is not None else sorted({code for code in models if code >= 0}):
             mine = [model == code for model in models]
@@ -266,7 +263,9 @@ class GpuRoom:
                 return self._take_shares(table, ask, node, left, mine, min(following, int(room) - 1))
         raise AssertionError("placed where its GPUs do not fit")
 
-    def _take_whole(self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], free: Sequence[bool]) -> Grants:
+    def _take_whole(
+        self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], free: Sequence[bool]
+    ) -> DeviceGrants:
         mask = 0
         for device, is_free in enumerate(free):
             if is_free:
@@ -283,21 +282,23 @@ class GpuRoom:
 
     def _take_shares(
         self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], mine: Sequence[bool], following: int
-    ) -> Grants:
-        """Devices whose loss costs others least, the fullest first; of whole ones those whose links matter least."""
+    ) -> DeviceGrants:
+        """Takes the devices that other pods miss least, the fullest first; of whole ones those with the worst links."""
         if ask.memory:
             need = table.milli_for(ask.memory, np.array([node]))[0].tolist()
         else:
             need = [ask.milli] * len(left)
         worth = self.worth
 
-        def loss(at: int) -> tuple[float, int, int]:
-            return 0.0 if worth is None else worth[left[at]] - worth[left[at] - need[at]], left[at] - need[at], at
+        def loss(device: int) -> tuple[float, int, int]:
+            before, after = left[device], left[device] - need[device]
+            return 0.0 if worth is None else worth[before] - worth[after], after, device
 
         roomy = [device for device in range(len(left)) if mine[device] and left[device] >= need[device]]
         chosen = sorted(roomy, key=loss)
         if ask.count > 1 and following:
-            chosen = leaving_enough(chosen, {at: left[at] // need[at] for at in roomy}, ask.count, following + 1)
+            times = {device: left[device] // need[device] for device in roomy}
+            chosen = leaving_enough(chosen, times, ask.count, following + 1)
         chosen = chosen[: ask.count]
         opened = [device for device in chosen if left[device] < WHOLE]
         if len(opened) < len(chosen):
@@ -308,44 +309,44 @@ class GpuRoom:
             left[device] -= need[device]
         return tuple(Granted(ask.row, device, need[device]) for device in sorted(chosen))
 
-    def shift(self, nodes: Sequence[int], grants: Sequence[Grants], sign: int, *, now: bool) -> None:
-        """Takes (1) or gives back (-1) the devices of pods, each on its node."""
+    def shift(self, nodes: Sequence[int], grants: Sequence[DeviceGrants], sign: int, *, now: bool) -> None:
+        """Takes (1) or gives back (-1) the devices of pods; `nodes` has the node of each pod."""
         for row in self.tables:
-            found = [
+            parts = [
                 (node, granted.device, granted.milli * sign)
                 for node, hand in zip(nodes, grants, strict=True)
                 for granted in hand
                 if granted.row == row
             ]
-            if found:
-                at, devices, millis = np.array(found, dtype=np.intp).T
-                np.subtract.at(self.future[row], (at, devices), millis)
+            if parts:
+                on, devices, millis = np.array(parts, dtype=np.intp).T
+                np.subtract.at(self.future[row], (on, devices), millis)
                 if self.spare:
-                    np.subtract.at(self.spare[row], (at, devices), millis)
+                    np.subtract.at(self.spare[row], (on, devices), millis)
                 if now:
-                    np.subtract.at(self.free[row], (at, devices), millis)
+                    np.subtract.at(self.free[row], (on, devices), millis)
                 if row in self._plain and (np.abs(millis) != WHOLE).any():
                     self._plain.discard(row)
                 elif not now:
-                    self._check_crossed(row, at)
+                    self._check_crossed(row, on)
 
     def _check_crossed(self, row: int, nodes: IntArray) -> None:
-        """On a node where one free GPU is promised and another one is leaving, a pod has neither now: the sums of what
-        is free and of what will be free do not say so.
+        """If one free GPU of a node is promised and another one is about to be freed, a pod can use neither now. The
+        sums of what is free and of what will be free do not show that.
         """
         if row in self._plain:
             free, future = self.free[row][nodes], self.future[row][nodes]
             if ((free > future).any(axis=1) & (free < future).any(axis=1)).any():
                 self._plain.discard(row)
 
-    def leave(self, node: int, grants: Grants, sign: int, *, is_spare: bool) -> None:
-        """A pod will give back (1), or will not after all (-1), its devices; those that are lost are nobody's.
+    def leave(self, node: int, grants: DeviceGrants, sign: int, *, is_spare: bool) -> None:
+        """A pod will give back its devices (1), or will not after all (-1). Lost devices do not count.
 
         `is_spare`: no reservation has counted on them yet.
         """
         for granted in grants:
             if granted.milli != WHOLE:
-                self._plain.discard(granted.row)  # what comes free adds up, but not on one device
+                self._plain.discard(granted.row)  # shares add up in the vector, but not on one device
             if self.tables[granted.row].there[node, granted.device]:
                 self.future[granted.row][node, granted.device] += granted.milli * sign
                 if self.spare and is_spare:
@@ -355,9 +356,9 @@ class GpuRoom:
     def leave_all(
         self, row: int, nodes: IntArray, devices: IntArray, millis: IntArray, is_spare: BoolArray | None
     ) -> None:
-        """The same for many parts of devices of one resource, none of which is lost; `is_spare` None: all are.
+        """The same for many parts of devices of one resource, none of them lost; `is_spare` None: all are spare.
 
-        Where pods will not leave after all, `millis` is negative.
+        `millis` is negative where pods will not leave after all.
         """
         if row in self._plain and (np.abs(millis) != WHOLE).any():
             self._plain.discard(row)
@@ -367,9 +368,9 @@ class GpuRoom:
             np.add.at(self.spare[row], (nodes, devices), millis)
 
     def clear(self, devices: Mapping[int, Millis], amounts: FloatArray, sign: int) -> None:
-        """As if (1) so much of the devices [N, G], by row, had been given back; or not after all (-1).
+        """Adds what pods would give back of the devices [N, G], by row (1), or removes it again (-1).
 
-        `amounts` [R, N]: what is given back in all.
+        `amounts` [R, N]: what they give back in all.
         """
         for row, millis in devices.items():
             self.future[row] += millis * sign
@@ -377,16 +378,16 @@ class GpuRoom:
                 self._plain.discard(row)
 
     def open_spare(self) -> None:
-        """From now on it is counted what reservations leave of devices."""
+        """Starts to count what reservations leave of devices."""
         self.spare = {row: np.full_like(array, _ANY) for row, array in self.free.items()}
 
     def set_spare(self, nodes: IntArray, devices: Mapping[int, Millis]) -> None:
-        """On these nodes others may use so much of the devices [nodes, G], by row; all, where nothing is said."""
+        """Sets how much of the devices [nodes, G] other gangs may use on these nodes, by row; a missing row: all."""
         for row, array in self.spare.items():
             array[nodes] = devices.get(row, _ANY)
 
-    def ring_gbs(self, node: int, grants: Grants) -> float | None:
-        """The bandwidth of a ring over a pod's GPUs in GB/s; None for one GPU, or links that nobody knows."""
+    def ring_gbs(self, node: int, grants: DeviceGrants) -> float | None:
+        """The bandwidth of a ring over a pod's GPUs in GB/s; None: one GPU only, or unknown links."""
         if len(grants) < 2 or len({granted.row for granted in grants}) > 1:
             return None
         table = self.tables[grants[0].row]
@@ -394,6 +395,5 @@ class GpuRoom:
         return speed / 1000 if speed else None
 
 
-def _any(found: BoolArray) -> BoolArray:
-    """Which rows have at least one."""
-    return np.asarray(found.any(axis=1), dtype=bool)
+def _any(mask: BoolArray) -> BoolArray:
+    return np.asarray(mask.any(axis=1), dtype=bool)

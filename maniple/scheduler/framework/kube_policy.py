@@ -140,14 +140,14 @@ def _entries(given: object, where: str, own: str, wrong: list[str]) -> list[tupl
     if not isinstance(given, list):
         wrong.append(f"{where}: expected a list")
         return []
-    found: list[tuple[str, str, dict[str, object]]] = []
+    entries: list[tuple[str, str, dict[str, object]]] = []
     for number, entry in enumerate(given):
-        at = f"{where}[{number}]"
+        place = f"{where}[{number}]"
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(entry, dict) or not isinstance(name, str):
-            wrong.append(f"{at}: expected a map with a 'name'")
+            wrong.append(f"{place}: expected a map with a 'name'")
             continue
         unknown = set(entry) - {"name", "argument", own}
-        wrong.extend(f"{at}: unknown setting {key!r}" for key in sorted(unknown))
-        found.append((at, name, entry))
-    return found
+        wrong.extend(f"{place}: unknown setting {key!r}" for key in sorted(unknown))
+        entries.append((place, name, entry))
+    return entries

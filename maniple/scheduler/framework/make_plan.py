@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.verdict import Explainer
-from maniple.scheduler.framework.gpus import GpuRoom, Grants
+from maniple.scheduler.framework.gpus import DeviceGrants, GpuRoom
 from maniple.scheduler.framework.plan import (
     SHRUNK,
     Bind,
@@ -18,7 +18,7 @@ from maniple.scheduler.framework.plan import (
     QueueShare,
     ReservedNodes,
     Resize,
-    written,
+    format_rounded_up,
 )
 from maniple.scheduler.framework.queue_dues import counted_of, share_of
 from maniple.scheduler.framework.session import Session
@@ -65,7 +65,7 @@ def _reservations(session: Session) -> Iterator[ReservedNodes]:
     names = session.snapshot.nodes.names
     for reservation in session.reservations.values():
         nodes = {names[node]: count for node, count in reservation.nodes.items()}
-        yield ReservedNodes(reservation.job.name, nodes, written(reservation.expected))
+        yield ReservedNodes(reservation.job.name, nodes, format_rounded_up(reservation.expected))
 
 
 def _nominations(session: Session) -> Iterator[Nomination]:
@@ -78,7 +78,7 @@ def _nominations(session: Session) -> Iterator[Nomination]:
         yield from (Nomination(pod, names[node]) for pod, node in reservation.pods)
 
 
-def _pods(placed: Placed) -> Iterator[tuple[str, int, Grants]]:
+def _pods(placed: Placed) -> Iterator[tuple[str, int, DeviceGrants]]:
     """Pods in order, nodes in order of choice: pods with neighbouring indices sit together."""
     for number, (node, grants) in enumerate(placed.slots(), placed.start):
         yield placed.group.pods[number], node, grants
@@ -107,13 +107,13 @@ def _binds(session: Session) -> Iterator[Bind]:
             yield _bind(session, pod, node, grants, backfill)
 
 
-def _bind(session: Session, pod: str, node: int, grants: Grants, backfill: str) -> Bind:
+def _bind(session: Session, pod: str, node: int, grants: DeviceGrants, backfill: str) -> Bind:
     gpus = named_gpus(session.gpus, node, grants)
     return Bind(pod, session.snapshot.nodes.names[node], *gpus, backfill or UNSET)
 
 
 def named_gpus(
-    room: GpuRoom, node: int, grants: Grants
+    room: GpuRoom, node: int, grants: DeviceGrants
 ) -> tuple[tuple[str, ...], float | UnsetType, float | UnsetType]:
     """The ids of a pod's GPUs, its share of each if that is not all of it, and the speed of a ring over them."""
     if not grants:
@@ -135,7 +135,7 @@ def _shares(session: Session) -> Iterator[QueueShare]:
         held = session.queue_allocated[queue.index]
         due = None if session.due is None else session.due.deserved[queue.index]
         # Amounts are shown as they are. The share counts GPUs as the policy does.
-        counted = held if session.due is None else session.due.measure.queue_held[queue.index]
+        counted = held if session.due is None else session.due.accounting.queue_held[queue.index]
         share = share_of(counted, session.snapshot.total if due is None else due, counted_of(session, queue))
         yield QueueShare(
             name=queue.name,

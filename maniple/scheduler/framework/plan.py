@@ -144,6 +144,6 @@ class Plan:
             yield from resize.evictions()
 
 
-def written(moment: float) -> str:
+def format_rounded_up(moment: float) -> str:
     """A moment as Kubernetes writes it, rounded up to the second."""
     return format_timestamp(math.ceil(moment))

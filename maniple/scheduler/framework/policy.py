@@ -89,15 +89,15 @@ def load_policy(data: bytes, source: str) -> Policy:
 def _read(given: Mapping[str, object], source: str) -> Policy:
     _only(given, {"actions", "tiers"}, source)
     actions = _actions(given.get("actions", ""), source)
-    tiers = given.get("tiers", [])
-    if not isinstance(tiers, list):
+    given_tiers = given.get("tiers", [])
+    if not isinstance(given_tiers, list):
         raise InputError([f"{source}: tiers: expected a list, each with 'plugins'"])
-    made = tuple(_tier(tier, f"{source}: tiers[{number}]") for number, tier in enumerate(tiers))
-    names = [choice.name for tier in made for choice in tier]
+    tiers = tuple(_tier(tier, f"{source}: tiers[{number}]") for number, tier in enumerate(given_tiers))
+    names = [choice.name for tier in tiers for choice in tier]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{source}: plugin {name!r} stands twice; it can be in one tier only" for name in twice)
-    policy = Policy(actions, made)
+    policy = Policy(actions, tiers)
     if not all(map(PLUGINS.is_built_in, names)):
         _try_out(policy, source)
     return policy

@@ -11,7 +11,7 @@ import numpy as np
 
 from maniple.model.job import Job, Queue
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.framework.accounting import Measure
+from maniple.scheduler.framework.accounting import Accounting
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.session import Session
 
@@ -25,7 +25,7 @@ class Due:
 
     deserved: FloatArray
     scarce: BoolArray
-    measure: Measure  # what is deserved is counted in
+    accounting: Accounting  # in whose units
 
 
 def share_of(held: FloatArray, due: FloatArray, counted: BoolArray) -> float:
@@ -47,18 +47,18 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
         return []
     allowed_above = entitled(session, claimant, due)
     mine = set(session.queue_paths[claimant.queue])
-    left = due.measure.queue_held.copy()
+    left = due.accounting.queue_held.copy()
     kept = []
     refused: set[tuple[int, int]] = set()  # (queue, amount): what it cannot spare now it cannot spare later
     for victim in candidates:
-        amount = due.measure.of_pod(victim.pod)
+        amount = due.accounting.of_pod(victim.pod)
         kind = (victim.job.queue, id(amount))
         if kind in refused:
             continue
         path = session.queue_paths[victim.job.queue]
-        below = [at for at in path if at not in mine]
-        meeting = next((at for at in path if at in mine), -1)
-        if meeting not in allowed_above or not all(queues[at].reclaimable for at in below):
+        below = [queue for queue in path if queue not in mine]
+        meeting = next((queue for queue in path if queue in mine), -1)
+        if meeting not in allowed_above or not all(queues[queue].reclaimable for queue in below):
             refused.add(kind)
             continue
         after = left[below] - amount
@@ -82,13 +82,13 @@ def yielding(session: Session, claimant: Job, candidates: Sequence[Victim]) -> l
         return list(candidates)
     within_due = entitled(session, claimant, due)
     mine = set(session.queue_paths[claimant.queue])
-    left = due.measure.queue_held.copy()
+    left = due.accounting.queue_held.copy()
     kept = []
     for victim in candidates:
-        amount = due.measure.of_pod(victim.pod)
+        amount = due.accounting.of_pod(victim.pod)
         path = session.queue_paths[victim.job.queue]
-        below = [at for at in path if at not in mine]
-        meeting = next((at for at in path if at in mine), -1)
+        below = [queue for queue in path if queue not in mine]
+        meeting = next((queue for queue in path if queue in mine), -1)
         touched = due.scarce[below] & (amount > 0)
         is_short = touched & (left[below] - amount < due.deserved[below] - EPSILON)
         if not below or meeting in within_due or not is_short.any():
@@ -99,16 +99,16 @@ def yielding(session: Session, claimant: Job, candidates: Sequence[Victim]) -> l
 
 def entitled(session: Session, claimant: Job, due: Due) -> set[int]:
     """The queues (-1: the cluster) below which the claimant's side stays within its dues with what it needs."""
-    need = due.measure.asked(session.needed_resources(claimant))
-    held = due.measure.queue_held
+    need = due.accounting.asked(session.needed_resources(claimant))
+    held = due.accounting.queue_held
     path: list[int] = session.queue_paths[claimant.queue]
-    found: set[int] = set()
-    for at, above in zip(path, [*path[1:], -1], strict=True):
-        asked = due.scarce[at] & (need > 0)
-        if (held[at] + need > due.deserved[at] + EPSILON)[asked].any():
+    within_due: set[int] = set()
+    for queue, above in zip(path, [*path[1:], -1], strict=True):
+        asked = due.scarce[queue] & (need > 0)
+        if (held[queue] + need > due.deserved[queue] + EPSILON)[asked].any():
             break
-        found.add(above)
-    return found
+        within_due.add(above)
+    return within_due
 
 
 def counted_of(session: Session, queue: Queue) -> BoolArray:

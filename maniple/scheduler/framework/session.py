@@ -14,14 +14,14 @@ import numpy as np
 from maniple.api.errors import InputError
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.pod_affinity import PeerCounts
-from maniple.model.pod_identity import pod_order
+from maniple.model.pod_identity import JobKey, pod_order
 from maniple.model.reads import Reads
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.accounting import BySpeed, Measure, Speeds
+from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
-from maniple.scheduler.framework.capacity import Rooms, capacity
+from maniple.scheduler.framework.capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.demand import Demand, Demands
 from maniple.scheduler.framework.gpus import GpuRoom
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
@@ -76,22 +76,22 @@ class Session:
         for queue in snapshot.queues:
             for above in self.queue_paths[queue.index][1:]:
                 self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
-        self.states: dict[tuple[str, str], JobState] = {}
+        self.states: dict[JobKey, JobState] = {}
         self.reserved = Reserved(self.gpus, self.free.shape, self.job_key)
         self.reservations = self.reserved.by_job  # job -> what is kept for it
-        self.blocked: dict[tuple[str, str], Reason] = {}  # said by an action, for explanations
-        self.checked: set[tuple[str, str]] = set()  # gangs that actions have asked job_valid about
+        self.blocked: dict[JobKey, Reason] = {}  # said by an action, for explanations
+        self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
         self.action = ""  # the name of the one that runs
         self.notes: dict[str, dict[Demand | None, Note]] = {}  # that actions left, by their names
         self.put_aside: list[Job] = []  # by allocate, for backfill: who stood back for a gang that was blocked
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
-        self.resized: dict[tuple[tuple[str, str], str], int] = {}  # (job, role of it) -> its new size
+        self.resized: dict[tuple[JobKey, str], int] = {}  # (job, role of it) -> its new size
         self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # what is asked for -> a count of pods that does not fit
         self._peers: PeerCounts | None = None
-        self.by_speed: dict[Speeds, BySpeed] = {}  # what plugins asked for, kept up to date by statements
+        self.by_speed: dict[Speeds, SpeedAccounting] = {}  # what plugins asked for, kept up to date by statements
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
@@ -107,17 +107,19 @@ class Session:
             hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
         ]
         self.demands = Demands(self, self.hooks, reads or Reads())
-        self.rooms = Rooms(self._room, self._later, self.gpus, len(snapshot.nodes), self.hooks, self.demands)
+        self.capacity = NodeCapacity(
+            self._usable_and_free, self._free_later, self.gpus, len(snapshot.nodes), self.hooks, self.demands
+        )
 
     # -- the world
 
-    def _room(self, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _usable_and_free(self, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
         """(what a pod may use now, what is free): promises are kept, so the lower of now and later counts."""
         whole = len(nodes) == len(self.snapshot.nodes)
         free, future = (self.free, self.future) if whole else (self.free[:, nodes], self.future[:, nodes])
         return np.minimum(free, future), free
 
-    def _later(self, nodes: IntArray) -> FloatArray:
+    def _free_later(self, nodes: IntArray) -> FloatArray:
         """What will be free when all who are leaving have left and all promises are kept."""
         return self.future if len(nodes) == len(self.snapshot.nodes) else self.future[:, nodes]
 
@@ -128,13 +130,13 @@ class Session:
         return self._peers
 
     def state(self, job: Job) -> JobState:
-        found = self.states.get(job.key)
-        if found is None:
-            found = self.states[job.key] = JobState(job, np.zeros(len(self.snapshot.axis)))
+        state = self.states.get(job.key)
+        if state is None:
+            state = self.states[job.key] = JobState(job, np.zeros(len(self.snapshot.axis)))
             if job.placed and self.remembers_members(job):
                 for pod in job.placed:
-                    found.note_placed(pod, self.gpus, 1)
-        return found
+                    state.note_placed(pod, self.gpus, 1)
+        return state
 
     def remembers_members(self, job: Job) -> bool:
         """Whether where some pods of the job are says where others may go."""
@@ -161,14 +163,14 @@ class Session:
 
     def abilities_between(self, first: Ability, last: Ability) -> frozenset[Ability]:
         """What actions do between the first action that does `first` and the next one that does `last`."""
-        found: frozenset[Ability] | None = None
+        between: frozenset[Ability] | None = None
         for abilities in self._abilities:
-            if found is None:
-                found = frozenset() if first in abilities else None
+            if between is None:
+                between = frozenset() if first in abilities else None
             elif last in abilities:
-                return found
+                return between
             else:
-                found |= abilities
+                between |= abilities
         return frozenset()
 
     @property
@@ -206,10 +208,10 @@ class Session:
         path = self.queue_paths[queue.index][::-1]
         return tuple(
             (
-                *(hooks.queue_order(self.snapshot.queues[at]) for hooks in self.hooks if hooks.queue_order),
-                float(at),
+                *(hooks.queue_order(self.snapshot.queues[index]) for hooks in self.hooks if hooks.queue_order),
+                float(index),
             )
-            for at in path
+            for index in path
         )
 
     def groups(self, job: Job) -> list[TaskGroup]:
@@ -263,11 +265,11 @@ class Session:
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         return _first(hooks.admissible(queue, more, is_charged) for hooks in self.hooks if hooks.admissible)
 
-    def measure(self, speeds: Speeds) -> Measure:
+    def accounting(self, speeds: Speeds) -> Accounting:
         """What queues and jobs hold, counted with such speeds of GPUs; () counts everything as it is."""
         if not speeds:
-            return Measure(self)
-        return self.by_speed.get(speeds) or self.by_speed.setdefault(speeds, BySpeed(self, speeds))
+            return Accounting(self)
+        return self.by_speed.get(speeds) or self.by_speed.setdefault(speeds, SpeedAccounting(self, speeds))
 
     def is_placed_singly(self, group: TaskGroup) -> bool:
         """Whether each pod of the group must be placed before the next one is looked at."""
@@ -292,7 +294,7 @@ class Session:
         Pods that mind each other change that with every one that is placed: what they object to now counts only if
         it is about the very next one.
         """
-        fits = self.rooms.fits(group, later=later)
+        fits = self.capacity.fits(group, later=later)
         if model is not None:
             fits = np.where(self.gpus.has_model(group.shape, model), fits, 0.0)
             if self.gpus.has_mixed_nodes:
@@ -313,12 +315,12 @@ class Session:
             nodes = nodes[fits[nodes] > 0]
             if len(nodes):
                 left = spare[:, nodes]
-                room = capacity(group.shape.requests, left)
+                fits_there = capacity(group.shape.requests, left)
                 if group.shape.gpus:
                     devices = self.gpus.fits(group.shape, nodes, left, later=later, model=model, reserved=mask)
-                    room = np.minimum(room, devices)
+                    fits_there = np.minimum(fits_there, devices)
                 fits = fits.copy()
-                fits[nodes] = np.minimum(fits[nodes], room)
+                fits[nodes] = np.minimum(fits[nodes], fits_there)
         most = self.reserved.most
         return fits if most is None else np.minimum(fits, most)
 
@@ -341,8 +343,8 @@ class Session:
     def victim_rules(self, kind: str) -> list[VictimRule]:
         """kube-batch's rule: the plugins of a tier must agree, and the first tier that has an opinion decides."""
         for tier in self.tiers:
-            said = [hooks.preemptable if kind == "preemptable" else hooks.reclaimable for hooks in tier]
-            rules = [rule for rule in said if rule]
+            of_tier = [hooks.preemptable if kind == "preemptable" else hooks.reclaimable for hooks in tier]
+            rules = [rule for rule in of_tier if rule]
             if rules:
                 return rules
         return []

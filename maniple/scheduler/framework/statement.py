@@ -15,7 +15,7 @@ import numpy as np
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import FloatArray, IntArray
-from maniple.scheduler.framework.gpus import Grants
+from maniple.scheduler.framework.gpus import DeviceGrants
 from maniple.scheduler.framework.session import Session
 
 
@@ -40,7 +40,7 @@ class Placed:
     start: int
     spot: Spot
     later: bool
-    grants: tuple[Grants, ...]  # the GPUs of each pod, in the order of the spot's nodes; () if they ask for none
+    grants: tuple[DeviceGrants, ...]  # the GPUs of each pod, in the order of the spot's nodes; () if they ask for none
     backfill: str = ""  # the gang for which they will make way
 
     def used(self) -> FloatArray:
@@ -53,7 +53,7 @@ class Placed:
             used[self.group.shape.gpus[0].row] = np.add.reduceat(shares, starts)
         return used
 
-    def slots(self) -> Iterator[tuple[int, Grants]]:
+    def slots(self) -> Iterator[tuple[int, DeviceGrants]]:
         """The node and the GPUs of each pod."""
         grants = iter(self.grants)
         for node, count in zip(self.spot.nodes.tolist(), self.spot.counts.tolist(), strict=True):
@@ -170,7 +170,7 @@ class Statement:
     def _clear(self, done: Cleared, sign: int) -> None:
         self._session.future += done.amounts * sign
         self._session.gpus.clear(done.devices, done.amounts, sign)
-        self._session.rooms.changed.extend(np.flatnonzero(done.amounts.any(axis=0)).tolist())
+        self._session.capacity.changed.extend(np.flatnonzero(done.amounts.any(axis=0)).tolist())
 
     def _resize(self, done: Resized, sign: int) -> None:
         key, resized = (done.job.key, done.role), self._session.resized
@@ -187,13 +187,13 @@ class Statement:
         state = session.state(done.job)
         used = done.used() * sign
         if done.grants:
-            at = np.repeat(nodes, counts.astype(np.intp))
-            session.gpus.shift(at.tolist(), done.grants, sign, now=not done.later)
+            node_of_pod = np.repeat(nodes, counts.astype(np.intp))
+            session.gpus.shift(node_of_pod.tolist(), done.grants, sign, now=not done.later)
         session.future[:, nodes] -= used
         session.reserved.take(nodes, used)
         if not done.later:
             session.free[:, nodes] -= used
-        session.rooms.changed.extend(nodes.tolist())
+        session.capacity.changed.extend(nodes.tolist())
         if session.remembers_members(done.job):
             state.note(group, done.slots(), session.gpus, sign)
         change = done.spot.total * sign
@@ -201,8 +201,8 @@ class Statement:
         tally[group.role] = tally.get(group.role, 0) + change
         state.cursor[group.number] = state.cursor.get(group.number, 0) + change
         self._charge(done.job, used.sum(axis=1))
-        for measure in session.by_speed.values():
-            measure.take(done, used)
+        for accounting in session.by_speed.values():
+            accounting.take(done, used)
         if group.peers is not None or group.shape.exclusives or group.owner:
             for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
                 self._meet(group, node, int(count) * sign)
@@ -230,14 +230,14 @@ class Statement:
             if is_spare:
                 session.reserved.take(np.array([pod.node]), pod.requests[:, None] * -sign)
             session.gpus.leave(pod.node, pod.gpus, sign, is_spare=is_spare)
-            session.rooms.changed.append(pod.node)
+            session.capacity.changed.append(pod.node)
             if session.remembers_members(done.job):
                 state.note_placed(pod, session.gpus, -sign)
         state.placed[pod.role] = state.placed.get(pod.role, 0) - sign
         state.evicted.add(pod.pod) if sign > 0 else state.evicted.discard(pod.pod)
         self._charge(done.job, pod.requests * -sign)
-        for measure in session.by_speed.values():
-            measure.leave(done.job, pod, sign)
+        for accounting in session.by_speed.values():
+            accounting.leave(done.job, pod, sign)
 
     def _charge(self, job: Job, amount: FloatArray) -> None:
         session = self._session

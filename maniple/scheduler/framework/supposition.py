@@ -53,7 +53,7 @@ class Supposition:
         session.reserved.give_back(nodes, requests, pods.spare)
         for part in pods.devices:
             session.gpus.leave_all(part.row, part.nodes, part.devices, part.millis * sign, part.spare)
-        session.rooms.changed.extend(nodes.tolist())
+        session.capacity.changed.extend(nodes.tolist())
         if pods.queues is not None:
             for queue in np.unique(pods.queues).tolist():
                 amount = requests[:, pods.queues == queue].sum(axis=1)
@@ -64,7 +64,7 @@ class Supposition:
         session = self._session
         session.free[:, node] -= amount
         session.future[:, node] -= amount
-        session.rooms.changed.append(node)
+        session.capacity.changed.append(node)
         self._occupied[node] = self._occupied.get(node, 0.0) + amount
 
     def charge(self, queue: int, amount: FloatArray) -> None:

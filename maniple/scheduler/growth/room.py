@@ -156,7 +156,7 @@ class GrowthRoom:
         for reservation in session.reservations.values():
             may[list(reservation.nodes)] = False
         nodes = np.flatnonzero(may)
-        order = np.argsort(-session.rooms.scores(group)[nodes], kind="stable")
+        order = np.argsort(-session.capacity.scores(group)[nodes], kind="stable")
         found: list[int] = nodes[order][::-1].tolist()
         return found
 

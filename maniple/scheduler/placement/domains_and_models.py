@@ -101,7 +101,7 @@ def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[T
 
 
 def _best_score(session: Session, group: TaskGroup, fits: FloatArray) -> float:
-    return float(session.rooms.scores(group)[fits > 0].max(initial=-np.inf))
+    return float(session.capacity.scores(group)[fits > 0].max(initial=-np.inf))
 
 
 # --- domains

@@ -34,7 +34,7 @@ def find_spot(
     if len(candidates) == 1:
         return Spot(candidates, np.minimum(fits, wanted))  # nothing to choose, nothing to compare
     batch = _batch_score(session, group, candidates)
-    score = session.rooms.scores(group)[candidates]
+    score = session.capacity.scores(group)[candidates]
     if batch is not None:
         score = score + batch
     if scope.levels is not None and wanted > 1:
@@ -231,7 +231,7 @@ def _merge(
     at = np.repeat(np.arange(len(nodes)), extra)
     nth = np.arange(len(at)) - starts[at] + 1
     free = session.free[:, nodes[at]] - np.outer(group.shape.requests, nth)
-    deeper = session.rooms.score_rows(group, Rows(nodes[at], free))
+    deeper = session.capacity.score_rows(group, Rows(nodes[at], free))
     if batch is not None:
         deeper = deeper + batch[at]
     depth = deeper.tolist()

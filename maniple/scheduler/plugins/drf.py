@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
 from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.accounting import speeds_argument
 from maniple.scheduler.framework.arguments import Arguments
@@ -21,8 +22,8 @@ class Drf:
         self._speeds = speeds_argument(arguments)
 
     def open(self, session: Session) -> Hooks:
-        measure = session.measure(self._speeds)
-        total = measure.total
+        accounting = session.accounting(self._speeds)
+        total = accounting.total
         nothing = np.zeros(len(total))
         counted = np.flatnonzero(session.snapshot.axis.shared & (total > 0))
         scale = total[counted]
@@ -31,20 +32,20 @@ class Drf:
             return float((held[counted] / scale).max()) if len(counted) else 0.0
 
         def share(job: Job) -> float:
-            held = measure.job_held(job)
+            held = accounting.job_held(job)
             return 0.0 if held is None else share_of(held)
 
         def held_by(job: Job) -> FloatArray:
-            held = measure.job_held(job)
+            held = accounting.job_held(job)
             return nothing if held is None else held
 
         def preemptable(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-            after = share_of(held_by(claimant) + measure.asked(session.asked(claimant)))
-            left: dict[tuple[str, str], FloatArray] = {}
+            after = share_of(held_by(claimant) + accounting.asked(session.asked(claimant)))
+            left: dict[JobKey, FloatArray] = {}
             chosen = []
             for victim in candidates:
                 held = left.get(victim.job.key)
-                held = (held_by(victim.job) if held is None else held) - measure.of_pod(victim.pod)
+                held = (held_by(victim.job) if held is None else held) - accounting.of_pod(victim.pod)
                 if after <= share_of(held) + 1e-9:
                     chosen.append(victim)
                     left[victim.job.key] = held  # victims of one job count against each other

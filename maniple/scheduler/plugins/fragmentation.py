@@ -120,6 +120,6 @@ class _Cost:
         need = np.broadcast_to(need, devices.shape)
         before = devices.copy()
         for step in range(int(nth.max(initial=0))):
-            at = np.flatnonzero(nth > step)
-            before[at] -= choose_devices(self._mix, before[at], ask.count, need[at]) * need[at]
+            more = np.flatnonzero(nth > step)
+            before[more] -= choose_devices(self._mix, before[more], ask.count, need[more]) * need[more]
         return before, before - choose_devices(self._mix, before, ask.count, need) * need

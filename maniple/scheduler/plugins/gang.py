@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
 from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim, nothing_else
 from maniple.scheduler.framework.session import Session
@@ -57,7 +58,7 @@ class Gang:
             others only if the policy says so, and all of it.
             """
             del claimant
-            gone: dict[tuple[tuple[str, str], str], int] = {}
+            gone: dict[tuple[JobKey, str], int] = {}
             chosen = []
             offered = Counter(victim.job.key for victim in candidates) if self._whole else Counter()
             for victim in candidates:

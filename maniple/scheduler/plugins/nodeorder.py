@@ -112,13 +112,13 @@ class _Scorer:
 
     def _most_rows(self, requests: FloatArray) -> list[int]:
         axis = self.session.snapshot.axis
-        found = []
+        rows = []
         for name in self.weights.most_resources:
             if name == EXTENDED:
-                found += [row for row in np.flatnonzero(requests).tolist() if "/" in axis.names[row]]
+                rows += [row for row in np.flatnonzero(requests).tolist() if "/" in axis.names[row]]
             elif name in ("cpu", "memory") or (name in axis.index and requests[axis.index[name]]):
-                found.append(axis.index[name])
-        return list(dict.fromkeys(found))
+                rows.append(axis.index[name])
+        return list(dict.fromkeys(rows))
 
     def by_everything_else(self, group: TaskGroup, candidates: IntArray) -> FloatArray | None:
         """What is normalised over the candidates, or depends on pods elsewhere."""
@@ -178,12 +178,12 @@ class _Scorer:
         def compute() -> FloatArray | None:
             total: FloatArray | None = None
             for image in group.shape.constraint.images:
-                found = nodes.images.get(image) or nodes.images.get(f"{image}:latest")
-                if found:
-                    at, size = found
+                on_nodes = nodes.images.get(image) or nodes.images.get(f"{image}:latest")
+                if on_nodes:
+                    indices, size = on_nodes
                     total = np.zeros(len(nodes)) if total is None else total
                     # An image that most nodes have says little about any one of them.
-                    total[at] += size * len(at) / len(nodes)
+                    total[indices] += size * len(indices) / len(nodes)
             return total
 
         return self._cached("images", group, compute) if self.weights.images else None

@@ -151,11 +151,11 @@ def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]
         ("port", "hostports", "host port is taken"),
         ("disk", "disks", "disk is in use"),
     ):
-        wanted = [one for one in group.shape.exclusives if one.kind == kind]
+        wanted = [exclusive for exclusive in group.shape.exclusives if exclusive.kind == kind]
         if wanted:
             free = np.ones(count, dtype=bool)
             for node, held in session.exclusives.items():
-                if any(one.clashes(other) for one in wanted for other in held):
+                if any(exclusive.clashes(other) for exclusive in wanted for other in held):
                     free[node] = False
             yield name, Check(reason, free)
     if group.peers is not None:

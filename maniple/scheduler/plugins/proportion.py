@@ -16,7 +16,7 @@ import numpy as np
 
 from maniple.model.job import Queue
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.accounting import Measure, speeds_argument
+from maniple.scheduler.framework.accounting import Accounting, speeds_argument
 from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.queue_dues import EPSILON, Due, counted_of, share_of, spared
@@ -30,11 +30,11 @@ class Proportion:
 
     def open(self, session: Session) -> Hooks:
         snapshot = session.snapshot
-        measure = session.measure(self._speeds)
-        due = find_dues(measure, measure.demand() * snapshot.axis.shared)
+        accounting = session.accounting(self._speeds)
+        due = find_dues(accounting, accounting.demand() * snapshot.axis.shared)
 
         def order(queue: Queue) -> tuple[float, ...]:
-            held, deserved = measure.queue_held[queue.index], due.deserved[queue.index]
+            held, deserved = accounting.queue_held[queue.index], due.deserved[queue.index]
             counted = counted_of(session, queue)
             served = share_of(held, deserved, counted)
             # Whoever is below its due comes first (who deserves nothing is not); the queue's own priority decides
@@ -46,12 +46,12 @@ class Proportion:
             # GPUs that are short hold up nobody who asks for none; where there are none at all, nobody has his share.
             scarce = due.scarce[queue.index] & (asked > 0) & (snapshot.total > 0)
             deserved = due.deserved[queue.index]
-            if not scarce.any() or not (deserved <= measure.queue_held[queue.index] + EPSILON)[scarce].all():
+            if not scarce.any() or not (deserved <= accounting.queue_held[queue.index] + EPSILON)[scarce].all():
                 return None
             return Reason(
                 "QueueOverused",
                 f"queue {queue.name!r} holds all that it deserves: {_shown(session, deserved * scarce)}"
-                f"{measure.note(scarce)}",
+                f"{accounting.note(scarce)}",
                 f"queue {queue.name!r} gave something back, or deserved more",
             )
 
@@ -59,10 +59,10 @@ class Proportion:
 
         def admissible(queue: Queue, more: FloatArray, is_charged: bool) -> Reason | None:
             over = []
-            for at in session.queue_paths[queue.index] if limited else ():
-                before = session.queue_allocated[at] - more if is_charged else session.queue_allocated[at]
-                rows = np.flatnonzero((before + more > snapshot.queues[at].limit) & (more > 0))
-                over += [(snapshot.queues[at], int(row), float(before[row])) for row in rows]
+            for index in session.queue_paths[queue.index] if limited else ():
+                before = session.queue_allocated[index] - more if is_charged else session.queue_allocated[index]
+                rows = np.flatnonzero((before + more > snapshot.queues[index].limit) & (more > 0))
+                over += [(snapshot.queues[index], int(row), float(before[row])) for row in rows]
             return _limit(session, over, more) if over else None
 
         return Hooks(
@@ -76,9 +76,9 @@ class Proportion:
         )
 
 
-def find_dues(measure: Measure, own_demand: FloatArray) -> Due:
+def find_dues(accounting: Accounting, own_demand: FloatArray) -> Due:
     """What each queue deserves, given what its own jobs hold and ask for."""
-    queues = measure.queues
+    queues = accounting.queues
     demand = np.zeros_like(own_demand)
     deserved = np.zeros_like(own_demand)
     scarce = np.zeros(own_demand.shape, dtype=bool)
@@ -110,8 +110,8 @@ def find_dues(measure: Measure, own_demand: FloatArray) -> Due:
     top = [queue for queue in queues if queue.parent < 0]
     for queue in top:
         ask(queue)
-    pour(top, measure.total)
-    return Due(deserved, scarce, measure)
+    pour(top, accounting.total)
+    return Due(deserved, scarce, accounting)
 
 
 def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: FloatArray) -> FloatArray:

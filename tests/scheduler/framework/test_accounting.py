@@ -19,7 +19,7 @@ from maniple.cluster.memory import MemoryCluster, plan_objects
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import load_policy
-from maniple.scheduler.framework.accounting import BySpeed, Measure, speed_of
+from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, speed_of
 from maniple.scheduler.framework.session import Session
 from scheduler.clusters import Object, group, member, node, plan, pod, queue
 
@@ -79,9 +79,9 @@ def opened(objects: list[Object], text: str) -> Session:
     return load_policy(text.encode(), "p.yaml").session(snapshot_of(objects))
 
 
-def only_measure(session: Session) -> BySpeed:
-    (measure,) = session.by_speed.values()
-    return measure
+def only_accounting(session: Session) -> SpeedAccounting:
+    (accounting,) = session.by_speed.values()
+    return accounting
 
 
 # What is shared.
@@ -110,7 +110,7 @@ def test_what_is_shared_is_the_speed_of_the_gpus_that_can_be_had(changed: list[O
         objects[item["metadata"]["name"]] = item
     session = opened([*objects.values(), gpu_pod("waits")], policy("H100=3"))
     row = session.snapshot.axis.index[GPU]
-    assert only_measure(session).total[row] == total * 1000
+    assert only_accounting(session).total[row] == total * 1000
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_of_a_node_with_unlike_gpus_each_counts_for_itself(devices: str, owner: 
     mixed["metadata"]["annotations"] = {"maniple.dev/gpu-topology": json.dumps({"version": 1, "devices": listed})}
     session = opened([mixed, gpu_pod("p", devices=devices, nodeName="m", schedulerName=owner)], policy("H100=3"))
     row = session.snapshot.axis.index[GPU]
-    assert only_measure(session).total[row] == total * 1000
-    held = only_measure(session).queue_held[:, row].sum()
+    assert only_accounting(session).total[row] == total * 1000
+    held = only_accounting(session).queue_held[:, row].sum()
     assert held == (0 if owner == "other" else 3000 if devices == "0" else 1000)
 
 
@@ -150,7 +150,7 @@ def test_dues_add_up_and_who_holds_two_fast_gpus_has_had_more() -> None:
 def test_drf_and_proportion_may_have_speeds_of_their_own() -> None:
     session = opened([*CLUSTER, gpu_pod("p", 2, nodeName="h")], policy("H100=3", drf="H100=5"))
     row = session.snapshot.axis.index[GPU]
-    assert sorted(measure.total[row] for measure in session.by_speed.values()) == [16000, 24000]
+    assert sorted(accounting.total[row] for accounting in session.by_speed.values()) == [16000, 24000]
     assert len(opened(CLUSTER, policy("H100=3", drf="H100=3")).by_speed) == 1
 
 
@@ -164,7 +164,7 @@ def test_after_a_cycle_every_holder_is_charged_what_its_gpus_are(objects: list[O
     session = chosen.session(snapshot_of(objects))
     for _, action in chosen.actions:
         action.execute(session)
-    measure, snapshot = only_measure(session), session.snapshot
+    accounting, snapshot = only_accounting(session), session.snapshot
     (speeds,) = session.by_speed
     jobs: dict[tuple[tuple[str, str], int], Fraction] = {}
     evicted = {done.pod.pod for done in session.evicted}
@@ -181,14 +181,14 @@ def test_after_a_cycle_every_holder_is_charged_what_its_gpus_are(objects: list[O
             jobs[key] = jobs.get(key, Fraction(0)) + Fraction(granted.milli * speed, 1000)
     queues: dict[tuple[int, int], Fraction] = {}
     for job in snapshot.jobs:
-        held = measure.job_held(job)
+        held = accounting.job_held(job)
         for row in snapshot.gpus.tables:
             mine = jobs.get((job.key, row), Fraction(0))
             assert (0.0 if held is None else held[row]) == float(mine), job.key
             for at in session.queue_paths[job.queue]:
                 queues[at, row] = queues.get((at, row), Fraction(0)) + mine
     for (at, row), amount in queues.items():
-        assert measure.queue_held[at, row] == float(amount), snapshot.queues[at].name
+        assert accounting.queue_held[at, row] == float(amount), snapshot.queues[at].name
 
 
 # Where GPUs are alike, and where nothing is said, nothing changes.
@@ -197,13 +197,13 @@ def test_after_a_cycle_every_holder_is_charged_what_its_gpus_are(objects: list[O
 def test_without_the_argument_the_sessions_own_arrays_are_read() -> None:
     session = opened([*CLUSTER, gpu_pod("p", 2, nodeName="h")], policy(None))
     assert not session.by_speed
-    measure = session.measure(())
-    assert type(measure) is Measure
-    assert measure.total is session.snapshot.total
-    assert measure.queue_held is session.queue_allocated
-    assert measure.queues is session.snapshot.queues
+    accounting = session.accounting(())
+    assert type(accounting) is Accounting
+    assert accounting.total is session.snapshot.total
+    assert accounting.queue_held is session.queue_allocated
+    assert accounting.queues is session.snapshot.queues
     amount = session.snapshot.total
-    assert measure.asked(amount) is amount
+    assert accounting.asked(amount) is amount
 
 
 @examples
