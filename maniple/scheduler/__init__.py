@@ -1,4 +1,4 @@
-"""The decision: `schedule(snapshot, policy) -> Plan`. Pure: no network, no clock, no random number.
+"""The scheduler: `schedule(snapshot, policy) -> Plan`. Pure: it must never use the network, a clock or random numbers.
 
 The same snapshot and policy give the same plan, byte for byte.
 """
@@ -12,9 +12,9 @@ __all__ = ["Plan", "Policy", "default_policy", "load_policy", "schedule"]
 
 
 def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "") -> Plan:
-    """One cycle: open a session, let the policy's actions run in their order, report.
+    """Runs one cycle: opens a session, runs the policy's actions in order, and makes the plan.
 
-    `thorough`: the name of a job whose wait is explained in full, whatever that costs.
+    `thorough`: the name of a job to explain in full, at any cost.
     """
     policy = policy or default_policy()
     session = policy.session(snapshot)

@@ -1,13 +1,11 @@
-"""allocate: free resources to those who are next in line.
+"""allocate: gives free resources to jobs in line.
 
-The queue with the lowest share, its first job, the pods that the job needs to start: placed whole, or not at all and
-the next job is tried. A gang that would fit if those who are leaving had left is promised its room. A job that has
-started goes back into line for one more pod a turn, behind all that have not. A promise of an earlier cycle is kept
-first: the room that was made for a gang goes to that gang.
+It takes the queue with the lowest share, and that queue's first job. The pods that the job needs to start are placed
+together or not at all. A gang that fits once leaving pods have left is promised those resources. A started job goes
+back into line for one more pod a turn, behind all jobs that have not started. Earlier promises are kept first.
 
-A gang that has waited for long and is the first of its queue gets a reservation when it finds no room: those behind it
-leave it what it will need. And whom a blocked gang would evict as soon as they had room, does not get it before it is
-known whether room can be made for that gang.
+The first gang of a queue that has waited for long gets a reservation if it does not fit. Jobs that a blocked gang would
+evict again are put aside, until later actions have shown whether they can make room for that gang.
 """
 
 import math
@@ -33,14 +31,14 @@ class Allocate:
 
     def execute(self, session: Session) -> None:
         session.leave_note(FreeRoom())
-        # Pods that ask for nothing are left to backfill.
+        # Backfill places best-effort pods.
         jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
         keep_promises(session)
         hand_out(session, (job for job in jobs if not session.is_promised(job)), Deference(session))
 
 
 def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
-    """Free resources to the jobs, in line; those who defer to another are put aside."""
+    """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside."""
     line = JobQueue(session, jobs)
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
@@ -49,7 +47,7 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
             continue
         reason = session.overused(queue, session.asked(job))
         if reason is not None:
-            # A limit that stands in the way as well is the higher wall of the two.
+            # A limit is the stronger reason of the two.
             session.blocked[job.key] = session.admissible(queue, session.needed_resources(job)) or reason
             continue
         if session.job_ready(job):
@@ -67,19 +65,20 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
 
 
 class Deference:
-    """Free room is left to a blocked gang by those whom it could evict as soon as they had it: lower priorities and
-    surplus of its queue, where others of that kind run there already. When shrink, reclaim and preempt have shown
-    whether room can be made for the gang, backfill gives them what is left, in the same cycle.
+    """Which jobs leave free resources to a blocked gang, because it would evict them again.
+
+    These are lower priorities and surplus of its queue, if such pods already run there. After shrink, reclaim and
+    preempt have tried to make room for the gang, backfill gives these jobs what is left, in the same cycle.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         between = session.abilities_between(Ability.ALLOCATE, Ability.BACKFILL)
         self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
-        self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that found no room
+        self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that did not fit
 
     def expect(self, job: Job) -> None:
-        """The job found no room, and others may have to leave for it."""
+        """The job did not fit, and others may be evicted for it."""
         self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
 
     def is_due_by(self, job: Job) -> bool:
@@ -93,7 +92,7 @@ class Deference:
 
     @cached_property
     def _running(self) -> dict[int, tuple[int, bool]]:
-        """Queue -> the lowest priority of what runs there and may be evicted, and whether any of it is surplus."""
+        """Queue -> the lowest priority of its running jobs that may be evicted, and whether it has surplus."""
         running: dict[int, tuple[int, bool]] = {}
         for job in self._session.snapshot.jobs:
             if job.placed:
@@ -107,8 +106,9 @@ class Deference:
 
 
 def keep_promises(session: Session) -> None:
-    """Room was made, or kept free, for those who were promised it: it is theirs before anybody's turn, and before any
-    action takes room. A promise names a node and no GPUs, so pods that need the most of them choose first.
+    """Starts the gangs that earlier cycles promised resources, before any other job's turn.
+
+    A promise names a node and no GPUs, so pods that need most GPUs choose first.
     """
 
     def key(job: Job) -> tuple[object, ...]:
@@ -126,10 +126,10 @@ def keep_promises(session: Session) -> None:
 
 
 def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
-    """Those of the waiting who hold no reservation and did not find the room that they were promised.
+    """Starts gangs on their nominated nodes, and renews reservations. Returns gangs that got neither.
 
-    Pods are nominated to nodes by both, and promises are kept first: their room was made for them. Whoever has room
-    there now, or when those who are leaving have left, has it; for others it is a reservation, if they may have one.
+    Both promises and reservations nominate pods to nodes. Promises are kept first. A gang that fits on its nominated
+    nodes, now or when leaving pods have left, gets them. Others get a reservation there, if they may have one.
     """
     if session.reserved.is_open:
         return []
@@ -144,19 +144,19 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
 
 
 def _start_there(session: Session, job: Job) -> bool:
-    """Starts the gang, or promises it, on the nodes that its pods are nominated to."""
+    """Starts the gang on the nodes that its pods are nominated to, or promises it these nodes."""
     with session.reserved.lifted([], at_most(session, job.nominated)):
         return start_gang(session, session.queue_of(job), job)
 
 
 def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = True, backfill: str = "") -> bool:
-    """Binds all that the job needs to start, or promises it; False if neither can be."""
+    """Binds the pods that the job needs to start, or promises them resources; False if neither is possible."""
     need = session.job_need(job)
     alike = job.groups[0] if len(job.groups) == 1 else None
-    # What is not known of everybody's room is no use to others, nor is what others know.
+    # Fit failures are cached only for searches that saw every node.
     remembers = alike is not None and session.reserved.is_usual and session.reserved.is_past(job)
     if alike is not None:
-        # Known without searching: ten thousand jobs behind a full limit must cost nothing.
+        # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
         reason = session.admissible(queue, alike.shape.requests * need.total)
         if reason is not None:
             session.blocked[job.key] = reason
@@ -182,10 +182,10 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
 
 
 def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -> bool:
-    """One pod above the minimum, free resources only."""
+    """Places one pod above the minimum, on free resources only."""
     remembers = session.reserved.is_usual
     if remembers and session.reservations and host_of(session, job):
-        return False  # a job that will make way has nothing elsewhere
+        return False  # a job that will make way has pods only in that reservation
     for group in session.groups(job):
         if not session.state(job).left(group):
             continue
@@ -206,7 +206,7 @@ def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -
 
 
 def check_valid(session: Session, job: Job) -> bool:
-    """Whether the job may be planned at all; if not, it is told why."""
+    """Whether the job may be planned at all. Stores the reason if not."""
     if not job.exists or job.is_suspended or session.is_promised(job):
         return False
     session.checked.add(job.key)
@@ -217,7 +217,7 @@ def check_valid(session: Session, job: Job) -> bool:
 
 
 def _backs_off(session: Session, job: Job) -> Reason | None:
-    """A gang whose binding keeps failing must not win every cycle."""
+    """The reason of a gang that backs off: one whose binding keeps failing must not be first in every cycle."""
     left = job.backs_off_until - session.snapshot.now
     if left <= 0:
         return None

@@ -1,14 +1,14 @@
-"""backfill: what is left over, to those who take nothing from anybody.
+"""backfill: gives out what is left.
 
-First those who stood back for a blocked gang: room has been reservation for it by now, or could not be.
+First come jobs that allocate put aside for a blocked gang: other actions have made room for it by now, or could not.
 
-Pods that ask for nothing go wherever a node will have them: they hold no resource that anybody shares, so no queue's
-share is asked; a gang of them still starts whole or not at all.
+Then best-effort pods go to any node that takes them. They hold no shared resource, so queues' shares do not matter. A
+gang of them still starts whole or not at all.
 
-Then room that is reserved and not in use yet, to those who cannot delay the gang that it is reserved for. Either they
-say that they will have ended before it could start; or they can leave when it does: jobs that may be evicted, and
-surplus of any job. These are marked, and make way for that gang alone (reservations.displace). A gang that makes way
-is in the room of one reservation, with its surplus, so that it leaves nothing elsewhere when it goes.
+Last, reserved and unused resources go to jobs that cannot delay the reservation's gang. Such a job will have ended
+before the gang could start, or can be evicted when it does: a preemptable job, or surplus of any job. Its pods are
+marked, and make way for that gang alone (reservation.reserve.displace). A gang that makes way runs in one reservation
+only, with its surplus, so that no pods of it remain elsewhere.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,12 +48,12 @@ def _place_best_effort(session: Session) -> None:
 
 
 class Filling:
-    """Reserved room, handed out to those who cannot delay the reservation."""
+    """Hands out reserved resources to jobs that cannot delay the reservation."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        # What found no room keeps finding none: (what is asked for, of which reservations) -> pods.
-        self._in_vain: dict[tuple[object, ...], int] = {}
+        # Fit failures: (demand, reservations) -> a count of pods that does not fit.
+        self._failed: dict[tuple[object, ...], int] = {}
 
     def run(self) -> None:
         session = self._session
@@ -68,7 +68,7 @@ class Filling:
                 line.put_back(job)
 
     def _with_room(self, jobs: Sequence[Job]) -> list[Job]:
-        """The jobs of which a pod fits on some reserved node: ten thousand jobs in vain must cost nothing."""
+        """Jobs with a pod that fits on a reserved node: ten thousand jobs that do not fit must cost nothing."""
         session = self._session
         nodes = np.concatenate([reservation.places for reservation in session.reservations.values()])
         fits: dict[int, bool] = {}
@@ -82,7 +82,7 @@ class Filling:
         return [job for job in jobs if any(map(has_room, job.groups))]
 
     def place(self, queue: Queue, job: Job) -> bool:
-        """Starts the gang in reserved room, or places a pod more of one that runs; False if it must not, or cannot."""
+        """Starts the gang on reserved nodes, or places one more pod of a started job; False if it cannot."""
         session = self._session
         groups = [group for group in job.groups if session.state(job).left(group)]
         if not groups or session.overused(queue, session.asked(job)) is not None:
@@ -100,12 +100,12 @@ class Filling:
         return False
 
     def _done_before(self, groups: Sequence[TaskGroup]) -> list[Reservation]:
-        """The reservations whose gang cannot start before all these pods have ended."""
+        """Reservations whose gang cannot start before all these pods have ended."""
         ends = self._session.snapshot.now + max((group.lasts_s for group in groups), default=0.0)
         return [reservation for reservation in self._session.reservations.values() if ends <= reservation.ready]
 
     def _leaving_for(self, job: Job, groups: Sequence[TaskGroup], is_surplus: bool) -> Iterator[Reservation]:
-        """The reservations for whose gang the job can leave at any time that it might start."""
+        """Reservations for whose gang the job can be evicted whenever that gang might start."""
         if not (job.preemptable or is_surplus) or any(group.stays for group in groups):
             return
         protected_until = self._session.snapshot.now + job.min_runtime_s
@@ -129,7 +129,7 @@ class Filling:
         kind = (session.demands.of_group(groups[0]), session.demands.kinds(job))
         key = (kind, job.required, job.mixed_models, exempt, hosts)
         is_alike = len(groups) == 1 and not session.depends_on_pods(groups[0]) and not session.state(job).nodes
-        if is_alike and count >= self._in_vain.get(key, count + 1):
+        if is_alike and count >= self._failed.get(key, count + 1):
             return False
         most = None
         if backfill:
@@ -141,5 +141,5 @@ class Filling:
             else:
                 done = start_gang(session, queue, job, promises=False, backfill=backfill)
         if is_alike and not done and job.key not in session.blocked:
-            self._in_vain[key] = min(count, self._in_vain.get(key, count))
+            self._failed[key] = min(count, self._failed.get(key, count))
         return done

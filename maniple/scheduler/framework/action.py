@@ -1,6 +1,6 @@
 """What an action is. Mechanism lives in actions, policy in plugins.
 
-Others ask what an action does, never what it is called: an action registered under another name counts like ours.
+Other modules must ask what an action does (its abilities), never for its name: it may be registered under any name.
 """
 
 from enum import StrEnum
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class Ability(StrEnum):
-    """What an action does for jobs that wait."""
+    """What an action does for waiting jobs."""
 
-    ALLOCATE = "allocate"  # gives free room to jobs in line
-    SHRINK = "shrink"  # takes surplus for a blocked gang
-    RECLAIM = "reclaim"  # takes what other queues hold above their due
-    PREEMPT = "preempt"  # takes what has a lower priority in the same queue
-    BACKFILL = "backfill"  # gives what is left: to best-effort pods, to jobs put aside, and reserved room
-    GROW = "grow"  # hands out room without taking it, so it must be the last action
+    ALLOCATE = "allocate"  # gives free resources to jobs in line
+    SHRINK = "shrink"  # evicts surplus for a blocked gang
+    RECLAIM = "reclaim"  # evicts what other queues hold above their due
+    PREEMPT = "preempt"  # evicts lower priorities of the same queue
+    BACKFILL = "backfill"  # gives what is left to best-effort pods and to jobs put aside, and reserved room
+    GROW = "grow"  # raises sizes without taking the room, so it must be the last action
 
 
 class Action(Protocol):
-    """One way of helping jobs that wait. Changes a session through statements only.
+    """A step of the cycle that helps waiting jobs. It must change a session through statements only.
 
-    An action says what it does in a class attribute `abilities`; one without it does nothing that others reckon with.
+    The class attribute `abilities` says what it does; an action without it has none.
     """
 
     def execute(self, session: "Session") -> None: ...

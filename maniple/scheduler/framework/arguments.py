@@ -1,4 +1,4 @@
-"""Plugin arguments: strings in the policy file, typed here. Reading is declaring: what no plugin read is an error."""
+"""Plugin arguments: strings in the policy file, typed here. An argument that the plugin does not read is an error."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -35,7 +35,7 @@ class Arguments:
         return self._read(name, default, parse, "names separated by commas")
 
     def parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
-        """As `parse` reads it, whose ValueError says what was expected."""
+        """The value that `parse` returns. Its ValueError says what was expected."""
         self._known.add(name)
         if name not in self._given:
             return default
@@ -57,7 +57,7 @@ class Arguments:
         return InputError([f"{self._source}: plugin {self._plugin}: argument {name}: {message}"])
 
     def finish(self) -> None:
-        """Called when the plugin has read what it knows."""
+        """Raises InputError for arguments that the plugin did not read."""
         unknown = sorted(set(self._given) - self._known)
         if unknown:
             none = "; it takes none" if not self._known else ""

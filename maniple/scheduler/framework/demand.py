@@ -1,12 +1,11 @@
-"""Which gangs, groups of pods and victims may share what was found out about one of them.
+"""Keys of caches: equal gangs, groups of pods and victims share the results of one search.
 
-A cycle decides ten thousand gangs of a few kinds: what was tried in vain for one is not tried again for its equals.
-Equal means equal in everything that a decision looks at, also in what plugins look at. The framework compares a gang's
-queue, priority, need, pods, and the labels and annotations that plugins declare to read. A plugin adds the rest
-(Hooks.job_kind, group_kind, victim_kind). A plugin that has callbacks about gangs and declares nothing makes each gang
-its own kind: slower, never wrong.
+A cycle decides ten thousand gangs of a few kinds. What failed for one gang is not tried again for its equals. Equal
+means equal in everything that a decision looks at. The framework compares a gang's queue, priority, need, pods, and the
+labels and annotations that plugins declare to read. Plugins add the rest (Hooks.job_kind, group_kind, victim_kind). If
+a plugin has such callbacks and declares nothing, each gang is its own kind: slower, never wrong.
 
-Every memory across gangs must use these keys, never keys of its own.
+Every cache across gangs must use these keys, never keys of its own.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
     from maniple.scheduler.framework.session import Session
 
 # Callbacks whose answers depend on a gang, a group or a victim. The others need no declaration: job_order, task_order
-# and job_need are asked for each gang and count in its Demand; job_valid is asked for each gang and its answer is never
-# shared; overused and admissible see a queue and an amount only.
+# and job_need are called for each gang and count in its Demand; job_valid is called for each gang and its answer is
+# never shared; overused and admissible see a queue and an amount only.
 _ABOUT_JOBS = ("preemptable", "reclaimable", "job_ready", "job_pipelined")
 _ABOUT_GROUPS = ("predicate", "pod_predicate", "node_order", "batch_node_order", "is_placed_singly")
 _ABOUT_VICTIMS = ("preemptable", "reclaimable")
 
 
 class Demand(NamedTuple):
-    """All that decides whether, where and by whose eviction a gang can start."""
+    """Everything that decides whether, where and after which evictions a gang can start."""
 
     queue: int
     priority: int
@@ -39,14 +38,14 @@ class Demand(NamedTuple):
     needed_by_role: tuple[tuple[str, int], ...]
     groups: tuple[int, ...]  # in task order
     closeness: tuple[str, str, bool]
-    own: JobKey | None  # the gang itself, if it is like no other
+    own: JobKey | None  # the gang itself, if it equals no other
     is_exempt: bool  # from the reservation in its queue
     kinds: tuple[Hashable, ...]  # what plugins add
     serial: int
 
 
 class Demands:
-    is_shared: ClassVar[bool] = True  # False, for tests: no answer equals another, so nothing is remembered
+    is_shared: ClassVar[bool] = True  # False, for tests: no key equals another, so nothing is shared
 
     def __init__(self, session: "Session", hooks: Sequence[Hooks], reads: Reads) -> None:
         self._session = session
@@ -64,7 +63,7 @@ class Demands:
     def of(self, job: Job) -> Demand:
         session = self._session
         need = session.job_need(job)
-        # A gang with pods must stay where these are, takes nothing from itself, and holds a share already.
+        # A gang with placed pods must stay near them, does not evict them, and already holds a share.
         is_own = session.state(job).nodes or (job.placed and need.total)
         return Demand(
             job.queue,
@@ -81,15 +80,15 @@ class Demands:
         )
 
     def kinds(self, job: Job) -> tuple[Hashable, ...]:
-        """What plugins look at of the job beyond what is compared anyway."""
+        """What plugins look at of the job beyond what the framework compares."""
         return tuple([kind(job) for kind in self._job_kinds])
 
     def of_group(self, group: TaskGroup) -> int:
-        """Groups with the same number have the same nodes, scores and room, as long as their pods mind no others."""
+        """Groups with the same number fit on the same nodes with the same scores, unless they depend on other pods."""
         return self.number_of(group) if self.is_shared else next(self._serials)
 
     def number_of(self, group: TaskGroup) -> int:
-        """The same, for bookkeeping that is no memory."""
+        """The same, for bookkeeping that is not a cache."""
         if not self._group_kinds:
             return group.shape.number
         number = self._shapes.get(group)
@@ -103,7 +102,7 @@ class Demands:
         return self.of_group(group) if self._group_kinds or not self.is_shared else None
 
     def of_victims(self, job: Job, pods: Sequence[PlacedPod]) -> Hashable:
-        """Equal for pods that are the same to every rule on victims: pods of one job, or jobs of which all pods go."""
+        """Equal for pods that no victim rule tells apart: pods of one job, or whole jobs."""
         session = self._session
         kinds = [
             (
@@ -146,7 +145,7 @@ def _written(job: Job) -> Hashable:
 def _declared(
     hooks: Sequence[Hooks], callbacks: Sequence[str], declaration: str, own: Callable[[Any], Hashable]
 ) -> list[Callable[[Any], Hashable]]:
-    """What plugins look at. One with such callbacks that does not say so may look at everything."""
+    """What plugins look at. A plugin with such callbacks and no declaration may look at everything."""
     kinds = []
     for hook in hooks:
         kind = getattr(hook, declaration)

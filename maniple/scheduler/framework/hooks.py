@@ -1,8 +1,8 @@
-"""What a plugin can say. Policy lives in plugins, mechanism in actions; these callbacks are all that joins them.
+"""The callbacks of a plugin. Policy lives in plugins, mechanism in actions; only these callbacks connect them.
 
-The kinds are kube-batch's eleven (job_order, queue_order, task_order, predicate, node_order, preemptable, reclaimable,
-overused, job_ready, job_pipelined, job_valid) and a few that vectors, limits and explanations need. Orders return a
-sort key (lower first): comparing key after key is kube-batch's "first plugin that is not indifferent wins".
+They are kube-batch's eleven (job_order, queue_order, task_order, predicate, node_order, preemptable, reclaimable,
+overused, job_ready, job_pipelined, job_valid) and some for vectors, limits and explanations. Orders return a sort key
+(lower first). Keys are compared plugin by plugin, as in kube-batch: the first difference decides.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -21,9 +21,9 @@ Key = float | tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a gang waits: a code for programs, a sentence for people, what would change it, and whether it is in line.
+    """Why a gang waits: a code for programs, a message, what would change it, and whether the gang is in line.
 
-    A gang is in line if actions try it. One that `job_valid` refuses is not, whatever its Reason says of that.
+    A gang is in line if actions try it. A gang that `job_valid` refuses is never in line.
     """
 
     code: str
@@ -33,13 +33,13 @@ class Reason:
 
     @property
     def cure(self) -> str:
-        """What would change it, also if its plugin does not say."""
+        """What would change it, with a default for plugins that do not say."""
         return self.would_start_if or f"{self.code} no longer applied"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One predicate over all nodes: who passes, and what to say of those that do not."""
+    """The answer of a predicate: the nodes that pass, and the reason for those that do not."""
 
     reason: str
     passes: BoolArray
@@ -47,7 +47,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Places to judge: a node and what it has free before the pod comes. A node can stand in several rows."""
+    """Candidates to score: a node and what is free there before the pod comes. A node can have several rows."""
 
     nodes: IntArray
     free: FloatArray  # [R, rows]
@@ -55,7 +55,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Pods a gang still needs before it may start: so many of each role, and so many in all."""
+    """How many pods a gang still needs before it may start, by role and in all."""
 
     by_role: dict[str, int]
     total: int
@@ -63,18 +63,18 @@ class Need:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Victim:
-    """A placed pod that somebody wants to evict."""
+    """A placed pod that an action wants to evict."""
 
     job: Job
     pod: PlacedPod
 
 
-# Returns the victims that may go for the claimant, counting those before them in the list; may be a subset.
+# Returns the candidates that may be evicted for the claimant, each given the ones before it; may be a subset.
 VictimRule = Callable[[Job, Sequence[Victim]], Sequence[Victim]]
 
 
 def nothing_else(_: object) -> None:
-    """A declaration (job_kind, group_kind, victim_kind): the callbacks look at nothing that is not compared anyway."""
+    """A declaration (job_kind, group_kind, victim_kind): the callbacks look at nothing that is not compared already."""
 
 
 def no_other_group(_: TaskGroup) -> bool:
@@ -84,10 +84,10 @@ def no_other_group(_: TaskGroup) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The callbacks of one plugin for one session; what it has no opinion about stays None.
+    """The callbacks of one plugin for one session. Callbacks that it does not have are None.
 
-    What is found out about a gang is used for its equals (demand.py). So a plugin says what its callbacks look at, with
-    the three kinds. They must not change in a cycle. A plugin that does not say so is asked about each gang.
+    Results for a gang are reused for its equals (demand.py). So a plugin declares what its callbacks look at, with the
+    three kinds. Kinds must not change in a cycle. A plugin without them is asked about each gang.
     """
 
     # What preemptable, reclaimable, job_ready and job_pipelined look at of the job (the claimant), apart from its
@@ -108,30 +108,29 @@ class Hooks:
     # Looks at the pods that are there: asked anew for every placement.
     pod_predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
     # Which groups pod_predicate can object to, beside groups with host ports, disks or peers; None: any group. The pods
-    # of such a group are placed one by one, and nothing that was found out about it is remembered.
+    # of such a group are placed one by one, and its fit failures are not cached.
     pod_predicate_groups: Callable[[TaskGroup], bool] | None = None
     # Looks at the row alone (its node and free resources) and the group: cached by Shape and group_kind.
     node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None
-    # Looks at all candidates together (to normalise) or at pods elsewhere; asked anew for every placement.
+    # Looks at all candidates together (to normalise) or at pods elsewhere: asked anew for every placement.
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
-    # Whether each pod of the group must see where the one before went, because batch_node_order looks at that.
+    # Whether the pods of the group are placed one by one, because batch_node_order looks at the pods before.
     is_placed_singly: Callable[[TaskGroup], bool] | None = None
-    # [0..1000] what a GPU is worth to others by its free thousandths: says on which of a node's GPUs a share goes.
+    # [0..1000] what a GPU is worth to other pods by its free thousandths. Decides which GPU of a node a share goes to.
     device_worth: FloatArray | None = None
     preemptable: VictimRule | None = None
     reclaimable: VictimRule | None = None
-    # Whether the queue has had its share of what is asked for (a vector, of which only what is not 0 matters).
+    # Whether the queue holds its share of the resources that a vector asks for.
     overused: Callable[[Queue, FloatArray], Reason | None] | None = None
-    # Whether a queue may take on so much more (True: and it is charged for it already). Never exceeded, unlike
-    # overused.
+    # Whether a queue may hold so much more (True: it is charged for it already). A hard limit, unlike overused.
     admissible: Callable[[Queue, FloatArray, bool], Reason | None] | None = None
     job_valid: Callable[[Job], Reason | None] | None = None
     job_ready: Callable[[Job], bool] | None = None
     job_pipelined: Callable[[Job], bool] | None = None
     job_need: Callable[[Job], Need] | None = None
     evicts_whole: bool | None = None  # whether a gang may be evicted whole, and not only down to its minimum
-    # Pods that nobody may ever take: others of their job's surplus are looked at in their place.
+    # Pods that are never evicted; other surplus pods of their job are considered in their place.
     protects: Callable[[PlacedPod], bool] | None = None
-    patience_s: float | None = None  # after so long room is kept for the first gang of a queue; None: never
-    sizing: "Sizing | None" = None  # what sizes of elastic jobs are worth
-    due: "Due | None" = None  # what queues deserve, where a plugin has computed it
+    patience_s: float | None = None  # how long the first gang of a queue waits for a reservation; None: for ever
+    sizing: "Sizing | None" = None  # the worth of sizes of elastic jobs
+    due: "Due | None" = None  # what queues deserve

@@ -18,15 +18,15 @@ class JobState:
         self.placed = dict(job.placed_by_role)
         self.promised: dict[str, int] = {}
         self.cursor: dict[int, int] = {}  # group number -> how many of its pods are placed or promised
-        self.dropped: dict[int, int] = {}  # group number -> how many of its last pods are not wanted any more
+        self.dropped: dict[int, int] = {}  # group number -> how many of its last pods are no longer wanted
         self.evicted: set[str] = set()
         self.allocated = zero.copy() if job.allocated is None else job.allocated.copy()
-        # Where its pods are and on which models; kept only where somebody asks (Session.remembers_members).
+        # Nodes and GPU models of its pods; kept only if Session.remembers_members.
         self.nodes: Counter[int] = Counter()
         self.models: dict[tuple[GpuModel, ...], Counter[int]] = {}
 
     def note(self, group: TaskGroup, slots: Iterable[tuple[int, DeviceGrants]], gpus: GpuRoom, sign: int) -> None:
-        """Pods of the group have come to these places, or (-1) have not after all."""
+        """Pods of the group were placed in these slots (1), or removed again (-1)."""
         for node, grants in slots:
             self._note(node, group.shape.constraint.gpu_models, grants, gpus, sign)
 
@@ -39,7 +39,7 @@ class JobState:
             self.models.setdefault(models, Counter())[gpus.model_of(node, grants)] += sign
 
     def resize(self, role: str, size: int | None) -> None:
-        """Pods of the role with a higher index than `size` (None: the size it had) wait no longer."""
+        """Pods of the role with an index of at least `size` no longer wait; None: the role has its old size."""
         for group in self.job.groups:
             if group.role == role:
                 beyond = [pod for pod in group.pods if size is not None and pod_order(pod, {})[1] >= size]

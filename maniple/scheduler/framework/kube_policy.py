@@ -1,8 +1,8 @@
 """kube-scheduler's older `kind: Policy` files: predicates by name, priorities by name and weight.
 
-Each name selects the same check or score of ours; the final score is the sum of weight x score, as there. A name, an
-argument or an extender without a counterpart is an error that says so. Gangs, queues and priorities work as in the
-default policy: a Policy file only ever said where a pod may go and which node is best.
+Each name selects the equivalent check or score here. The final score is the sum of weight x score, as in
+kube-scheduler. A name, argument or extender without a counterpart is an error. Gangs, queues and priorities work as in
+the default policy: a Policy file says only where a pod may go and which node is best.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from maniple.api.errors import InputError, nearest
 
 PREDICATES: dict[str, tuple[str, ...]] = {
     "GeneralPredicates": ("nodename", "hostports", "nodeselector"),
-    "PodFitsResources": (),  # always checked here, named or not: a node is never over-committed
+    "PodFitsResources": (),  # always checked here: a node is never over-committed
     "PodFitsHost": ("nodename",),
     "HostName": ("nodename",),
     "PodFitsHostPorts": ("hostports",),
@@ -41,7 +41,7 @@ PRIORITIES: dict[str, str | None] = {
     "ImageLocalityPriority": "imagelocality.weight",
     "SelectorSpreadPriority": "selectorspread.weight",
     "ServiceSpreadingPriority": "selectorspread.weight",
-    "EqualPriority": None,  # the same for every node: it changes nothing
+    "EqualPriority": None,  # the same for every node
 }
 _KNOWN = {
     "kind",
@@ -52,7 +52,7 @@ _KNOWN = {
     "hardPodAffinitySymmetricWeight",
     "alwaysCheckAllPredicates",
 }
-# What kube-scheduler used where a file had no such list at all.
+# kube-scheduler's priorities for a file without a list.
 _DEFAULT_PRIORITIES = [
     {"name": name, "weight": 1}
     for name in (
@@ -68,7 +68,7 @@ _DEFAULT_PRIORITIES = [
 
 
 def translate(given: Mapping[str, object], source: str) -> dict[str, object]:
-    """The Policy file as a policy in our own format."""
+    """The Policy file as a policy in Maniple's format."""
     wrong = [f"{source}: unknown setting {name!r}{nearest(name, _KNOWN)}" for name in given if name not in _KNOWN]
     if given.get("apiVersion", "v1") != "v1":
         wrong.append(f"{source}: apiVersion: expected v1, got {given['apiVersion']!r}")
@@ -86,7 +86,7 @@ def translate(given: Mapping[str, object], source: str) -> dict[str, object]:
         wrong.append(f"{source}: alwaysCheckAllPredicates: expected true or false")
     if wrong:
         raise InputError(wrong)
-    weights["podaffinity.symmetric"] = str(symmetric or 1)  # there, 0 and nothing both mean the default, 1
+    weights["podaffinity.symmetric"] = str(symmetric or 1)  # kube-scheduler reads 0 as the default, 1
     return {
         "actions": "allocate, backfill",
         "tiers": [
@@ -136,7 +136,7 @@ def _weights(given: object, source: str, wrong: list[str]) -> dict[str, str]:
 
 
 def _entries(given: object, where: str, own: str, wrong: list[str]) -> list[tuple[str, str, dict[str, object]]]:
-    """(place, name, entry) of each entry; `own` is the setting that only such entries have."""
+    """(place, name, entry) of each entry; `own` is the setting that only these entries may have."""
     if not isinstance(given, list):
         wrong.append(f"{where}: expected a list")
         return []

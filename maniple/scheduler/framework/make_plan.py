@@ -26,7 +26,7 @@ from maniple.scheduler.framework.statement import Placed
 
 
 def make_plan(session: Session, thorough: str = "") -> Plan:
-    """`thorough`: the name of a job that is explained in full, whatever that costs."""
+    """`thorough`: the name of a job to explain in full, at any cost."""
     waiting = Explainer(session, thorough).explain_all()
     leavers = _leavers(session)
     given_up = {leaver.pod for several in leavers.values() for leaver in several}
@@ -43,7 +43,7 @@ def make_plan(session: Session, thorough: str = "") -> Plan:
 
 
 def _leavers(session: Session) -> dict[tuple[JobKey, str], list[Leaver]]:
-    """The replicas that elastic jobs give up by shrinking, by job and role. Surplus of a PodGroup is evicted."""
+    """The replicas that elastic jobs give up when they shrink, by job and role. Surplus of a PodGroup is evicted."""
     leavers: dict[tuple[JobKey, str], list[Leaver]] = {}
     for evicted in session.evicted:
         role = (evicted.job.key, evicted.pod.role)
@@ -69,7 +69,7 @@ def _reservations(session: Session) -> Iterator[ReservedNodes]:
 
 
 def _nominations(session: Session) -> Iterator[Nomination]:
-    """Promised or reserved nodes. The API server remembers both until the next cycle."""
+    """Promised and reserved nodes. The API server stores both until the next cycle."""
     names = session.snapshot.nodes.names
     for placed in session.placed:
         if placed.later:
@@ -79,7 +79,7 @@ def _nominations(session: Session) -> Iterator[Nomination]:
 
 
 def _pods(placed: Placed) -> Iterator[tuple[str, int, DeviceGrants]]:
-    """Pods in order, nodes in order of choice: pods with neighbouring indices sit together."""
+    """Pods in order on nodes in order of choice: pods with neighbouring indices are together."""
     for number, (node, grants) in enumerate(placed.slots(), placed.start):
         yield placed.group.pods[number], node, grants
 
@@ -92,7 +92,7 @@ def _binds(session: Session) -> Iterator[Bind]:
                     yield _bind(session, pod, node, grants, placed.backfill)
         return
     # Indices follow the topology: pods in order go to nodes in the order of their domains' names. Nodes where the gang
-    # runs already come first, and those that its pods will have to leave for others last.
+    # already runs come first, nodes in another gang's reservation last.
     together: dict[tuple[object, int], list[Placed]] = {}
     for placed in session.placed:
         if not placed.later:
@@ -115,7 +115,7 @@ def _bind(session: Session, pod: str, node: int, grants: DeviceGrants, backfill:
 def named_gpus(
     room: GpuRoom, node: int, grants: DeviceGrants
 ) -> tuple[tuple[str, ...], float | UnsetType, float | UnsetType]:
-    """The ids of a pod's GPUs, its share of each if that is not all of it, and the speed of a ring over them."""
+    """The ids of a pod's GPUs, its share of each if below 1, and the bandwidth of a ring over them."""
     if not grants:
         return (), UNSET, UNSET
     is_mixed = len({granted.row for granted in grants}) > 1
@@ -123,7 +123,7 @@ def named_gpus(
     for granted in grants:
         table = room.tables[granted.row]
         ids.append(f"{table.resource}/" * is_mixed + table.ids[node][granted.device])
-    # One number for all: nobody else distinguishes devices of unlike memory in one pod.
+    # One number for all devices, even if their memory differs.
     share = max(granted.milli for granted in grants)
     ring = room.ring_gbs(node, grants)
     return tuple(ids), UNSET if share == WHOLE else share / WHOLE, UNSET if ring is None else ring
@@ -134,7 +134,7 @@ def _shares(session: Session) -> Iterator[QueueShare]:
     for queue in session.snapshot.queues:
         held = session.queue_allocated[queue.index]
         due = None if session.due is None else session.due.deserved[queue.index]
-        # Amounts are shown as they are. The share counts GPUs as the policy does.
+        # Amounts are as they are. The share counts GPUs as the policy does.
         counted = held if session.due is None else session.due.accounting.queue_held[queue.index]
         share = share_of(counted, session.snapshot.total if due is None else due, counted_of(session, queue))
         yield QueueShare(

@@ -1,6 +1,6 @@
-"""The outcome of a cycle: binds, evictions, nominations, resizes, reservations, and why gangs wait. A value, sorted.
+"""The result of a cycle: binds, evictions, nominations, resizes, reservations, and why gangs wait. Values, sorted.
 
-It is applied by the shells of the Cache (kube/serve/applier.py, cluster/memory.py).
+kube/serve/applier.py and cluster/memory.py apply it.
 """
 
 import math
@@ -19,9 +19,9 @@ class Bind(msgspec.Struct, frozen=True, order=True):
     pod: str
     node: str
     gpus: tuple[str, ...] = ()
-    gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, if it is not all of it
+    gpu_share: float | UnsetType = field(default=UNSET, name="gpuShare")  # of each GPU, if below 1
     ring_gbs: float | UnsetType = field(default=UNSET, name="ringGBs")  # of a ring over its GPUs, if links are known
-    backfill: str | UnsetType = UNSET  # the gang in whose reserved room it runs until that gang can start
+    backfill: str | UnsetType = UNSET  # the gang whose reservation it uses until that gang can start
 
 
 class Eviction(msgspec.Struct, frozen=True, order=True):
@@ -43,7 +43,7 @@ class Leaver(msgspec.Struct, frozen=True, order=True):
 
 
 class Resize(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """A new size of an elastic job's role. A job that shrinks for others names the replicas that leave."""
+    """A new size of an elastic job's role. If it shrinks for another gang, `leaves` has the replicas that leave."""
 
     job: str
     role: str
@@ -52,12 +52,12 @@ class Resize(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     leaves: tuple[Leaver, ...] = ()
 
     def evictions(self) -> list[Eviction]:
-        """The replicas that leave, for a shell that evicts them itself."""
+        """The replicas that leave, for callers that evict them directly."""
         return [Eviction(leaver.pod, SHRUNK, leaver.beneficiary) for leaver in self.leaves]
 
 
 class ReservedNodes(msgspec.Struct, frozen=True):
-    """Room that is kept for a gang that cannot start yet: how many of its pods will go to each node, and when."""
+    """A reservation for a gang that cannot start yet: how many of its pods will go to each node, and when."""
 
     group: str
     nodes: dict[str, int]
@@ -65,7 +65,7 @@ class ReservedNodes(msgspec.Struct, frozen=True):
 
 
 class NodeCount(msgspec.Struct, frozen=True):
-    """So many nodes do not take the gang, for this reason. Every node is counted once."""
+    """How many nodes refuse the gang for a reason. Every node is counted once."""
 
     reason: str
     count: int
@@ -85,32 +85,32 @@ class Holder(msgspec.Struct, frozen=True):
     pods: int
     amount: str
     what: str  # what its pods are to the gang, such as "surplus" or "lower priority"
-    guard: str | UnsetType = UNSET  # why they cannot be taken, such as "cooling down"
-    until: float | UnsetType = UNSET  # for so many seconds more
+    guard: str | UnsetType = UNSET  # why they cannot be evicted, such as "cooling down"
+    until: float | UnsetType = UNSET  # seconds until that ends
 
 
 class Nearest(msgspec.Struct, frozen=True):
-    """The place that lacks least for a gang to start: a domain, a node, or the cluster."""
+    """The place where a gang lacks least to start: a domain, a node, or the cluster."""
 
     place: str
     pods: int  # that the gang needs there
-    fits: int  # of them, as many as would fit now
-    resource: str  # what it lacks most of; empty where no amount is missing
+    fits: int  # how many of them fit now
+    resource: str  # the scarcest; empty: no resource is missing
     needs: str
     free: str
     lacks: str
-    # Whether what is free adds up to more than it seems to lack, but not where it would be of use.
+    # Whether enough is free in all, but not on nodes where the pods fit.
     is_scattered: bool = field(name="isScattered")
-    refusals: tuple[str, ...]  # what nodes there object to
+    refusals: tuple[str, ...]  # the reasons of nodes there
     held_by: tuple[Holder, ...] = field(name="heldBy")
-    others: int  # further jobs that hold some of it there
+    others: int  # further jobs that hold some of the resource there
 
 
 class Waiting(msgspec.Struct, frozen=True):
     group: str
     kind: str  # PodGroup, ElasticJob or Pod: gangs of different kinds may have the same name
     queue: str
-    reason: str  # a word for programs, such as InsufficientResources
+    reason: str  # a code for programs, such as InsufficientResources
     message: str
     needs: dict[str, str]
     nodes: tuple[NodeCount, ...]
@@ -138,12 +138,12 @@ class Plan:
     queues: tuple[QueueShare, ...] = ()
 
     def leaving(self) -> Iterator[Eviction]:
-        """All pods that leave: evicted, or given up by a job that shrinks."""
+        """All pods that leave: evicted pods, and replicas of jobs that shrink."""
         yield from self.evictions
         for resize in self.resizes:
             yield from resize.evictions()
 
 
 def format_rounded_up(moment: float) -> str:
-    """A moment as Kubernetes writes it, rounded up to the second."""
+    """The timestamp of a moment, rounded up to the second."""
     return format_timestamp(math.ceil(moment))

@@ -1,8 +1,7 @@
 """The policy file, in kube-batch's format: which actions in which order, which plugins in which tiers.
 
 kube-batch's own configuration loads unchanged. Anything unknown (action, plugin, argument, switch) is an error that
-names the nearest valid word; nothing is ever ignored. kube-scheduler's older `kind: Policy` files load too
-(kube_policy.py).
+names the nearest valid word; nothing is ignored. kube-scheduler's older `kind: Policy` files load too (kube_policy.py).
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import REGISTRY as PLUGINS
 from maniple.scheduler.plugins import Plugin
 
-# kube-batch's switches, and the callbacks each of them turns off.
+# kube-batch's switches, and the callbacks that each of them turns off.
 SWITCHES: dict[str, tuple[str, ...]] = {
     "enableJobOrder": ("job_order",),
     "enableJobReady": ("job_ready", "job_need"),
@@ -59,23 +58,23 @@ class Policy:
 
     @property
     def reads(self) -> Reads:
-        """Labels and annotations that its plugins read: snapshots for this policy must carry them."""
+        """Labels and annotations that its plugins read. Snapshots for this policy must carry them."""
         declared = [getattr(choice.plugin, "reads", Reads()) for tier in self.tiers for choice in tier]
         return reduce(or_, declared, Reads())
 
     def session(self, snapshot: Snapshot) -> Session:
-        """A cycle with this policy, before its actions have run."""
+        """A new session with this policy, before any action has run."""
         return Session(snapshot, self.tiers, self.actions, self.reads)
 
 
 @cache
 def default_policy() -> Policy:
-    """What is used where no policy is given: maniple/scheduler/default_policy.yaml."""
+    """maniple/scheduler/default_policy.yaml."""
     return load_policy(files("maniple.scheduler").joinpath("default_policy.yaml").read_bytes(), "default policy")
 
 
 def load_policy(data: bytes, source: str) -> Policy:
-    """The policy in `data`; InputError that says where and what to write instead if there is anything wrong with it."""
+    """Reads the policy in `data`. An InputError says what is wrong, where, and what to write instead."""
     given = load_one(data, source)
     if not isinstance(given, dict):
         raise InputError([f"{source}: expected a map with 'actions' and 'tiers'"])
@@ -104,7 +103,7 @@ def _read(given: Mapping[str, object], source: str) -> Policy:
 
 
 def _try_out(policy: Policy, source: str) -> None:
-    """Opens the plugins on an empty cluster: what is wrong with them together is said before anything is planned."""
+    """Opens the plugins on an empty cluster, to report conflicts between them before the first cycle."""
     try:
         policy.session(build_snapshot(Objects()))
     except InputError as error:
@@ -121,7 +120,7 @@ def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
     actions: list[tuple[str, Action]] = [(name, ACTIONS.find(name, f"{source}: actions")()) for name in names]
     for name, action in actions[:-1]:
         if Ability.GROW in abilities_of(action):
-            # It hands out room without taking it: an action after it would hand it out again.
+            # Grow does not take the room that it hands out. An action after it would hand it out again.
             raise InputError([f"{source}: actions: {name} must be the last action"])
     return tuple(actions)
 

@@ -1,7 +1,7 @@
-"""Dues: what a queue deserves, what of it is scarce, and what it may lose or take. Shared by proportion and reclaim.
+"""Dues: what a queue deserves, which resources are scarce, and what a queue may lose or take.
 
-A resource is scarce among sibling queues if they ask for more of it than there is to share. Only there does a due mean
-anything: what is plentiful everybody gets in full, and whoever gives up a pod can have its CPU again at once.
+A resource is scarce among sibling queues if they ask for more of it than there is to share. A due matters only for
+scarce resources: every queue gets what it asks for of the others.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from maniple.scheduler.framework.accounting import Accounting
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.session import Session
 
-# Shares are fractions of whole numbers; less than this is an error of rounding.
+# Shares are fractions of whole numbers; a smaller difference is a rounding error.
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """[Q, R] both: what each queue deserves, and whether the resource is scarce among it and its siblings."""
+    """[Q, R] what each queue deserves, and whether the resource is scarce among the queue and its siblings."""
 
     deserved: FloatArray
     scarce: BoolArray
@@ -29,18 +29,18 @@ class Due:
 
 
 def share_of(held: FloatArray, due: FloatArray, counted: BoolArray) -> float:
-    """The largest part of its due that a queue holds, over resources; what it has no due of counts as 1 if held."""
+    """The largest part of its due that a queue holds, over resources; 1 for a held resource without a due."""
     held, due = held[counted], due[counted]
     parts = np.divide(held, due, out=(held > 0).astype(np.float64), where=due > 0)
     return float(parts.max()) if len(parts) else 0.0
 
 
 def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-    """Candidates that may go so that `claimant` can start, counting the ones before: nobody loses what it deserves.
+    """Candidates that may be evicted so that `claimant` can start, each given the ones before. No queue loses its due.
 
-    Between claimant and victim stands the lowest queue that holds both. Below it, on the claimant's side every queue
-    must be within its due once the claimant has what it needs; on the victim's side every queue must be reclaimable
-    and keep its due.
+    The rule applies below the lowest queue that contains both claimant and victim. On the claimant's side every queue
+    must be within its due with what the claimant needs. On the victim's side every queue must be reclaimable and keep
+    its due.
     """
     due, queues = session.due, session.snapshot.queues
     if due is None:
@@ -49,7 +49,7 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
     mine = set(session.queue_paths[claimant.queue])
     left = due.accounting.queue_held.copy()
     kept = []
-    refused: set[tuple[int, int]] = set()  # (queue, amount): what it cannot spare now it cannot spare later
+    refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
     for victim in candidates:
         amount = due.accounting.of_pod(victim.pod)
         kind = (victim.job.queue, id(amount))
@@ -72,10 +72,10 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
 
 
 def yielding(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-    """Candidates that run in room reserved for `claimant` and may be displaced, counting the ones before.
+    """Candidates that run in the reservation of `claimant` and may be displaced, each given the ones before.
 
-    They have come on the condition that they leave. Yet no queue is brought below its due by one that is then above its
-    own: what the claimant would hold beyond its due it has only of what others do not deserve.
+    They started there on the condition that they leave. Yet a claimant above its due must not bring another queue below
+    its due.
     """
     due = session.due
     if due is None:
@@ -98,7 +98,7 @@ def yielding(session: Session, claimant: Job, candidates: Sequence[Victim]) -> l
 
 
 def entitled(session: Session, claimant: Job, due: Due) -> set[int]:
-    """The queues (-1: the cluster) below which the claimant's side stays within its dues with what it needs."""
+    """The queues (-1: the cluster) below which the claimant's queues stay within their dues with what it needs."""
     need = due.accounting.asked(session.needed_resources(claimant))
     held = due.accounting.queue_held
     path: list[int] = session.queue_paths[claimant.queue]
@@ -112,7 +112,7 @@ def entitled(session: Session, claimant: Job, due: Due) -> set[int]:
 
 
 def counted_of(session: Session, queue: Queue) -> BoolArray:
-    """The resources that decide about a queue: the scarce ones, or all where nothing is scarce."""
+    """The resources that count for a queue's share: the scarce ones, or all if none is scarce."""
     shared = session.snapshot.axis.shared
     if session.due is None:
         return shared

@@ -1,6 +1,6 @@
-"""Plugins and actions by name: the built-in ones, and those that installed packages offer as entry points.
+"""Plugins and actions by name: built-in ones, and entry points of installed packages.
 
-Entry points are read once, when a policy is first loaded. A package is imported only if a policy uses what it offers.
+Entry points are read once, when the first policy is loaded. A package is imported only if a policy names its entry.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @cache
 def installed() -> EntryPoints:
-    """Of all packages: looking through them takes 10 ms."""
+    """Entry points of all packages. Cached: the search takes 10 ms."""
     return EntryPoints(entry for package in distributions() for entry in package.entry_points)
 
 
@@ -27,7 +27,7 @@ class Registry(Generic[T]):
 
     @cached_property
     def _offers(self) -> dict[str, list[EntryPoint]]:
-        """By name. A package that is found twice, on two paths, counts once."""
+        """Entry points by name. A package that is on two paths counts once."""
         offers: dict[str, dict[str, EntryPoint]] = {}
         for entry in installed().select(group=self._group):
             offers.setdefault(entry.name, {}).setdefault(self._source(entry), entry)
@@ -37,7 +37,7 @@ class Registry(Generic[T]):
         return name in self._built_in
 
     def find(self, name: str, where: str) -> type[T]:
-        """The class of that name. InputError, which begins with `where`, if there is none or more than one."""
+        """The class of that name; InputError at `where` if there is none or more than one."""
         offers = self._offers.get(name, [])
         sources = [f"the built-in {self._noun}"] * (name in self._built_in) + [self._source(entry) for entry in offers]
         if not sources:
@@ -53,7 +53,7 @@ class Registry(Generic[T]):
     def _load(self, entry: EntryPoint, where: str) -> type[T]:
         try:
             offered = entry.load()
-        except Exception as error:  # whatever a foreign module does while it is imported
+        except Exception as error:  # a foreign module can raise anything
             problem = f"{type(error).__name__}: {error}"
             raise InputError([f"{where}: {self._noun} {entry.name!r} of {self._source(entry)}: {problem}"]) from error
         if not isinstance(offered, type):

@@ -1,8 +1,8 @@
-"""One cycle's working state: the snapshot's sums, copied, and what the plugins say, combined.
+"""The working state of one cycle: a copy of the snapshot's sums, and the plugins' callbacks, combined.
 
-A Session answers the questions that actions ask (which job is next, may it start, where could it go) by combining the
-plugins' callbacks with kube-batch's rules. It never changes its sums itself: Statement and Supposition do, and can undo
-it. Actions leave notes in it: why a job is blocked, which jobs were put aside.
+A Session tells actions which job is next, whether it may start and where it fits, by kube-batch's rules for combining
+plugins. It must never change its sums itself: only Statement and Supposition do, and both can undo it. Actions leave
+notes in it: why a job is blocked, which jobs were put aside.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from maniple.scheduler.framework.statement import Evicted, Placed
 
 
-# What one plugin of a policy may say at most.
+# Callbacks that only one plugin of a policy may have.
 _CLAIMS = {
     "due": "what queues deserve",
     "patience_s": "how long a gang waits for a reservation",
@@ -61,44 +61,44 @@ class Session:
         actions: Sequence[tuple[str, Action]] = (),
         reads: Reads | None = None,
     ) -> None:
-        """`tiers`: the policy's plugins; `actions`: all that it has, in their order, whoever runs them."""
+        """`tiers`: the policy's plugins; `actions`: its actions in order. The caller runs them."""
         self.snapshot = snapshot
         self.actions = tuple(name for name, _ in actions)
         self._abilities = [abilities_of(action) for _, action in actions]
         self.free = snapshot.free.copy()
-        # What will be free when all who are leaving have left and all promises are kept.
+        # What will be free when all leaving pods have left and all promised pods have started.
         self.future = snapshot.free + snapshot.releasing
         self.gpus = GpuRoom(snapshot)
         self._releasing = bool(snapshot.releasing.any())
-        self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] with the queues below
-        # A queue and those above it: what its jobs take is charged to all of them.
+        self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] including the queues below
+        # A queue and its ancestors: all of them are charged for what its jobs hold.
         self.queue_paths = [[queue.index, *self.ancestors(queue)] for queue in snapshot.queues]
         for queue in snapshot.queues:
             for above in self.queue_paths[queue.index][1:]:
                 self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
         self.states: dict[JobKey, JobState] = {}
         self.reserved = Reserved(self.gpus, self.free.shape, self.job_key)
-        self.reservations = self.reserved.by_job  # job -> what is kept for it
-        self.blocked: dict[JobKey, Reason] = {}  # said by an action, for explanations
+        self.reservations = self.reserved.by_job  # job -> its reservation
+        self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
-        self.action = ""  # the name of the one that runs
-        self.notes: dict[str, dict[Demand | None, Note]] = {}  # that actions left, by their names
-        self.put_aside: list[Job] = []  # by allocate, for backfill: who stood back for a gang that was blocked
+        self.action = ""  # the name of the running one
+        self.notes: dict[str, dict[Demand | None, Note]] = {}  # by name of the action
+        self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
-        self.resized: dict[tuple[JobKey, str], int] = {}  # (job, role of it) -> its new size
+        self.resized: dict[tuple[JobKey, str], int] = {}  # (job, role) -> new size
         self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
-        self._failed: dict[tuple[object, ...], int] = {}  # what is asked for -> a count of pods that does not fit
+        self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
         self._peers: PeerCounts | None = None
-        self.by_speed: dict[Speeds, SpeedAccounting] = {}  # what plugins asked for, kept up to date by statements
+        self.by_speed: dict[Speeds, SpeedAccounting] = {}  # requested by plugins, updated by statements
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
         _check_claims([plugin.name for tier in tiers for plugin in tier], self.hooks)
         self.due = next((hooks.due for hooks in self.hooks if hooks.due is not None), None)
         self.sizing = next((hooks.sizing for hooks in self.hooks if hooks.sizing is not None), None)
-        # How long the first of a queue waits before room is kept for it; None: for ever.
+        # How long the first gang of a queue waits for a reservation; None: for ever.
         self.patience_s = next((hooks.patience_s for hooks in self.hooks if hooks.patience_s is not None), None)
         worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
         self.gpus.worth = None if worth is None else worth.tolist()
@@ -111,16 +111,16 @@ class Session:
             self._usable_and_free, self._free_later, self.gpus, len(snapshot.nodes), self.hooks, self.demands
         )
 
-    # -- the world
+    # -- state
 
     def _usable_and_free(self, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(what a pod may use now, what is free): promises are kept, so the lower of now and later counts."""
+        """(what a pod may use now, what is free). The lower of now and later is usable, so that promises are kept."""
         whole = len(nodes) == len(self.snapshot.nodes)
         free, future = (self.free, self.future) if whole else (self.free[:, nodes], self.future[:, nodes])
         return np.minimum(free, future), free
 
     def _free_later(self, nodes: IntArray) -> FloatArray:
-        """What will be free when all who are leaving have left and all promises are kept."""
+        """What will be free when all leaving pods have left and all promised pods have started."""
         return self.future if len(nodes) == len(self.snapshot.nodes) else self.future[:, nodes]
 
     @property
@@ -139,7 +139,7 @@ class Session:
         return state
 
     def remembers_members(self, job: Job) -> bool:
-        """Whether where some pods of the job are says where others may go."""
+        """Whether the places of some pods of the job decide where its others may go."""
         return bool(job.required or job.preferred) or self.gpus.is_mixed
 
     def is_promised(self, job: Job) -> bool:
@@ -158,11 +158,11 @@ class Session:
         return above
 
     def has_action(self, ability: Ability) -> bool:
-        """Whether an action of the policy does that."""
+        """Whether an action of the policy has the ability."""
         return any(ability in abilities for abilities in self._abilities)
 
     def abilities_between(self, first: Ability, last: Ability) -> frozenset[Ability]:
-        """What actions do between the first action that does `first` and the next one that does `last`."""
+        """The abilities of the actions between the first one with `first` and the next one with `last`."""
         between: frozenset[Ability] | None = None
         for abilities in self._abilities:
             if between is None:
@@ -177,9 +177,9 @@ class Session:
     def anything_leaving(self) -> bool:
         return self._releasing or bool(self.evicted)
 
-    # Room only shrinks while a cycle hands it out: so many pods of a shape that did not fit once do not fit later.
-    # Evictions give room back, and so forget all this; where pods mind each other nothing is remembered, nor what was
-    # found out for a gang that must stay where some of its pods are.
+    # Free resources only shrink during a cycle, so pods of a shape that did not fit once do not fit later. Evictions
+    # free resources and so clear these failures. Failures are not cached for groups that depend on other pods, nor for
+    # gangs that must stay near their placed pods.
 
     def known_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> bool:
         known = self._failed.get((self.demands.of_group(group), later, job.required, job.mixed_models))
@@ -194,17 +194,17 @@ class Session:
         self._failed.clear()
 
     def leave_note(self, note: "Note", demand: Demand | None = None) -> None:
-        """The action that runs says what it looks at, for gangs of one Demand or (None) for all others."""
+        """Stores what the running action looks at, for gangs of one Demand or (None) for all others."""
         self.notes.setdefault(self.action, {})[demand] = note
 
-    # -- what plugins say, combined
+    # -- plugins, combined
 
     def job_key(self, job: Job) -> tuple[Key, ...]:
         keys = tuple(hooks.job_order(job) for hooks in self.hooks if hooks.job_order)
         return (*keys, job.created, *job.key)  # type: ignore[arg-type]  # the tie-breakers close the tuple
 
     def queue_key(self, queue: Queue) -> tuple[tuple[Key, ...], ...]:
-        """Keys from the top of the tree down: a queue's turn is first of all its ancestors' turn."""
+        """Keys from the top of the tree down: ancestors are compared first."""
         path = self.queue_paths[queue.index][::-1]
         return tuple(
             (
@@ -215,7 +215,7 @@ class Session:
         )
 
     def groups(self, job: Job) -> list[TaskGroup]:
-        """The job's groups in task order. Groups with affinity to others come last: those others may be in the gang."""
+        """The job's groups in task order. Groups with pod affinity come last: their peers may be in the gang."""
 
         def key(group: TaskGroup) -> tuple[object, ...]:
             orders = (hooks.task_order(group) for hooks in self.hooks if hooks.task_order)
@@ -225,7 +225,7 @@ class Session:
 
     def job_valid(self, job: Job) -> Reason | None:
         reason = _first(hooks.job_valid(job) for hooks in self.hooks if hooks.job_valid)
-        # No action tries a job that is not valid, so it cannot be in line.
+        # No action tries an invalid job, so it is not in line.
         return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
     def job_ready(self, job: Job) -> bool:
@@ -235,14 +235,14 @@ class Session:
         return all(hooks.job_pipelined(job) for hooks in self.hooks if hooks.job_pipelined)
 
     def job_need(self, job: Job) -> Need:
-        """What is missing before the job may start; without a gang plugin any pod may start alone."""
+        """What the job needs before it may start; without a gang plugin any pod may start alone."""
         for hooks in self.hooks:
             if hooks.job_need:
                 return hooks.job_need(job)
         return Need({}, 0 if self.state(job).placed_count else 1)
 
     def needed_resources(self, job: Job) -> FloatArray:
-        """What the pods that the job still needs to start ask for, taken in task order."""
+        """The requests of the pods that the job still needs to start, taken in task order."""
         need = self.job_need(job)
         by_role, missing = dict(need.by_role), need.total
         spare = missing - sum(by_role.values())
@@ -256,7 +256,7 @@ class Session:
         return total
 
     def asked(self, job: Job) -> FloatArray:
-        """What all of its waiting pods ask for."""
+        """The requests of all its waiting pods."""
         return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
 
     def overused(self, queue: Queue, asked: FloatArray) -> Reason | None:
@@ -266,13 +266,13 @@ class Session:
         return _first(hooks.admissible(queue, more, is_charged) for hooks in self.hooks if hooks.admissible)
 
     def accounting(self, speeds: Speeds) -> Accounting:
-        """What queues and jobs hold, counted with such speeds of GPUs; () counts everything as it is."""
+        """What queues and jobs hold, with GPUs counted by these speeds; (): as they are."""
         if not speeds:
             return Accounting(self)
         return self.by_speed.get(speeds) or self.by_speed.setdefault(speeds, SpeedAccounting(self, speeds))
 
     def is_placed_singly(self, group: TaskGroup) -> bool:
-        """Whether each pod of the group must be placed before the next one is looked at."""
+        """Whether the pods of the group are placed one by one."""
         if self.is_coupled(group):
             return True
         return any(hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly)
@@ -282,17 +282,17 @@ class Session:
         return group.is_coupled or (bool(self._wide_predicates) and self._is_in_wide_predicate(group))
 
     def depends_on_pods(self, group: TaskGroup) -> bool:
-        """Whether pods that come to a node can open it for the group, or close it, apart from what they use up."""
+        """Whether pods on a node can open or close it for the group, other than by their resources, ports and disks."""
         return group.peers is not None or (bool(self._wide_predicates) and self._is_in_wide_predicate(group))
 
     def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
         return not all(_excludes(hooks, group) for hooks in self._wide_predicates)
 
     def room_for(self, group: TaskGroup, *, later: bool, model: int | None = None, is_next: bool = False) -> FloatArray:
-        """How many pods of the group fit on each node, now or when those who are leaving have left.
+        """How many pods of the group fit on each node, now or when all leaving pods have left.
 
-        Pods that mind each other change that with every one that is placed: what they object to now counts only if
-        it is about the very next one.
+        Each placed pod of a coupled group can change the answers of pod predicates, so they count only for the next pod
+        (`is_next`).
         """
         fits = self.capacity.fits(group, later=later)
         if model is not None:
@@ -308,7 +308,7 @@ class Session:
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 
     def _within_reservations(self, group: TaskGroup, fits: FloatArray, *, later: bool, model: int | None) -> FloatArray:
-        """`fits` without what is kept for others."""
+        """`fits` without what is reserved for other gangs."""
         mask, spare = self.reserved.mask, self.reserved.spare
         if mask is not None and spare is not None:
             nodes = np.flatnonzero(mask)
@@ -325,7 +325,7 @@ class Session:
         return fits if most is None else np.minimum(fits, most)
 
     def pod_checks(self, group: TaskGroup) -> list[Check]:
-        """What the pod predicates that are about the group say of every node."""
+        """The answers of the pod predicates that are about the group, for every node."""
         is_ordinary = group.peers is None and not group.shape.exclusives
         checks: list[Check] = []
         for hooks in self.hooks:
@@ -341,7 +341,7 @@ class Session:
         return any(hooks.protects(pod) for hooks in self.hooks if hooks.protects)
 
     def victim_rules(self, kind: str) -> list[VictimRule]:
-        """kube-batch's rule: the plugins of a tier must agree, and the first tier that has an opinion decides."""
+        """kube-batch's rule: the first tier with such a callback decides, and all plugins of that tier must agree."""
         for tier in self.tiers:
             of_tier = [hooks.preemptable if kind == "preemptable" else hooks.reclaimable for hooks in tier]
             rules = [rule for rule in of_tier if rule]
@@ -351,7 +351,7 @@ class Session:
 
 
 def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:
-    """Some answers can come from one plugin only: to take the first would ignore the other in silence."""
+    """Raises InputError if two plugins have a callback that only one may have."""
     wrong = []
     for claim, meaning in _CLAIMS.items():
         claimants = [name for name, hook in zip(names, hooks, strict=True) if getattr(hook, claim) is not None]

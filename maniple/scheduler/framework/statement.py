@@ -1,7 +1,7 @@
 """A transaction over a session: place, promise, evict; then commit, or roll back in reverse.
 
-Whoever tries something does it inside a statement. Left without a commit, also by an exception, everything is as it
-was, to the last bit: amounts are whole numbers, so subtracting what was added leaves no residue.
+All changes that are tried go through a statement. If it ends without a commit, also by an exception, the session is as
+before, to the last bit: amounts are whole numbers, so subtracting what was added leaves no residue.
 """
 
 from collections import Counter
@@ -33,21 +33,21 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Pods `start …` of a group, on the nodes of `spot`: now, or when those who are leaving have left."""
+    """Pods `start …` of a group on the nodes of `spot`: now, or (`later`) when leaving pods have left."""
 
     job: Job
     group: TaskGroup
     start: int
     spot: Spot
     later: bool
-    grants: tuple[DeviceGrants, ...]  # the GPUs of each pod, in the order of the spot's nodes; () if they ask for none
-    backfill: str = ""  # the gang for which they will make way
+    grants: tuple[DeviceGrants, ...]  # the GPUs of each pod, in the order of the spot's nodes; (): none
+    backfill: str = ""  # the gang that they will make way for
 
     def used(self) -> FloatArray:
-        """[R, nodes] what they take on each of the spot's nodes."""
+        """[R, nodes] what the pods use on each of the spot's nodes."""
         used = np.outer(self.group.shape.requests, self.spot.counts)
         if self.grants and self.group.shape.gpus[0].memory:
-            # How much of a GPU so much memory is depends on the GPU.
+            # The share of a GPU that a request for memory takes depends on the GPU.
             shares = [sum(granted.milli for granted in hand) for hand in self.grants]
             starts = np.concatenate([[0], np.cumsum(self.spot.counts)[:-1]]).astype(np.intp)
             used[self.group.shape.gpus[0].row] = np.add.reduceat(shares, starts)
@@ -71,7 +71,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """A role of an elastic job is to have another size; `before` is what this cycle had decided until then."""
+    """A new size of an elastic job's role; `before` is the size that this cycle had set earlier."""
 
     job: Job
     role: str
@@ -81,7 +81,7 @@ class Resized:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cleared:
-    """As if pods that run had ended: what they hold, in all [R, N] and of each GPU [N, G] by row."""
+    """Running pods that are assumed to have ended: what they hold in all [R, N] and of each GPU [N, G] by row."""
 
     amounts: FloatArray
     devices: dict[int, Millis]
@@ -101,7 +101,7 @@ class Statement:
         self.rollback()
 
     def place(self, job: Job, group: TaskGroup, spot: Spot, *, later: bool, model: int | None = None) -> None:
-        """The next pods of `group` go where `spot` says, to GPUs of `model` if one is given."""
+        """Places the next pods of `group` on `spot`, on GPUs of `model` if given."""
         session = self._session
         start = session.state(job).cursor.get(group.number, 0)
         reserved = session.reserved.mask
@@ -111,25 +111,25 @@ class Statement:
         self._log.append(done)
 
     def evict(self, job: Job, pod: PlacedPod, reason: str, beneficiary: str) -> None:
-        """`pod` will leave: its resources can be promised, but not used before it is gone."""
+        """Evicts `pod`. Its resources can be promised, but not used before it is gone."""
         done = Evicted(job, pod, reason, beneficiary)
         self._leave(done, 1)
         self._log.append(done)
 
     def resize(self, job: Job, role: str, size: int) -> None:
-        """The role is to have `size` replicas, or fewer if that has been said already."""
+        """Sets the role's size to `size`, or keeps a lower one of this cycle."""
         before = self._session.resized.get((job.key, role))
         done = Resized(job, role, before, size if before is None else min(before, size))
         self._resize(done, 1)
         self._log.append(done)
 
     def clear(self, cleared: Cleared) -> None:
-        """To see what would then fit. Can only be rolled back: nobody has gone."""
+        """Assumes that pods have ended, to see what would fit. Must be rolled back, never committed."""
         self._clear(cleared, 1)
         self._log.append(cleared)
 
     def mark_backfill(self, gang: str) -> None:
-        """All pods placed so far will make way for the gang; for none, if it has no name."""
+        """Marks all pods placed so far as making way for the gang; an empty name marks none."""
         if gang:
             self._log = [replace(done, backfill=gang) if isinstance(done, Placed) else done for done in self._log]
 
@@ -141,7 +141,7 @@ class Statement:
                 if done.backfill:
                     reserved.newcomers.setdefault(done.job.key, Counter())[done.backfill] += done.spot.total
                 if done.job.key in reserved.by_job:
-                    reserved.drop(done.job.key)  # it has room now, here or elsewhere
+                    reserved.drop(done.job.key)  # the job is placed, there or elsewhere
                     self._session.forget_failures()
             elif isinstance(done, Evicted):
                 self._session.evicted.append(done)
@@ -152,7 +152,7 @@ class Statement:
         return tuple(done for done in self._log if isinstance(done, Placed))
 
     def nodes(self) -> set[int]:
-        """Where it has placed pods so far."""
+        """The nodes on which it has placed pods."""
         return {node for done in self._log if isinstance(done, Placed) for node in done.spot.nodes.tolist()}
 
     def rollback(self) -> None:
@@ -208,7 +208,7 @@ class Statement:
                 self._meet(group, node, int(count) * sign)
 
     def _meet(self, group: TaskGroup, node: int, change: int) -> None:
-        """What others on the node notice of the pods, apart from the resources they use."""
+        """Adds what other pods on the node can depend on, apart from resources."""
         session = self._session
         if group.peers is not None:
             session.peers.add(group.peers, node, change)
@@ -224,7 +224,7 @@ class Statement:
         session, pod = self._session, done.pod
         state = session.state(done.job)
         if pod.node >= 0:
-            # Its ports, disks and labels still count: until it is gone nobody who minds them can come.
+            # Its ports, disks and labels count until it is gone.
             session.future[:, pod.node] += pod.requests * sign
             is_spare = not session.reserved.counts_on(pod.pod, pod.node)
             if is_spare:

@@ -1,8 +1,7 @@
-"""A session as if something had happened, for searches that try thousands of changes.
+"""Hypothetical changes of a session, for searches that try thousands of them.
 
-Together with statements this is all that changes a session. A supposition is never committed. Every change has its
-opposite, in any order, and whoever supposes something takes it back: then everything is as it was, to the last bit,
-because amounts are whole numbers.
+Only statements and suppositions change a session. A supposition is never committed. Its changes can be undone in any
+order, and the caller must undo all of them. The session is then as before, to the last bit: amounts are whole numbers.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from maniple.scheduler.framework.session import Session
 
 
 class LeavingDevices(NamedTuple):
-    """Parts of devices of one resource, one for each entry."""
+    """Parts of devices of one resource, one per entry."""
 
     row: int
     nodes: IntArray
@@ -27,13 +26,13 @@ class LeavingDevices(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeavingPods:
-    """Pods as columns; a node can stand there several times."""
+    """Pods as columns; a node can occur several times."""
 
     nodes: IntArray
     requests: FloatArray  # [R, pods]
-    rows: Sequence[int]  # the resources that any of them holds
+    rows: Sequence[int]  # resources that any of them holds
     devices: Sequence[LeavingDevices]
-    spare: BoolArray | None  # those that no reservation has counted on; None: all
+    spare: BoolArray | None  # pods that no reservation has counted on; None: all
     queues: IntArray | None  # the queue of each; None: no queue has a limit
 
 
@@ -44,9 +43,7 @@ class Supposition:
         self._charged: dict[int, FloatArray] = {}  # queue -> amount
 
     def leave(self, pods: LeavingPods, sign: int) -> None:
-        """The pods will have left (1), or will not after all (-1): placement sees room that can be promised, and what
-        is left of limits.
-        """
+        """The pods will leave (1), or will stay after all (-1). Changes what can be promised and what limits leave."""
         session, nodes, requests = self._session, pods.nodes, pods.requests * sign
         for row in pods.rows:
             np.add.at(session.future[row], nodes, requests[row])
@@ -60,7 +57,7 @@ class Supposition:
                 session.queue_allocated[session.queue_paths[queue]] -= amount
 
     def occupy(self, node: int, amount: FloatArray) -> None:
-        """So much of the node is in use; given back if it is negative."""
+        """Takes an amount of the node, or gives it back if negative."""
         session = self._session
         session.free[:, node] -= amount
         session.future[:, node] -= amount
@@ -68,13 +65,13 @@ class Supposition:
         self._occupied[node] = self._occupied.get(node, 0.0) + amount
 
     def charge(self, queue: int, amount: FloatArray) -> None:
-        """The queue and those above it hold so much more."""
+        """Charges the amount to the queue and its ancestors."""
         for charged in self._session.queue_paths[queue]:
             self._session.queue_allocated[charged] += amount
         self._charged[queue] = self._charged.get(queue, 0.0) + amount
 
     def release(self) -> None:
-        """All that is occupied and charged is given back."""
+        """Undoes all of occupy and charge."""
         for node, amount in list(self._occupied.items()):
             self.occupy(node, -amount)
         for queue, amount in list(self._charged.items()):

@@ -1,6 +1,6 @@
-"""The built-in plugins by the name they have in a policy file. A new one is one file here and one line below.
+"""The built-in plugins by their names in a policy file. A new one is one file here and one line below.
 
-Plugins of other packages are entry points of the group `maniple.plugins`; examples/plugin is one to copy.
+Plugins of other packages are entry points of the group `maniple.plugins`; examples/plugin is a template.
 """
 
 from typing import Protocol
@@ -25,8 +25,8 @@ from maniple.scheduler.plugins.topology import TopologyPlugin
 class Plugin(Protocol):
     """Policy. Reads its arguments once, and gives each session its callbacks.
 
-    One that looks at labels or annotations of waiting pods and jobs names them in an attribute `reads: Reads`, of the
-    class or set by the constructor: groups and jobs carry these keys and no others.
+    A plugin that looks at labels or annotations of pods and jobs names them in an attribute `reads: Reads`, of the
+    class or set by the constructor. Groups and jobs carry only the keys that plugins name.
     """
 
     def __init__(self, arguments: Arguments) -> None: ...

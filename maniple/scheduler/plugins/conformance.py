@@ -1,6 +1,6 @@
-"""conformance: what keeps the cluster alive is never evicted.
+"""conformance: pods that the cluster needs are never evicted.
 
-Pods in kube-system and pods of the classes system-cluster-critical and system-node-critical are no victims.
+These are pods in kube-system and pods of the classes system-cluster-critical and system-node-critical.
 """
 
 from collections.abc import Sequence

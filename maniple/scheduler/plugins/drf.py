@@ -1,7 +1,7 @@
 """drf: dominant resource fairness between jobs.
 
-A job's share is the largest part of the cluster that it holds in any one resource. Lower shares go first; in preemption
-a job may take from another only if afterwards it holds no larger share than the other still does.
+A job's share is the largest part of the cluster that it holds of any resource. Jobs with lower shares go first. A job
+may preempt another only if its share afterwards is not larger than the other's.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""elastic: when a job that can grow should, and what a step to a second node is worth.
+"""elastic: when a job should grow, and what a step to a second node is worth.
 
-A resize stops the whole job for its `restartSeconds`: it must pay for that within the `horizon`. A job that is on one
-node and would spread to a second gains only `crossing` of what its curve says; 0 keeps it where it is.
+A resize stops the whole job for its `restartSeconds`, and must gain more than that within the `horizon`. A job that
+spreads from one node to a second gains only `crossing` of what its curve says; 0 keeps it on its node.
 """
 
 from maniple.scheduler.framework.arguments import Arguments

@@ -1,11 +1,11 @@
-"""fragmentation: place pods so that those which are typical here still fit afterwards.
+"""fragmentation: place pods so that pods typical of the cluster still fit afterwards.
 
 | argument | default | |
 | weight | 1 | points for a tenth of a GPU that is not lost to others |
 
-What is typical is learnt from the snapshot's own pods, those that run and those that wait. What a placement costs is
-how much of the node's free GPU becomes worth little to them (model/fragmentation.py): remainders that nobody asks
-for, and GPUs left without the CPU and memory to feed them. Shares also go to that GPU of a node where least is lost.
+The snapshot's running and waiting pods are what is typical. The cost of a placement is how much of the node's free GPU
+becomes worth little to them (model/gpu/fragmentation.py): remainders that no pod asks for, and GPUs without enough CPU
+and memory. A share goes to the GPU of a node where least is lost.
 """
 
 from functools import lru_cache
@@ -21,8 +21,8 @@ from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
 from maniple.scheduler.framework.session import Session
 
-_PER_POINT = 1000.0  # the potential counts ten thousand for a GPU
-_FINENESS = 64  # how finely the mix is told apart: a pod more or less does not make another mix
+_PER_POINT = 1000.0  # fragmentation() counts ten thousand for a GPU
+_FINENESS = 64  # significant steps of a count: one pod more or less does not make another mix
 
 
 class Fragmentation:
@@ -39,7 +39,7 @@ class Fragmentation:
 
 
 def _row_of(session: Session) -> int | None:
-    """The GPU resource that most pods ask for: the mix is about one kind of device."""
+    """The GPU resource that most pods ask for. The mix is about one resource."""
     counts: dict[int, int] = {}
     for pod, count in session.snapshot.gpu_pods.items():
         counts[pod.ask.row] = counts.get(pod.ask.row, 0) + count
@@ -62,7 +62,7 @@ def _mask(session: Session, pod: GpuPod, codes: int) -> tuple[bool, ...] | None:
 
 
 def _rounded(counts: dict[Kind, int]) -> tuple[tuple[Kind, int], ...]:
-    """Counts with few significant bits. Learning takes a while; so it is done again only when the mix has changed."""
+    """Counts with few significant bits. Learning is slow, so it is repeated only when the mix has changed."""
     rounded = []
     for kind, count in counts.items():
         step = 1 << max(0, count.bit_length() - _FINENESS.bit_length())
@@ -94,7 +94,7 @@ class _Cost:
         before, after = (devices, devices) if ask is None else self._taken(ask, rows, devices)
         cpu, memory = rows.free[CPU], rows.free[MEMORY]
         model = np.maximum(self._table.node_model[rows.nodes], -1)
-        # Both in one call: for a few rows the calls cost more than the arithmetic.
+        # Both in one call: for few rows the calls cost more than the arithmetic.
         potential = fragmentation(
             self._mix,
             np.concatenate([cpu, cpu - shape.requests[CPU]]),
@@ -106,11 +106,11 @@ class _Cost:
         return (potential[:count] - potential[count:]) * self._scale
 
     def _taken(self, ask: GpuAsk, rows: Rows, devices: Millis) -> tuple[Millis, Millis]:
-        """Devices before and after the row's pod, which may be the node's second or third in this placement."""
+        """Devices before and after the row's pod, which may be the second or third of this placement on the node."""
         taken = self._session.free[self._row, rows.nodes] - rows.free[self._row]
         nth = np.rint(taken / (ask.count * ask.milli)).astype(np.intp)
         if ask.is_whole:
-            # Which of the whole ones makes no difference here: from the left, as many as pods take.
+            # All whole GPUs cost the same, so pods take them from the left.
             whole = devices == WHOLE
             order = np.cumsum(whole, axis=1)
             gone = (nth * ask.count)[:, None]

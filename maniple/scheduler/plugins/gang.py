@@ -1,9 +1,9 @@
 """gang: a job starts with its minimum or not at all, and is never left below it.
 
-kube-batch's counting: ready = placed (running, bound, or allocated this cycle) + succeeded pods >= minMember; pipelined
-counts promised pods too; valid counts pending ones too. Roles have minimums of their own. Jobs that are not ready come
-before those that only want more. A pod is a victim only if its job keeps its minimums without it, or is a gang of one
-and goes with it; with `evict.whole: "true"` also if all of its gang go.
+Pods are counted as in kube-batch: ready = placed (running, bound, or allocated this cycle) + succeeded >= minMember;
+pipelined also counts promised pods; valid also counts pending ones. Roles have minimums of their own. Jobs that are not
+ready come before jobs that only want more pods. A pod can be a victim if its job keeps its minimums without it, or if
+it is the only pod of its job; with `evict.whole: "true"` also if its whole gang is evicted.
 """
 
 from collections import Counter
@@ -54,8 +54,8 @@ class Gang:
             return None
 
         def victims(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-            """Those whose job keeps its minimums without them, counting the ones before; a gang of one may go whole,
-            others only if the policy says so, and all of it.
+            """Victims whose job keeps its minimums without them, given the ones before. A gang of one may be evicted
+            whole, others only with `evict.whole`.
             """
             del claimant
             gone: dict[tuple[JobKey, str], int] = {}

@@ -1,4 +1,4 @@
-"""nodeorder: which of the nodes that may take a pod is the best, as a weighted sum of scores between 0 and 10.
+"""nodeorder: the best of the nodes that may take a pod, by a weighted sum of scores between 0 and 10.
 
 | argument | default | prefers nodes |
 | leastrequested.weight | 1 | with the most CPU and memory left (spread) |
@@ -6,9 +6,9 @@
 | balancedresource.weight | 1 | whose CPU and memory would be used to the same degree |
 | nodeaffinity.weight | 1 | that the pod's preferred node affinity names |
 | podaffinity.weight | 1 | close to, or away from, the pods that its preferred pod affinity names |
-| podaffinity.symmetric | 1 | (weight of other pods' required affinity towards this one, within podaffinity) |
+| podaffinity.symmetric | 1 | (within podaffinity: the weight of other pods' required affinity to this one) |
 | tainttoleration.weight | 0 | with fewer PreferNoSchedule taints that the pod does not tolerate |
-| imagelocality.weight | 0 | that have the pod's images already |
+| imagelocality.weight | 0 | that already have the pod's images |
 | selectorspread.weight | 0 | with fewer pods of the same owner |
 
 The first, second, fourth and fifth default to kube-batch's weights.
@@ -27,12 +27,12 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.predicates import tolerates
 
 HIGHEST = 10.0
-# kube-scheduler's stand-ins for what a pod does not ask for: without them a thousand empty pods would weigh nothing.
+# kube-scheduler's defaults for missing requests: without them a thousand empty pods would count as nothing.
 _UNSTATED = {CPU: 100.0, MEMORY: 200.0 * 1024**2}
 _IMAGE_BYTES = (
     23 * 1024**2,
     1000 * 1024**2,
-)  # below the first an image does not matter, above the second fully
+)  # an image below the first does not count, above the second it counts fully
 EXTENDED = "extended"
 
 
@@ -67,19 +67,19 @@ class _Scorer:
         self.session = session
         allocatable = session.snapshot.nodes.allocatable
         has = (allocatable > 0) & np.isfinite(allocatable)
-        # Dividing by a node's capacity is the inner loop: 1/capacity once, and 0 where the node has none.
+        # The inner loop divides by a node's capacity: 1/capacity is computed once, and is 0 where it has none.
         self._inverse = np.divide(1.0, allocatable, out=np.zeros_like(allocatable), where=has)
         self._capacity = np.where(has, allocatable, 0.0)
         self._none = np.where(has, 0.0, 1.0)
         self._raw: dict[tuple[str, int], FloatArray | None] = {}
 
     def owners(self, job: Job) -> tuple[str, ...] | None:
-        """Where pods go decides whether a gang fits only if it has several groups, or other pods matter to it."""
+        """The order of placement decides whether a gang fits only if it has several groups or depends on other pods."""
         is_simple = len(job.groups) == 1 and not self.session.depends_on_pods(job.groups[0])
         return None if is_simple else tuple(group.owner for group in job.groups)
 
     def by_resources(self, group: TaskGroup, rows: Rows) -> FloatArray | None:
-        """What depends on the row's own resources alone."""
+        """Scores that depend only on the row's resources."""
         weights = self.weights
         requests = group.shape.requests
         total: FloatArray | None = None
@@ -102,7 +102,7 @@ class _Scorer:
         return total
 
     def _used(self, row: int, requests: FloatArray, rows: Rows) -> FloatArray:
-        """The part of the node's resource that is used once the pod is there; 1 where the node has none."""
+        """The part of the node's resource that is used with the pod; 1 where the node has none."""
         asked = requests[row] or _UNSTATED.get(row, 0.0)
         nodes = rows.nodes
         free = np.where(np.isfinite(rows.free[row]), rows.free[row], 0.0) if row == PODS else rows.free[row]
@@ -121,7 +121,7 @@ class _Scorer:
         return list(dict.fromkeys(rows))
 
     def by_everything_else(self, group: TaskGroup, candidates: IntArray) -> FloatArray | None:
-        """What is normalised over the candidates, or depends on pods elsewhere."""
+        """Scores that are normalised over the candidates, or depend on other pods."""
         weights = self.weights
         parts: tuple[tuple[float, FloatArray | None, Callable[[FloatArray], FloatArray]], ...] = (
             (weights.node_affinity, self._preferred(group), _to_highest),
@@ -182,7 +182,7 @@ class _Scorer:
                 if on_nodes:
                     indices, size = on_nodes
                     total = np.zeros(len(nodes)) if total is None else total
-                    # An image that most nodes have says little about any one of them.
+                    # kube-scheduler's formula: an image counts more if many nodes have it.
                     total[indices] += size * len(indices) / len(nodes)
             return total
 

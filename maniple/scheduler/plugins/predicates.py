@@ -1,8 +1,8 @@
 """predicates: which nodes may take a pod at all.
 
-Two kinds. What a node is (labels, taints, conditions, volumes in reach) is checked once for all pods with the same
-demands. What is on it (host ports, disks, other pods) is checked for every placement, and only for pods that mind.
-Whether the resources suffice is not a predicate: that is always checked.
+There are two kinds. Attributes of a node (labels, taints, conditions, reachable volumes) are checked once for all pods
+with the same constraints. Pods on it (host ports, disks, affinity) are checked for every placement, and only for pods
+with such rules. Resources are not a predicate: the framework always checks them.
 """
 
 from collections.abc import Iterator
@@ -77,13 +77,13 @@ class Predicates:
 
 
 def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check]]:
-    """The checks on the node itself, in the order in which a person would want to hear of them."""
+    """The checks on the node itself, the most telling reason first."""
     constraint = group.shape.constraint
-    nobody = np.zeros(len(nodes), dtype=bool)
+    none = np.zeros(len(nodes), dtype=bool)
     if constraint.missing_volumes:
-        yield "volumes", Check(constraint.missing_volumes[0], nobody)
+        yield "volumes", Check(constraint.missing_volumes[0], none)
     if constraint.node_name:
-        chosen = nobody.copy()
+        chosen = none.copy()
         if constraint.node_name in nodes.index:
             chosen[nodes.index[constraint.node_name]] = True
         yield "nodename", Check(f"node is not {constraint.node_name}", chosen)
@@ -108,8 +108,8 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
 
 
 def _in_zone(nodes: NodeTable, key: str, value: str) -> BoolArray:
-    """As kube-scheduler has it: the old labels of volumes also match the new ones of nodes, and a node that says
-    nothing at all about zones is not excluded.
+    """As in kube-scheduler: old zone labels of volumes also match new ones of nodes, and a node without zone labels
+    passes.
     """
     inside = np.zeros(len(nodes), dtype=bool)
     says_nothing = ~inside
@@ -145,7 +145,7 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
 
 
 def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]]:
-    """The checks on who is on the node already, this cycle's placements included."""
+    """The checks on the pods of the node, including those placed in this cycle."""
     count = len(session.snapshot.nodes)
     for kind, name, reason in (
         ("port", "hostports", "host port is taken"),
@@ -171,7 +171,7 @@ def _affinity_checks(session: Session, peers: Peers) -> Iterator[Check]:
     if peers.affinity:
         together = [counts.by_domain(term) > 0 for term in peers.affinity]
         labelled = [counts.has_label(term.topology_key) for term in peers.affinity]
-        # The first pod of a set that wants to be together finds nobody: it may go anywhere with the labels.
+        # The first pod of a set with affinity to itself finds no peer. It may go to any node with the labels.
         alone = not any(counts.matching(term).any() for term in peers.affinity)
         if alone and all(peers.match(term) for term in peers.affinity):
             together = labelled
@@ -187,7 +187,7 @@ def _within_skew(session: Session, group: TaskGroup, peers: Peers, spread: Sprea
     """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain."""
     nodes, counts = session.snapshot.nodes, session.peers
     labelled = counts.has_label(spread.term.topology_key)
-    # Pods can only go to nodes that have the labels of all constraints: no other node is a domain of any of them.
+    # Pods can only go to nodes with the labels of all constraints, so other nodes are in no domain.
     eligible = np.logical_and.reduce([counts.has_label(s.term.topology_key) for s in peers.spread if s.is_required])
     if spread.honours_affinity:
         for name, check in node_checks(nodes, group):

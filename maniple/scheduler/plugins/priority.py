@@ -1,7 +1,7 @@
-"""priority: who matters more goes first, and may displace who matters less.
+"""priority: jobs and pods of a higher PriorityClass go first, and may preempt jobs of a lower one.
 
-Jobs and pods with a higher PriorityClass come first. A job of higher priority may preempt pods of jobs with a lower
-one; equals never preempt each other, which is one half of why preemption ends (the other half: victims wait behind).
+Jobs of equal priority never preempt each other. That is half of why preemption ends; the other half is that victims
+wait behind the job that preempted them.
 """
 
 from collections.abc import Sequence

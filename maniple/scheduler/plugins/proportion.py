@@ -1,13 +1,12 @@
 """proportion: what each queue deserves of the cluster, over the tree of queues.
 
-In each resource on its own: a parent's share (at the top, the cluster) goes first to its children's guarantees, as
-far as they ask for them; what is left is poured in proportion to weights into the children that still ask for more,
-until nobody does or nothing is left (water-filling). Nobody gets more than it asks for or than its limit.
-docs/plugins/proportion.md has examples worked out on paper.
+Each resource is shared on its own. A parent's share (at the top, the cluster) goes first to its children's guarantees,
+as far as they ask for them. The rest goes by weight to the children that still ask for more, until none does or nothing
+is left (water-filling). No queue gets more than it asks for, or than its limit. Examples: docs/plugins/proportion.md.
 
-The queue with the lowest share (allocated / deserved, the largest over scarce resources) is served next. With
-`borrow: "true"` queues may go on beyond what they deserve while others leave it unused; without it (kube-batch's way)
-a queue that has what it deserves is skipped. A limit is never exceeded.
+The queue with the lowest share (allocated / deserved, the largest over scarce resources) is next. With `borrow: "true"`
+a queue may hold more than it deserves while others do not use it. Without it, as in kube-batch, a queue that has what
+it deserves is skipped. A limit is never exceeded.
 """
 
 from collections.abc import Sequence
@@ -37,13 +36,13 @@ class Proportion:
             held, deserved = accounting.queue_held[queue.index], due.deserved[queue.index]
             counted = counted_of(session, queue)
             served = share_of(held, deserved, counted)
-            # Whoever is below its due comes first (who deserves nothing is not); the queue's own priority decides
-            # within both halves.
+            # Queues below their due come first; a queue that deserves nothing is not below it. The queue's priority
+            # decides among these, and among the others.
             has_its_due = served >= 1.0 or not (held < deserved)[counted].any()
             return (float(has_its_due), -float(queue.priority), served)
 
         def overused(queue: Queue, asked: FloatArray) -> Reason | None:
-            # GPUs that are short hold up nobody who asks for none; where there are none at all, nobody has his share.
+            # Scarce GPUs do not block jobs that ask for none. A resource that the cluster lacks is never overused.
             scarce = due.scarce[queue.index] & (asked > 0) & (snapshot.total > 0)
             deserved = due.deserved[queue.index]
             if not scarce.any() or not (deserved <= accounting.queue_held[queue.index] + EPSILON)[scarce].all():
@@ -102,7 +101,7 @@ def find_dues(accounting: Accounting, own_demand: FloatArray) -> Due:
             is_scarce = float(wants[:, row].sum()) > amount[row] + EPSILON
             for queue, share in zip(siblings, shares, strict=True):
                 deserved[queue.index, row] = share
-                # To a queue that asks for none of it, nothing is scarce.
+                # A resource is not scarce for a queue that asks for none of it.
                 scarce[queue.index, row] = is_scarce and demand[queue.index, row] > 0
         for queue in siblings:
             pour([queues[child] for child in queue.children], deserved[queue.index])
@@ -115,10 +114,9 @@ def find_dues(accounting: Accounting, own_demand: FloatArray) -> Due:
 
 
 def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: FloatArray) -> FloatArray:
-    """`amount` shared out: `first` to each, the rest by weight to those that want more, nobody above what it wants.
+    """Shares out `amount`: `first` to each, the rest by weight up to what each wants.
 
-    Ends because every round either fills somebody or uses up the rest. Where `first` alone is too much it is cut in
-    proportion.
+    It ends because every round fills an entry or uses up the rest. `first` is cut in proportion if it is too much.
     """
     given = first.copy()
     promised = float(given.sum())
@@ -139,7 +137,7 @@ def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: Flo
 
 
 def _limit(session: Session, over: list[tuple[Queue, int, float]], more: FloatArray) -> Reason:
-    """`over`: every queue and resource in which `more` would pass a limit, with what is held there."""
+    """`over`: each queue and resource whose limit `more` would exceed, with what the queue holds."""
     axis = session.snapshot.axis
     queue, row, held = over[0]
     name, limit, wanted = axis.names[row], axis.text(row, queue.limit[row]), axis.text(row, more[row])

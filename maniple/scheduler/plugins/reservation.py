@@ -1,10 +1,10 @@
-"""reservation: how long the first gang of a queue waits for room before room is kept for it.
+"""reservation: how long the first gang of a queue waits before it gets a reservation.
 
 | argument | default | |
 | patience | 300 | seconds since the gang was created |
 
-Without this plugin nothing is reserved, and small jobs may pass a large gang for ever. Where its room is, who may use
-it meanwhile and when the gang starts at the latest is the same with every policy: see scheduler/reservations.py.
+Without this plugin nothing is reserved, and small jobs may pass a large gang for ever. scheduler/reservation decides
+where a reservation is and which jobs may use it meanwhile, with every policy.
 """
 
 from maniple.scheduler.framework.arguments import Arguments

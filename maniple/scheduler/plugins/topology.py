@@ -1,12 +1,11 @@
-"""topology: of nodes that may take a pod, those whose free GPUs are linked best.
+"""topology: prefers nodes whose free GPUs have the best links.
 
 | argument | default | prefers nodes |
 | links.weight | 1 | where a ring over the pod's GPUs would be fast, compared with the fastest in the cluster |
 
-Links that nobody knows count as half as fast as that.
+Unknown links count as half as fast as that.
 
-Which GPUs of the node the pod then gets, and which domains of a Topology a gang may go to, is no matter of taste:
-that is decided with or without this plugin.
+The framework chooses the GPUs of a node and the domains of a Topology, with or without this plugin.
 """
 
 import numpy as np
@@ -40,7 +39,7 @@ class _Links:
         self._session = session
         self._rings: dict[tuple[LinkClass, int, int], list[int]] = {}
         self._best: dict[tuple[int, int], int] = {}
-        # Where all nodes have the same links, and those are all equal, there is nothing to prefer.
+        # If all nodes have the same links, and all links are equal, there is nothing to prefer.
         self._matter = {
             row
             for row, table in session.gpus.tables.items()
@@ -59,7 +58,7 @@ class _Links:
         gpus, table = self._session.gpus, self._session.gpus.tables[ask.row]
         usable = np.minimum(gpus.free[ask.row][rows.nodes], gpus.future[ask.row][rows.nodes])
         masks = (usable == WHOLE) @ (1 << np.arange(usable.shape[1], dtype=np.int64))
-        # The row may stand for a node's second or third pod: then the sets of those before it are gone.
+        # The row may be for a node's second or third pod: then the GPUs of the pods before it are taken.
         before = (self._session.free[ask.row, rows.nodes] - rows.free[ask.row]) // (ask.count * WHOLE)
         keys = np.stack([table.link_class[rows.nodes], masks, before.astype(np.int64)], axis=1)
         if len(keys) > 8:
@@ -73,7 +72,7 @@ class _Links:
         return np.array(rings, dtype=np.float64)[where] * (self._weight / best)
 
     def _fastest(self, ask: GpuAsk) -> int:
-        """The fastest ring over so many GPUs that an empty node of the cluster has."""
+        """The fastest ring over so many GPUs on any empty node of the cluster."""
         key = (ask.row, ask.count)
         if key not in self._best:
             classes = self._session.gpus.tables[ask.row].links
@@ -82,7 +81,7 @@ class _Links:
         return self._best[key]
 
     def _ring(self, links: LinkClass, mask: int, count: int, nth: int) -> int:
-        """The ring of the (nth + 1)th pod that takes `count` of the GPUs in `mask`; 0 where there is none."""
+        """The ring of the (nth + 1)th pod that takes `count` of the GPUs in `mask`; 0: none."""
         key = (links, mask, count)
         rings = self._rings.get(key)
         if rings is None:
