@@ -27,7 +27,7 @@ from maniple.scheduler.framework.capacity import Rooms, capacity
 from maniple.scheduler.framework.demand import Demand, Demands
 from maniple.scheduler.framework.gpus import GpuRoom, Grants
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule
-from maniple.scheduler.reservation.book import Reserved
+from maniple.scheduler.reservation.book import ReservationBook
 
 if TYPE_CHECKING:
     from maniple.scheduler.explain.tried import Note
@@ -127,7 +127,7 @@ class Session:
             for above in self.queue_paths[queue.index][1:]:
                 self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
         self.states: dict[tuple[str, str], JobState] = {}
-        self.reserved = Reserved(self.gpus, self.free.shape, self.job_key)
+        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key)
         self.reservations = self.reserved.by_job  # job -> what is kept for it
         self.blocked: dict[tuple[str, str], Reason] = {}  # said by an action, for explanations
         self.checked: set[tuple[str, str]] = set()  # gangs that actions have asked job_valid about
