@@ -22,7 +22,7 @@ from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.growth.resize_value import Sizing, gpus_of, sizing
-from maniple.scheduler.growth.room import GrowthRoom, Taken
+from maniple.scheduler.growth.room import GrowthRoom, TakenRoom
 from maniple.scheduler.reservation.reserve import host_of
 
 _DIGITS = 9  # equal gains may differ beyond these
@@ -36,7 +36,7 @@ class _Grower:
     elastic: Elastic
     before: int  # replicas of all roles
     grown: dict[str, int] = field(default_factory=dict)  # role -> replicas more
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[TakenRoom] = field(default_factory=list)
     weights: dict[str, float] = field(default_factory=dict)  # role -> the worth of speed gained by its steps
 
     @property

@@ -159,7 +159,7 @@ def _lost(table: UnitTable, left: BoolArray, unit: IntArray, node: IntArray) -> 
     its steps along, so all of them on the node have been counted.
     """
     lost = table.dragged(left)[unit].astype(np.float64)
-    if not table.is_linked:
+    if not table.has_prerequisites:
         return lost
     job, chain, is_whole = table.job_of[unit], table.chain_of[unit], table.is_whole[unit]
     order = np.lexsort((unit, chain, is_whole, job, node))

@@ -36,9 +36,7 @@ def agreed(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequen
 
 
 def _ask(claimant: Job, pool: Sequence[Unit], rules: Sequence[VictimRule]) -> tuple[list[Unit], int | None]:
-    """Returns the units that all rules allow, and the number of the first refused one that may have cost another its
-    place.
-    """
+    """Returns the units that all rules allow, and the number of the first refused unit that may block another."""
     unit_of = {Victim(unit.job, pod): number for number, unit in enumerate(pool) for pod in unit.pods}
     left: Sequence[Victim] = list(unit_of)
     all_refused: set[int] = set()

@@ -33,7 +33,7 @@ class Trial:
         self.need = session.job_need(job)
         self._groups = session.groups(job)
         self.group = _main_group(session, self._groups)
-        self._is_counted = len(self._groups) == 1 and _is_counted(self.group)
+        self._is_counted = len(self._groups) == 1 and _is_countable(self.group)
         self._is_unbound = not (job.required or job.preferred or session.gpus.is_mixed)  # to domains and models
 
     @property
@@ -180,7 +180,7 @@ class Trial:
         units = order[gone.units[order]]
         pods, owner = table.pods_of(units), np.repeat(np.arange(len(units)), table.counts[units])
         idle = units[np.bincount(owner, weights=is_used[table.nodes[pods]], minlength=len(units)) == 0]
-        if table.is_linked:
+        if table.has_prerequisites:
             idle = self._without_dependents(idle, gone)
         gone.remove(idle)
         if len(idle) and not self.fits():
@@ -197,7 +197,7 @@ class Trial:
         return np.array(free, dtype=np.intp)
 
     def _put_back(self, order: IntArray, gone: SupposedGone) -> None:
-        """Un-evicts units one by one, last first, as long as the gang still fits."""
+        """Un-evicts, one by one and last first, each unit without which the gang still fits."""
         for unit in order[gone.units[order]][::-1].tolist():
             if self._table.is_needed(unit, gone.units):
                 continue
@@ -209,7 +209,7 @@ class Trial:
                 gone.add(alone)
 
 
-def _is_counted(group: TaskGroup) -> bool:
+def _is_countable(group: TaskGroup) -> bool:
     """Whether the number of pods that fit on each node is all there is to know about placing the group."""
     shape = group.shape
     return group.peers is None and not shape.exclusives and not (shape.gpus and shape.gpus[0].memory)

@@ -53,12 +53,12 @@ class UnitTable:
             if unit.size is not None:
                 chains.setdefault((numbers[unit.job.key], unit.size[0]), []).append(number)
         # The chained units, chain by chain, and the chain of each.
-        self._links: IntArray = np.array([step for chain in chains.values() for step in chain], dtype=np.intp)
+        self._chained: IntArray = np.array([step for chain in chains.values() for step in chain], dtype=np.intp)
         self._chain: IntArray = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains.values()])
         self.chain_of: IntArray = np.full(len(self.units), _NONE, dtype=np.intp)
-        self.chain_of[self._links] = self._chain
+        self.chain_of[self._chained] = self._chain
         self._below = {above: step for chain in chains.values() for above, step in itertools.pairwise(chain)}
-        self.is_linked = bool(self._below) or len(self.units) > len(self.jobs)
+        self.has_prerequisites = bool(self._below) or len(self.units) > len(self.jobs)
 
     def __len__(self) -> int:
         return len(self.units)
@@ -152,7 +152,7 @@ class UnitTable:
 
     def ordered(self, order: IntArray, left: BoolArray) -> IntArray:
         """Returns `order` with the prerequisites of each unit before it, without the units that are not in `left`."""
-        if not self.is_linked:
+        if not self.has_prerequisites:
             return order
         place = np.full(len(self), len(self), dtype=np.intp)
         place[order] = np.arange(len(order))
@@ -161,21 +161,21 @@ class UnitTable:
         place_of_whole[has_whole] = place[self._whole_of[has_whole]]
         np.minimum(place, place_of_whole[self.job_of], out=place)
         # A step moves up to the place of the step below it. `base` keeps the chains apart in one running minimum.
-        links, base = self._links[::-1], self._chain[::-1] * (len(self) + 1)
-        place[links] = np.minimum.accumulate(place[links] + base) - base
+        chained, base = self._chained[::-1], self._chain[::-1] * (len(self) + 1)
+        place[chained] = np.minimum.accumulate(place[chained] + base) - base
         units = np.flatnonzero((place < len(self)) & left)
         return units[np.argsort(place[units], kind="stable")]
 
     def dragged(self, left: BoolArray) -> IntArray:
         """Returns how many pods are evicted with each unit, those of its prerequisites in `left` included."""
         counts = self.counts * left
-        if not self.is_linked:
+        if not self.has_prerequisites:
             return counts
         total = counts.copy()
-        running = np.cumsum(counts[self._links])
+        running = np.cumsum(counts[self._chained])
         starts = np.flatnonzero(np.diff(self._chain, prepend=_NONE))
-        before = running[starts] - counts[self._links[starts]]
-        total[self._links] = running - before[self._chain]
+        before = running[starts] - counts[self._chained[starts]]
+        total[self._chained] = running - before[self._chain]
         of_job = np.bincount(self.job_of, weights=counts, minlength=len(self.jobs)).astype(np.intp)
         total[self.is_whole] = of_job[self.job_of[self.is_whole]]
         return total
@@ -192,7 +192,7 @@ class UnitTable:
         wholes = self._whole_of[self.job_of[units]]
         dependents[wholes[wholes >= 0]] = True
         base = self._chain * 2  # keeps the chains apart in one running maximum
-        dependents[self._links] = np.maximum.accumulate(dependents[self._links] + base) > base
+        dependents[self._chained] = np.maximum.accumulate(dependents[self._chained] + base) > base
         return dependents
 
 

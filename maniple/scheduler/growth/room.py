@@ -24,7 +24,7 @@ _ANY = -1
 
 
 @dataclass(slots=True, eq=False)
-class Taken:
+class TakenRoom:
     """Room taken for replicas of a group: by an open statement, or as counts on nodes."""
 
     job: Job
@@ -61,7 +61,7 @@ class GrowthRoom:
         for done in session.placed:
             self._bound.setdefault(done.job.key, set()).update(done.spot.nodes.tolist())
 
-    def take(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> Taken | None:
+    def take(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> TakenRoom | None:
         """Takes room for `count` more replicas of a job that has taken `before`; None if there is not enough."""
         session = self._session
         more = group.shape.requests * count
@@ -74,7 +74,7 @@ class GrowthRoom:
         part = self._parts[key]
         return self._place(job, group, count, before) if part is None else self._count(job, group, count, part)
 
-    def give_back(self, taken: Taken) -> None:
+    def give_back(self, taken: TakenRoom) -> None:
         if taken.statement is not None:
             self._free.clear()
             taken.statement.rollback()
@@ -82,19 +82,19 @@ class GrowthRoom:
             self._shift(taken, -1)
         self._open_nodes.clear()
 
-    def close(self, taken: Iterable[Taken]) -> None:
+    def close(self, taken: Iterable[TakenRoom]) -> None:
         """Gives everything back: the session is as it was."""
         for room in taken:
             if room.statement is not None:
                 room.statement.rollback()
         self._supposition.release()
 
-    def would_cross(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> bool:
+    def would_cross(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> bool:
         """Whether the job is on one node that has no room for `count` more replicas."""
         node = self._only_node(job, before)
         return node is not None and bool(self._session.room_for(group, later=False)[node] < count)
 
-    def _only_node(self, job: Job, before: list[Taken]) -> int | None:
+    def _only_node(self, job: Job, before: list[TakenRoom]) -> int | None:
         nodes = {pod.node for pod in job.placed} | self._bound.get(job.key, set())
         for taken in before:
             nodes |= taken.nodes()
@@ -124,13 +124,13 @@ class GrowthRoom:
             part = replace(part, level=level.name, domain=home)
         return part
 
-    def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> Taken | None:
+    def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> TakenRoom | None:
         key = (self._session.demands.number_of(group), part)
         nodes = self._open_nodes.get(key)
         if nodes is None:
             nodes = self._open_nodes[key] = self._in_order(group, part)
         requests = self._requests_of(group)
-        taken = Taken(job, group)
+        taken = TakenRoom(job, group)
         missing, index = count, len(nodes)
         while missing and index:
             index -= 1
@@ -178,7 +178,7 @@ class GrowthRoom:
             self._free[node] = free
         return free
 
-    def _shift(self, taken: Taken, sign: int) -> None:
+    def _shift(self, taken: TakenRoom, sign: int) -> None:
         """Takes (1) or gives back (-1) counted room."""
         group = taken.group
         for node, count in taken.counts.items():
@@ -198,7 +198,7 @@ class GrowthRoom:
 
     # -- placed
 
-    def _place(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> Taken | None:
+    def _place(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> TakenRoom | None:
         session = self._session
         self._flush()
         if session.room_for(group, later=False).sum() < count:
@@ -209,7 +209,7 @@ class GrowthRoom:
         for scope in (*same_node, *scopes(session, self._staying(job), Need({}, count), [group], later=False)):
             if place_some(session, statement, job, group, count, scope, later=False) == count:
                 self._free.clear()
-                return Taken(job, group, statement)
+                return TakenRoom(job, group, statement)
             statement.rollback()
         return None
 
