@@ -1,14 +1,14 @@
-"""grow: what nobody else needs makes elastic jobs bigger.
+"""grow: free room that no other job needs makes elastic jobs larger.
 
-Step by step the job that gains most speed for each GPU gets one more step, as long as there is room for its replicas
-where its demands let them go. All of a job's growth in a cycle is one resize, and it must pay for the standstill. The
-replicas exist only when the job's controller has made them, and are placed in the next cycle. Their room is taken
-meanwhile, and given back at the end, so that the plan says nothing of it: that is why grow is a policy's last action.
+Step by step, the job that gains the most speed for each GPU gets its next step, as long as its replicas fit within the
+job's constraints. All growth of a job in a cycle is one resize, which must pay for the restart. The job's controller
+creates the replicas, and the next cycle places them. Their room is taken meanwhile and given back at the end, so the
+plan does not show it: grow must be the last action of a policy. S steps of J jobs cost O(S log J), besides
+counting their room.
 
-Growth is surplus: whoever is blocked later gets it back by shrink. It takes nothing from anybody, and a job does not
-change its size again before it has cooled down, so growing and shrinking do not chase each other. While a gang waits
-for room, only those grow who will have cooled down by the time at which it would be given a reservation: what they take
-now is there for it then.
+Growth is surplus: a gang that is blocked later gets it back by shrink. It evicts nothing, and a job keeps its size
+until its cooldown is over, so growing and shrinking do not alternate. While a gang waits for room, a job grows only if
+its cooldown ends before the gang would get a reservation, so that the gang can take the room back then.
 """
 
 import heapq
@@ -22,31 +22,31 @@ from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.growth.resize_value import Sizing, gpus_of, sizing
-from maniple.scheduler.growth.room import GrowthRoom, Taken
+from maniple.scheduler.growth.room import GrowthRoom, TakenRoom
 from maniple.scheduler.reservation.reserve import host_of
 
-_DIGITS = 9  # gains that differ less are the same, computed on different ways
+_DIGITS = 9  # equal gains may differ beyond these
 
 
 @dataclass(slots=True, eq=False)
 class _Grower:
-    """A job that may grow, and by how much it has so far."""
+    """A job that may grow, and its growth so far."""
 
     job: Job
     elastic: Elastic
     before: int  # replicas of all roles
     grown: dict[str, int] = field(default_factory=dict)  # role -> replicas more
-    taken: list[Taken] = field(default_factory=list)
-    weights: dict[str, float] = field(default_factory=dict)  # role -> what speed gained by its steps is worth
+    taken: list[TakenRoom] = field(default_factory=list)
+    weights: dict[str, float] = field(default_factory=dict)  # role -> the worth of speed gained by its steps
 
     @property
     def size(self) -> int:
         return self.before + sum(self.grown.values())
 
     def step(self, role: str) -> int:
-        """Replicas of its next step; 0 if the role is as large as it may be."""
-        size = self.elastic.roles[role]
-        return size.step if size.size + self.grown.get(role, 0) + size.step <= size.max else 0
+        """Returns the replicas of the next step; 0 if it would exceed the maximum."""
+        sizes = self.elastic.roles[role]
+        return sizes.step if sizes.size + self.grown.get(role, 0) + sizes.step <= sizes.max else 0
 
 
 class Grow:
@@ -55,8 +55,8 @@ class Grow:
     def execute(self, session: Session) -> None:
         policy = sizing(session)
         elastic = [job for job in session.snapshot.jobs if job.elastic is not None]
-        hot_s = _longest_cooldown(session) if elastic else 0.0
-        growers = [one for job in elastic if (one := _grower(session, policy, job, hot_s)) is not None]
+        cooldown_s = _longest_cooldown(session) if elastic else 0.0
+        growers = [grower for job in elastic if (grower := _grower(session, policy, job, cooldown_s)) is not None]
         if growers:
             grown = _Handout(session, policy).run(growers)
             with Statement(session) as statement:
@@ -67,9 +67,9 @@ class Grow:
 
 
 def _longest_cooldown(session: Session) -> float:
-    """Seconds for which somebody may be too hot to shrink, in the interest of those who wait for room.
+    """Returns the longest cooldown in seconds that does not delay a gang that waits for room.
 
-    Gangs that have waited for longer than that hold a reservation, which growth respects, or fit nowhere.
+    Gangs that have waited longer than the patience have a reservation, which growth respects, or fit nowhere.
     """
     if session.patience_s is None:
         return inf
@@ -87,12 +87,10 @@ def _waits_for_room(session: Session, job: Job) -> bool:
     return bool(is_open) and not session.job_ready(job) and not session.is_promised(job)
 
 
-def _grower(session: Session, policy: Sizing, job: Job, hot_s: float) -> _Grower | None:
-    """The job, if it runs with all that it is to have now, and a larger size would pay. `hot_s`: the longest time for
-    which it may be too hot to shrink after that.
-    """
+def _grower(session: Session, policy: Sizing, job: Job, cooldown_s: float) -> _Grower | None:
+    """Returns the job if it runs at full size, a larger size would pay, and its cooldown is at most `cooldown_s`."""
     elastic = job.elastic
-    if elastic is None or not job.growth or elastic.cooldown_s > hot_s:
+    if elastic is None or not job.growth or elastic.cooldown_s > cooldown_s:
         return None
     if session.snapshot.now < max(elastic.cooldown_until, elastic.grow_after):
         return None
@@ -105,33 +103,33 @@ def _grower(session: Session, policy: Sizing, job: Job, hot_s: float) -> _Grower
     if any((job.key, role) in session.resized for role in elastic.roles):
         return None
     if host_of(session, job):
-        return None  # a job that will make way has nothing elsewhere
+        return None  # a guest in reserved room must not hold room elsewhere
     grower = _Grower(job, elastic, elastic.size)
     most = sum(max(role.size, role.max) for role in elastic.roles.values())
     return grower if any(policy.pays_back(job, grower.before, size) for size in _sizes(grower, most)) else None
 
 
 def _is_incomplete(session: Session, job: Job, elastic: Elastic) -> bool:
-    """Whether replicas are missing that nobody has made yet: what is free is theirs, before there are more."""
+    """Whether replicas of the current size are missing: free room is for these first."""
     state = session.state(job)
-    there = dict(job.succeeded_by_role)
+    count_of = dict(job.succeeded_by_role)
     for role in elastic.roles:
-        there[role] = there.get(role, 0) + state.placed.get(role, 0)
+        count_of[role] = count_of.get(role, 0) + state.placed.get(role, 0)
     for pod in job.placed:
-        size = elastic.roles.get(pod.role)
-        if size is not None and pod.order[1] >= size.size:
-            there[pod.role] -= 1  # it is on its way out
-    return any(there[name] < role.size for name, role in elastic.roles.items())
+        sizes = elastic.roles.get(pod.role)
+        if sizes is not None and pod.order[1] >= sizes.size:
+            count_of[pod.role] -= 1  # it is leaving
+    return any(count_of[name] < role.size for name, role in elastic.roles.items())
 
 
 def _sizes(grower: _Grower, most: int) -> Sequence[int]:
-    """Sizes at which the job might be worth more than now: where its curve bends, and the largest."""
+    """Returns the sizes that can pay best: the points of the job's speed curve, and the largest size."""
     bends = [int(replicas) for replicas, _ in grower.elastic.curve if grower.before < replicas < most]
     return [*bends, most]
 
 
 class _Handout:
-    """Room is handed out step by step, to whoever gains most by the next one."""
+    """Hands out room step by step, each to the job that gains most by it."""
 
     def __init__(self, session: Session, policy: Sizing) -> None:
         self._session = session
@@ -139,12 +137,12 @@ class _Handout:
         self._room = GrowthRoom(session, keeps_to_node=policy.crossing != 1)
 
     def run(self, growers: list[_Grower]) -> list[_Grower]:
-        """Those who grow. Leaves no trace in the session."""
-        open_ = growers
+        """Returns the jobs that grow. The session is as it was."""
+        candidates = growers
         while True:
-            self._hand_out(open_)
-            # What does not pay back others may have, who then perhaps grow more.
-            vain = [one for one in open_ if one.grown and not self._policy.pays_back(one.job, one.before, one.size)]
+            self._hand_out(candidates)
+            # Growth that does not pay is given back, and the other jobs try again with the room.
+            vain = [grower for grower in candidates if grower.grown and not self._pays_back(grower)]
             for grower in vain:
                 for taken in grower.taken:
                     self._room.give_back(taken)
@@ -152,9 +150,12 @@ class _Handout:
                 grower.grown.clear()
             if not vain:
                 break
-            open_ = [grower for grower in open_ if grower not in vain]
+            candidates = [grower for grower in candidates if grower not in vain]
         self._room.close(taken for grower in growers for taken in grower.taken)
         return [grower for grower in growers if grower.grown]
+
+    def _pays_back(self, grower: _Grower) -> bool:
+        return self._policy.pays_back(grower.job, grower.before, grower.size)
 
     def _hand_out(self, growers: Sequence[_Grower]) -> None:
         heap = []
@@ -166,26 +167,26 @@ class _Handout:
         heapq.heapify(heap)
         while heap:
             key, name, role, grower = heapq.heappop(heap)
-            if self._may_have_moved(grower):
-                now = self._key(grower, role)
-                if now is None:
+            if self._may_be_stale(grower):
+                current_key = self._key(grower, role)
+                if current_key is None:
                     continue
-                if now != key:
-                    heapq.heappush(heap, (now, name, role, grower))
+                if current_key != key:
+                    heapq.heappush(heap, (current_key, name, role, grower))
                     continue
             if self._take(grower, role):
-                following = self._key(grower, role)
-                if following is not None:
-                    heapq.heappush(heap, (following, name, role, grower))
+                next_key = self._key(grower, role)
+                if next_key is not None:
+                    heapq.heappush(heap, (next_key, name, role, grower))
 
-    def _may_have_moved(self, grower: _Grower) -> bool:
-        """Whether its place in line may be another since it got there: its other role grew, or its node filled up."""
+    def _may_be_stale(self, grower: _Grower) -> bool:
+        """Whether its key may have changed since it was pushed: its other role grew, or its node filled up."""
         return self._policy.crossing != 1 or len(grower.job.growth) > 1
 
     def _key(self, grower: _Grower, role: str) -> tuple[float, ...] | None:
-        """Its place in line, lower first: who gains most for a GPU, then the smaller job, then the older.
+        """Returns the sort key of the next step: most gain for each GPU, then the smaller job, then the older.
 
-        None if there is no further step, or it gains nothing.
+        Returns None if there is no further step, or it gains nothing.
         """
         job, step = grower.job, grower.step(role)
         if not step:
@@ -197,7 +198,7 @@ class _Handout:
         return (-round(gain, _DIGITS), size, job.created) if gain > 0 else None
 
     def _weight(self, grower: _Grower, role: str) -> float:
-        """What speed is worth to the job's queue, for each GPU of a step."""
+        """Returns what speed is worth to the job's queue, for each GPU of a step."""
         weight = grower.weights.get(role)
         if weight is None:
             job, step = grower.job, grower.elastic.roles[role].step

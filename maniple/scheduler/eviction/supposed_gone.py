@@ -1,7 +1,7 @@
-"""Supposing that units are gone: for trying thousands of them at once.
+"""Supposes units gone, thousands at a time, while a trial asks whether a gang fits.
 
-Placement sees what it would see if they were evicted. Rules on victims look at other things and must be asked without
-it. When the scope is left, the session is as it was.
+Placement sees the room as if the units were evicted. Rules on victims read other state, so they must never be asked
+inside the scope. On exit the session is as it was.
 """
 
 from types import TracebackType
@@ -48,10 +48,10 @@ class SupposedGone:
         parts, owners = table.device_parts.of(pods)
         devices = []
         for row in table.device_parts.resources:
-            is_mine = table.device_parts.rows[parts] == row
-            mine, owner = parts[is_mine], owners[is_mine]
+            is_of_row = table.device_parts.rows[parts] == row
+            of_row, owner = parts[is_of_row], owners[is_of_row]
             is_spare = None if spare is None else spare[owner]
-            held, millis = table.device_parts.devices[mine], table.device_parts.millis[mine]
+            held, millis = table.device_parts.devices[of_row], table.device_parts.millis[of_row]
             devices.append(LeavingDevices(row, nodes[owner], held, millis, is_spare))
         queues = table.queues[pods] if table.is_limited else None
         return LeavingPods(nodes, table.requests[:, pods], table.rows, devices, spare, queues)

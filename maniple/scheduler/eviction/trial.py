@@ -1,4 +1,9 @@
-"""One gang's search for the fewest units that must go, in an order that is given: whether it fits, and who can stay."""
+"""One gang's trial evictions: whether it fits without some units, and the fewest of a given order that it needs gone.
+
+A trial supposes units gone and leaves the session as it was; only `commit` evicts. More evictions never make a gang fit
+worse, so a search over the length of the order finds the shortest prefix of U units in O(log U) fits; putting units
+back takes up to one fit each.
+"""
 
 import math
 from functools import cached_property
@@ -14,8 +19,8 @@ from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.domains_and_models import room_in, scopes
 from maniple.scheduler.placement.search import place_gang
 
-_GROWTH = 8  # so many times as many units are looked at when some were not enough
-_MOST_TRIED = 48  # units that are put back one by one where that means to look for places for all of the gang
+_GROWTH = 8  # factor by which the prefix grows while the gang does not fit
+_MOST_TRIED = 48  # units put back one by one where each means a placement of the whole gang
 _ROUNDING = 1e-6
 
 
@@ -28,7 +33,7 @@ class Trial:
         self.need = session.job_need(job)
         self._groups = session.groups(job)
         self.group = _main_group(session, self._groups)
-        self._is_counted = len(self._groups) == 1 and _says_all(session, self.group)
+        self._is_counted = len(self._groups) == 1 and _is_countable(session, self.group)
         self._is_unbound = not (job.required or job.preferred or session.gpus.is_mixed)  # to domains and models
 
     @property
@@ -38,34 +43,35 @@ class Trial:
 
     @cached_property
     def _before(self) -> tuple[FloatArray, FloatArray]:
-        """How many pods fit on each node, and what is free there of all that they ask for. To be asked for the first
-        time before anybody is supposed to be gone.
+        """Returns how many pods fit on each node, and what is free there of the resources they request.
+
+        The first call must come before any unit is supposed gone.
         """
         asked = np.flatnonzero(self.group.shape.requests)
         return self._session.room_for(self.group, later=True).copy(), self._session.future[asked]
 
     @property
     def room(self) -> FloatArray:
-        """How many pods fit on each node before anybody leaves."""
+        """[N] how many pods fit without evictions."""
         return self._before[0]
 
     @property
     def missing(self) -> int:
-        """How many pods of the gang there is no room for before anybody leaves; at least one does not fit."""
+        """How many pods of the gang do not fit without evictions; at least one."""
         return max(1, self.need.total - int(self.room.sum()))
 
     def is_fewest(self, units: IntArray) -> bool:
-        """Whether it is known that no fewer pods than those of the units can make room."""
+        """Whether it is certain that no smaller number of pods makes room."""
         pods = int(self._table.counts[units].sum())
         return pods == 1 or pods <= self._fewest_pods
 
     @cached_property
     def _fewest_pods(self) -> int:
-        """So many pods must go at least; 0: that cannot be said.
+        """A lower bound for the number of evicted pods; 0 if there is none.
 
-        On each node one resource is the shortest. A node that has enough of it for 2.3 pods of the gang, and loses pods
-        that have at most half as much of it as one of them, takes in a third when two have gone, and not before. At
-        most as many nodes as pods are missing can help with such a rest.
+        On each node one resource is the shortest. Say it is enough for 2.3 pods of the gang, and each victim holds at
+        most half of what such a pod requests: a third pod fits after two evictions, not before. The fraction 0.3 helps
+        on at most as many nodes as pods are missing. So at least (missing - fractions) / (largest victim) pods go.
         """
         shape, gpus = self.group.shape, self._session.gpus
         is_plain = self._is_counted and self._is_unbound and self._session.reserved.mask is None
@@ -73,21 +79,21 @@ class Trial:
         if not is_plain or gpus.is_counted(shape) or not len(rows):
             return 0
         asked = shape.requests[rows]
-        helps = self._table.largest[rows] / asked
-        order = np.argsort(helps)  # of two resources that are as short the one counts that helps less
+        largest = self._table.largest[rows] / asked
+        order = np.argsort(largest)  # of two resources that are equally short, the one with the smaller victims counts
         times = (self._before[1] / asked[:, None])[order]
         shortest = times.min(axis=0)
-        rests = float(np.sort(shortest - np.floor(shortest))[::-1][: self.missing].sum())
-        most = float(helps[order][np.unique(times.argmin(axis=0))].max())
+        fractions = float(np.sort(shortest - np.floor(shortest))[::-1][: self.missing].sum())
+        most = float(largest[order][np.unique(times.argmin(axis=0))].max())
         missing = self.need.total - int(self.room.sum())
-        return math.ceil((missing - rests) / most - _ROUNDING) if most > 0 and math.isfinite(rests) else 0
+        return math.ceil((missing - fractions) / most - _ROUNDING) if most > 0 and math.isfinite(fractions) else 0
 
     def fits(self, *, later: bool = True) -> bool:
-        """Whether the gang would start, now or if those who are leaving had left."""
+        """Whether the gang could start: now, or (`later`) once all leaving pods are gone."""
         session = self._session
         if not self._is_counted:
             return self._nodes(later=later) is not None
-        # Pods that are alike and do not mind each other fit wherever there is room for so many.
+        # Equal pods without affinity to each other fit wherever there is room for their number.
         if session.admissible(self.queue, self.group.shape.requests * self.need.total) is not None:
             return False
         if self._is_unbound:
@@ -98,7 +104,7 @@ class Trial:
         )
 
     def _nodes(self, *, later: bool = True) -> set[int] | None:
-        """The nodes to which the gang would go; None: it does not fit."""
+        """Returns the nodes the gang would use; None if it does not fit."""
         with Statement(self._session) as gang:
             return gang.nodes() if self._place(gang, later=later) else None
 
@@ -110,16 +116,16 @@ class Trial:
         return session.admissible(self.queue, session.state(job).allocated - before, is_charged=True) is None
 
     def commit(self, units: IntArray, reason: str) -> bool:
-        """Evicts the units and promises the gang its room, if it does fit then."""
+        """Evicts the units and nominates the gang for their room; does nothing and returns False if it does not fit."""
         with Statement(self._session) as statement:
-            going = [self._table.units[unit] for unit in units.tolist()]
-            whole = {unit.job.key for unit in going if unit.is_whole}
-            for unit in going:
+            victims = [self._table.units[unit] for unit in units.tolist()]
+            whole = {unit.job.key for unit in victims if unit.is_whole}
+            for unit in victims:
                 for pod in unit.pods:
                     statement.evict(unit.job, pod, reason, self.job.name)
                 if unit.size is not None and unit.job.key not in whole:
                     statement.resize(unit.job, *unit.size)
-            # A search that fails rolls back what it placed itself, never the evictions before it.
+            # The gang has its own statement: a failed placement rolls that back, and must keep the evictions.
             with Statement(self._session) as gang:
                 if not self._place(gang):
                     return False
@@ -130,7 +136,7 @@ class Trial:
     # -- the search
 
     def fewest(self, order: IntArray) -> IntArray | None:
-        """The fewest units from the front of `order` that make room, without those that are not needed for it."""
+        """Returns the shortest prefix of `order` that makes room, without its units that are not needed; or None."""
         first_look = min(self.missing, len(order))
         with SupposedGone(self._session, self._table) as gone:
             if not self._take_enough(order, first_look, gone):
@@ -142,7 +148,7 @@ class Trial:
             return order[gone.units[order]]
 
     def _take_enough(self, order: IntArray, first_look: int, gone: SupposedGone) -> bool:
-        """As many as are needed leave, from the front; so many are tried first."""
+        """Supposes the shortest prefix that makes room gone, trying `first_look` units first; False if none does."""
         too_few, enough = 0, first_look
         gone.add(order[:enough])
         while not self.fits():
@@ -150,67 +156,67 @@ class Trial:
                 return False
             too_few, enough = enough, min(enough * _GROWTH, len(order))
             gone.add(order[too_few:enough])
-        there = enough
+        length = enough  # of the prefix that is supposed gone
         while enough - too_few > 1 and not self.is_fewest(order[:enough]):
             middle = (too_few + enough) // 2
-            gone.add(order[there:middle])
-            gone.remove(order[middle:there])
-            there = middle
+            gone.add(order[length:middle])
+            gone.remove(order[middle:length])
+            length = middle
             if self.fits():
                 enough = middle
             else:
                 too_few = middle
-        gone.add(order[there:enough])
+        gone.add(order[length:enough])
         return True
 
     def _put_back_idle(self, order: IntArray, gone: SupposedGone) -> None:
-        """Those leave not after all who are only on nodes that do not matter: many, and all at once."""
+        """Un-evicts, in one batch, victims on nodes the gang does not use."""
         if self._is_counted:
-            matters = self._session.room_for(self.group, later=True) > self.room
+            is_used = self._session.room_for(self.group, later=True) > self.room
         else:
-            matters = np.zeros(len(self.room), dtype=bool)
-            matters[list(self._nodes() or ())] = True
+            is_used = np.zeros(len(self.room), dtype=bool)
+            is_used[list(self._nodes() or ())] = True
         table = self._table
         units = order[gone.units[order]]
         pods, owner = table.pods_of(units), np.repeat(np.arange(len(units)), table.counts[units])
-        idle = units[np.bincount(owner, weights=matters[table.nodes[pods]], minlength=len(units)) == 0]
-        if table.is_linked:
-            idle = self._free_to_stay(idle, gone)
+        idle = units[np.bincount(owner, weights=is_used[table.nodes[pods]], minlength=len(units)) == 0]
+        if table.has_prerequisites:
+            idle = self._without_dependents(idle, gone)
         gone.remove(idle)
         if len(idle) and not self.fits():
             gone.add(idle)
 
-    def _free_to_stay(self, units: IntArray, gone: SupposedGone) -> IntArray:
-        """Those of the units that none of the others which go needs gone."""
-        going = gone.units.copy()
+    def _without_dependents(self, units: IntArray, gone: SupposedGone) -> IntArray:
+        """Returns the units that are no prerequisite of a unit that stays evicted."""
+        evicted = gone.units.copy()
         free = []
         for unit in units[::-1].tolist():
-            if not self._table.is_needed(unit, going):
-                going[unit] = False
+            if not self._table.is_needed(unit, evicted):
+                evicted[unit] = False
                 free.append(unit)
         return np.array(free, dtype=np.intp)
 
     def _put_back(self, order: IntArray, gone: SupposedGone) -> None:
-        """One by one, last first."""
+        """Un-evicts, one by one and last first, each unit without which the gang still fits."""
         for unit in order[gone.units[order]][::-1].tolist():
             if self._table.is_needed(unit, gone.units):
                 continue
             if self.is_fewest(np.flatnonzero(gone.units)):
                 return
-            one = np.array([unit])
-            gone.remove(one)
+            alone = np.array([unit])
+            gone.remove(alone)
             if not self.fits():
-                gone.add(one)
+                gone.add(alone)
 
 
-def _says_all(session: Session, group: TaskGroup) -> bool:
-    """Whether how many of its pods fit on each node says all about where they can go, and what they will hold there."""
+def _is_countable(session: Session, group: TaskGroup) -> bool:
+    """Whether the number of pods that fit on each node is all there is to know about placing the group."""
     shape = group.shape
     return not session.depends_on_pods(group) and not shape.exclusives and not (shape.gpus and shape.gpus[0].memory)
 
 
 def _main_group(session: Session, groups: list[TaskGroup]) -> TaskGroup:
-    """The group that is hardest to place speaks for the gang."""
+    """Returns the group that is hardest to place: it stands for the gang."""
     if len(groups) == 1:
         return groups[0]
     total = np.maximum(session.snapshot.total, 1.0)

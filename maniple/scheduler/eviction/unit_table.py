@@ -1,7 +1,8 @@
-"""The units that an action may take, as a table: one row a unit, cheapest first, and the pods that go with each.
+"""The units that an action may evict, as a table: one row a unit, cheapest first, with the pods of each.
 
-Made once for an action, so that a search among thousands of units is arithmetic on columns. What has been taken is
-crossed out. What is left of a job after that can still be taken as it was offered: its surplus is no larger for it.
+An action builds the table once, in O(U log U + P) for U units of P pods, so that a search among thousands of units is
+arithmetic on columns. The table never changes: evicted units are marked in a mask beside it. The rest of a job's units
+stays valid, because an eviction never makes a surplus larger.
 """
 
 import itertools
@@ -21,10 +22,11 @@ _NONE = -1
 
 
 class UnitTable:
-    """Units in order of cost; each has the pods that no unit before it has.
+    """Units in order of cost. A unit has only the pods that no unit before it has.
 
-    Some need others gone: a step of an elastic job those above it, a gang whole all its steps. An order that respects
-    this is made by `ordered`; in one of those, every part from the front can be evicted as it is.
+    Some units have prerequisites, which must be evicted with them: a step of an elastic job has the steps above it, a
+    whole gang has all its steps. `ordered` returns orders in which prerequisites come first, so that every prefix can
+    be evicted as it is.
     """
 
     def __init__(self, session: Session, units: Iterable[Unit]) -> None:
@@ -43,19 +45,20 @@ class UnitTable:
         self.is_whole: BoolArray = np.array([unit.is_whole for unit in self.units], dtype=bool)
         self.counts: IntArray = np.array([len(unit.pods) for unit in self.units], dtype=np.intp)
         self._starts: IntArray = np.cumsum(self.counts) - self.counts
-        self._whole_of: IntArray = np.full(len(self.jobs), _NONE, dtype=np.intp)  # job -> its unit that is a gang whole
+        self._whole_of: IntArray = np.full(len(self.jobs), _NONE, dtype=np.intp)  # job -> its whole unit
         self._whole_of[self.job_of[self.is_whole]] = np.flatnonzero(self.is_whole)
-        # Steps with a size, chain by chain, and the number of the chain; within one from the upper end down.
+        # A chain is the steps of one role of an elastic job, the highest indices first.
         chains: dict[tuple[int, str], list[int]] = {}
         for number, unit in enumerate(self.units):
             if unit.size is not None:
                 chains.setdefault((numbers[unit.job.key], unit.size[0]), []).append(number)
-        self._links: IntArray = np.array([step for chain in chains.values() for step in chain], dtype=np.intp)
+        # The chained units, chain by chain, and the chain of each.
+        self._chained: IntArray = np.array([step for chain in chains.values() for step in chain], dtype=np.intp)
         self._chain: IntArray = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains.values()])
         self.chain_of: IntArray = np.full(len(self.units), _NONE, dtype=np.intp)
-        self.chain_of[self._links] = self._chain
+        self.chain_of[self._chained] = self._chain
         self._below = {above: step for chain in chains.values() for above, step in itertools.pairwise(chain)}
-        self.is_linked = bool(self._below) or len(self.units) > len(self.jobs)
+        self.has_prerequisites = bool(self._below) or len(self.units) > len(self.jobs)
 
     def __len__(self) -> int:
         return len(self.units)
@@ -72,25 +75,25 @@ class UnitTable:
 
     @cached_property
     def requests(self) -> FloatArray:
-        """[R, pods]; pods that ask for the same share a vector, so there are few."""
-        kinds: dict[int, int] = {}
+        """[R, pods]. Equal pods share one vector, so few vectors are converted."""
+        numbers: dict[int, int] = {}
         vectors: list[FloatArray] = []
-        number_of = []
+        vector_of_pod = []
         for pod in self.pods:
-            kind = kinds.setdefault(id(pod.requests), len(vectors))
-            if kind == len(vectors):
+            number = numbers.setdefault(id(pod.requests), len(vectors))
+            if number == len(vectors):
                 vectors.append(pod.requests)
-            number_of.append(kind)
-        return np.ascontiguousarray(np.array(vectors)[number_of].T)
+            vector_of_pod.append(number)
+        return np.ascontiguousarray(np.array(vectors)[vector_of_pod].T)
 
     @cached_property
     def largest(self) -> FloatArray:
-        """[R] the most that any of the pods holds."""
+        """[R] the most that one pod holds."""
         return np.asarray(self.requests.max(axis=1, initial=0.0))
 
     @cached_property
     def rows(self) -> list[int]:
-        """The resources that any of the pods holds."""
+        """The resources that some pod holds."""
         held: list[int] = np.flatnonzero(self.requests.any(axis=1)).tolist()
         return held
 
@@ -100,22 +103,22 @@ class UnitTable:
         return np.repeat(np.array([unit.job.queue for unit in self.units], dtype=np.intp), self.counts)
 
     @cached_property
-    def places(self) -> "Places":
+    def unit_nodes(self) -> "UnitNodes":
         units = np.repeat(np.arange(len(self)), self.counts)
         width = int(self.nodes.max(initial=0)) + 1
         pairs, of_pod = np.unique(units * width + self.nodes, return_inverse=True)
         held = np.array([np.bincount(of_pod, weights=row, minlength=len(pairs)) for row in self.requests])
-        return Places(*np.divmod(pairs, width), held, of_pod)
+        return UnitNodes(*np.divmod(pairs, width), held, of_pod)
 
     @cached_property
     def grade_codes(self) -> IntArray:
-        """Grades as numbers 0, 1, … in their order."""
+        """The grades as numbers 0, 1, … in the same order."""
         codes: IntArray = np.unique(self.grades, return_inverse=True)[1]
         return codes
 
     @cached_property
     def kinds(self) -> IntArray:
-        """Units with the same number are the same to every rule on victims."""
+        """Rules on victims cannot tell units of the same kind apart."""
         numbers: dict[object, int] = {}
         demands = self._session.demands
         kinds = [(demands.of_victims(unit.job, unit.pods), demands.serial()) for unit in self.units]
@@ -123,7 +126,7 @@ class UnitTable:
 
     @cached_property
     def is_limited(self) -> bool:
-        """Whether any queue may hold so much and no more."""
+        """Whether any queue has a limit."""
         return any(np.isfinite(queue.limit).any() for queue in self._session.snapshot.queues)
 
     @cached_property
@@ -131,122 +134,123 @@ class UnitTable:
         return DeviceParts(self._session, self.pods)
 
     def spare(self) -> BoolArray | None:
-        """Which pods have room that no reservation has counted on; None: all, for there is none."""
+        """Returns the pods whose room no reservation counts on; None: all, because nothing is reserved."""
         reserved = self._session.reserved
-        made = tuple(reserved.by_job.values())
-        if not made:
+        reservations = tuple(reserved.by_job.values())
+        if not reservations:
             return None
-        if made != self._spare[0]:
-            self._spare = made, np.array([not reserved.counts_on(pod.pod, pod.node) for pod in self.pods], dtype=bool)
+        if reservations != self._spare[0]:
+            is_spare = [not reserved.counts_on(pod.pod, pod.node) for pod in self.pods]
+            self._spare = reservations, np.array(is_spare, dtype=bool)
         return self._spare[1]
 
     def pods_of(self, units: IntArray) -> IntArray:
-        """The numbers of the units' pods."""
+        """Returns the numbers of the units' pods."""
         return ranges(self._starts[units], self.counts[units])
 
-    # -- what goes with what
+    # -- prerequisites
 
     def ordered(self, order: IntArray, left: BoolArray) -> IntArray:
-        """`order` with every unit behind those that it needs gone; of these the ones that are left are added."""
-        if not self.is_linked:
+        """Returns `order` with the prerequisites of each unit before it, without the units that are not in `left`."""
+        if not self.has_prerequisites:
             return order
         place = np.full(len(self), len(self), dtype=np.intp)
         place[order] = np.arange(len(order))
         has_whole = self._whole_of >= 0
-        pulled = np.full(len(self.jobs), len(self), dtype=np.intp)
-        pulled[has_whole] = place[self._whole_of[has_whole]]
-        np.minimum(place, pulled[self.job_of], out=place)
-        # From the lower end of each chain up: a step is no later than the one below it.
-        links, base = self._links[::-1], self._chain[::-1] * (len(self) + 1)
-        place[links] = np.minimum.accumulate(place[links] + base) - base
-        found = np.flatnonzero((place < len(self)) & left)
-        return found[np.argsort(place[found], kind="stable")]
+        place_of_whole = np.full(len(self.jobs), len(self), dtype=np.intp)
+        place_of_whole[has_whole] = place[self._whole_of[has_whole]]
+        np.minimum(place, place_of_whole[self.job_of], out=place)
+        # A step moves up to the place of the step below it. `base` keeps the chains apart in one running minimum.
+        chained, base = self._chained[::-1], self._chain[::-1] * (len(self) + 1)
+        place[chained] = np.minimum.accumulate(place[chained] + base) - base
+        units = np.flatnonzero((place < len(self)) & left)
+        return units[np.argsort(place[units], kind="stable")]
 
     def dragged(self, left: BoolArray) -> IntArray:
-        """How many pods go with each unit, those of the units that it needs gone included."""
+        """Returns how many pods are evicted with each unit, those of its prerequisites in `left` included."""
         counts = self.counts * left
-        if not self.is_linked:
+        if not self.has_prerequisites:
             return counts
         total = counts.copy()
-        running = np.cumsum(counts[self._links])
+        running = np.cumsum(counts[self._chained])
         starts = np.flatnonzero(np.diff(self._chain, prepend=_NONE))
-        before = running[starts] - counts[self._links[starts]]
-        total[self._links] = running - before[self._chain]
+        before = running[starts] - counts[self._chained[starts]]
+        total[self._chained] = running - before[self._chain]
         of_job = np.bincount(self.job_of, weights=counts, minlength=len(self.jobs)).astype(np.intp)
         total[self.is_whole] = of_job[self.job_of[self.is_whole]]
         return total
 
     def is_needed(self, unit: int, chosen: BoolArray) -> bool:
-        """Whether one of the chosen units cannot go without this one."""
+        """Whether the unit is a prerequisite of one that is chosen."""
         whole, below = int(self._whole_of[self.job_of[unit]]), self._below.get(unit, _NONE)
         return bool((whole not in (_NONE, unit) and chosen[whole]) or (below != _NONE and chosen[below]))
 
     def with_dependents(self, units: IntArray) -> BoolArray:
-        """The units, and all that cannot go without them."""
-        found = np.zeros(len(self), dtype=bool)
-        found[units] = True
+        """Returns the mask of the units and of all units that have one of them as a prerequisite."""
+        dependents = np.zeros(len(self), dtype=bool)
+        dependents[units] = True
         wholes = self._whole_of[self.job_of[units]]
-        found[wholes[wholes >= 0]] = True
-        base = self._chain * 2
-        found[self._links] = np.maximum.accumulate(found[self._links] + base) > base
-        return found
+        dependents[wholes[wholes >= 0]] = True
+        base = self._chain * 2  # keeps the chains apart in one running maximum
+        dependents[self._chained] = np.maximum.accumulate(dependents[self._chained] + base) > base
+        return dependents
 
 
 def _disjoint(units: Sequence[Unit]) -> list[Unit]:
-    """The units without the pods that one before them has."""
+    """Returns the units, each without the pods of those before it; units without pods are left out."""
     seen: set[PlacedPod] = set()
-    made = []
+    disjoint = []
     for unit in units:
         is_disjoint = seen.isdisjoint(unit.pods)
         own = unit if is_disjoint else replace(unit, pods=tuple(pod for pod in unit.pods if pod not in seen))
         if own.pods:
-            made.append(own)
+            disjoint.append(own)
             seen.update(own.pods)
-    return made
+    return disjoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """One for each unit on each node that it is on."""
+class UnitNodes:
+    """The pairs of a unit and a node that it has pods on, as columns."""
 
     unit: IntArray
     node: IntArray
-    held: FloatArray  # [R, places] what its pods there hold
-    of_pod: IntArray  # the place of each pod
+    held: FloatArray  # [R, pairs] what the unit's pods on the node hold
+    of_pod: IntArray  # pod -> its pair
 
 
 class DeviceParts:
-    """The devices that pods hold and that are still there, as columns."""
+    """The GPUs that pods hold, as columns, without GPUs that are lost or unhealthy."""
 
     def __init__(self, session: Session, pods: Sequence[PlacedPod]) -> None:
-        held = [(at, part.row, part.device, part.milli) for at, pod in enumerate(pods) for part in pod.gpus]
+        held = [(owner, part.row, part.device, part.milli) for owner, pod in enumerate(pods) for part in pod.gpus]
         owners, rows, devices, millis = np.array(held, dtype=np.intp).reshape(-1, 4).T
         nodes = np.array([pod.node for pod in pods], dtype=np.intp)
         there = np.zeros(len(held), dtype=bool)
         for row in np.unique(rows).tolist():
-            mine = rows == row
-            there[mine] = session.gpus.tables[row].there[nodes[owners[mine]], devices[mine]]
+            of_row = rows == row
+            there[of_row] = session.gpus.tables[row].there[nodes[owners[of_row]], devices[of_row]]
         self.owners, self.rows, self.devices, self.millis = (part[there] for part in (owners, rows, devices, millis))
         self.resources = np.unique(self.rows).tolist()
         self._counts: IntArray = np.bincount(self.owners, minlength=len(pods))
         self._starts: IntArray = np.cumsum(self._counts) - self._counts
 
     def of(self, pods: IntArray) -> tuple[IntArray, IntArray]:
-        """(the numbers of the pods' grants, for each of them the position of its pod in `pods`)."""
+        """Returns the numbers of the pods' parts, and the position in `pods` of the pod that holds each."""
         counts = self._counts[pods]
         return ranges(self._starts[pods], counts), np.repeat(np.arange(len(pods)), counts)
 
 
 def ranges(starts: IntArray, counts: IntArray) -> IntArray:
-    """starts[0], starts[0] + 1, … as many as counts[0], then from starts[1] and so on."""
+    """Returns counts[0] numbers from starts[0] on, then counts[1] from starts[1] on, and so on."""
     if (counts == 1).all():
         return starts
     ends = np.cumsum(counts)
     return np.repeat(starts - ends + counts, counts) + np.arange(int(counts.sum()))
 
 
-class Market:
-    """What an action may take. The table is made when the first claimant asks."""
+class OfferedUnits:
+    """The units that an action may evict, and which of them are left. The first claimant builds the table."""
 
     def __init__(self, session: Session, jobs: Iterable[Job], units_of: UnitsOf = offered_units) -> None:
         self._session = session
@@ -263,22 +267,22 @@ class Market:
 
     @property
     def left(self) -> BoolArray:
-        """Which units nobody has taken yet."""
+        """[units] those that are neither evicted nor withdrawn."""
         return self._left
 
     def offer(self, belongs: Callable[[Job], bool]) -> BoolArray:
-        """The units of the jobs of which somebody may take, whether they are left or not."""
+        """[units] those of jobs for which `belongs` holds, left or not."""
         return np.array([belongs(job) for job in self.table.jobs], dtype=bool)[self.table.job_of]
 
     def of_others(self, job: Job) -> BoolArray:
-        """All units but the job's own."""
+        """[units] all but the job's own."""
         return np.asarray(self.table.job_of != self.table.job_numbers.get(job.key, _NONE))
 
     def take(self, units: IntArray) -> None:
         self._left[units] = False
 
     def withdraw(self, job: Job) -> None:
-        """What the job holds is not to be had any more."""
+        """Takes what the job holds off the offer."""
         number = self.table.job_numbers.get(job.key)
         if number is not None:
             self._left[self.table.job_of == number] = False

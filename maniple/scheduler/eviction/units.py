@@ -1,4 +1,7 @@
-"""What may be taken by eviction, in units that go together: a step of a job's surplus, or a gang whole."""
+"""What may be evicted, in units of pods that go together: a step of a job's surplus, or a whole gang.
+
+A step never takes a gang below its minimum.
+"""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,15 +18,15 @@ from maniple.scheduler.framework.session import Session
 
 @dataclass(slots=True, eq=False)  # not frozen: there may be a hundred thousand
 class Unit:
-    """Pods of one job that go together. A step with a size goes after those above it, a gang whole after its steps."""
+    """Pods of one job that are evicted together: a step after the steps above it, a whole gang after its steps."""
 
     job: Job
     pods: tuple[PlacedPod, ...]
-    is_whole: bool  # a gang of several, or what is left of it
+    is_whole: bool  # a gang of several pods, or the rest of it
     cost: tuple[Any, ...]  # lower goes first
-    grade: float  # what matters first when ways of making room are compared: the highest grade among their units
-    size: tuple[str, int] | None = None  # of an elastic job: a role, and how many replicas it has without the unit
-    loss: float = 0.0  # speed that the job loses
+    grade: float  # sets of victims are compared by their highest grade first
+    size: tuple[str, int] | None = None  # of an elastic job: the role, and its size without the unit
+    loss: float = 0.0  # of the job's speed
 
 
 _Rank = tuple[int, str]
@@ -34,29 +37,29 @@ UnitsOf = Callable[[Session, Job], Iterable[Unit]]
 
 
 class Step(NamedTuple):
-    """The next pods of a job's surplus that go together; of an elastic job also the role's size without them."""
+    """Pods of a job's surplus that go together; for an elastic job also the role's size without them."""
 
     pods: tuple[PlacedPod, ...]
     size: tuple[str, int] | None
 
 
 def evictable_jobs(session: Session) -> Iterator[Job]:
-    """Those that reclaim and preempt may look at. Whoever gave back surplus in this cycle keeps its minimum in it."""
+    """Yields the jobs reclaim and preempt may evict from. A job that was shrunk in this cycle keeps its minimum."""
     shrunk = {done.job.key for done in session.evicted if done.reason == SHRUNK}
     return (job for job in session.snapshot.jobs if job.preemptable and job.exists and job.key not in shrunk)
 
 
 def offered_units(session: Session, job: Job) -> Iterator[Unit]:
-    """What reclaim and preempt may take of a job: its surplus step by step, then all that is left, at once."""
+    """Yields what reclaim and preempt may evict of a job: its surplus step by step, then the rest as one unit."""
     there = _there(session, job)
     if not there:
         return
     now, dearest, nth = session.snapshot.now, -np.inf, 0
     surplus: set[PlacedPod] = set()
-    is_alone = len(job.placed) == 1 and not job.succeeded  # as most are, and so without surplus
+    is_alone = len(job.placed) == 1 and not job.succeeded  # the common case: no surplus
     for nth, step in enumerate(() if is_alone else surplus_steps(session, job), start=1):
         surplus.update(step.pods)
-        # Within a job indices decide, between jobs age: a step is never cheaper than the one before it.
+        # Age decides between jobs, the index within a job: a step is never cheaper than the one before it.
         dearest = max(dearest, -max(pod.started for pod in step.pods))
         yield Unit(job, step.pods, False, (False, job.priority, dearest, job.key, nth), job.priority, step.size)
     rest = tuple(pod for pod in there if pod not in surplus) if surplus else tuple(there)
@@ -69,9 +72,10 @@ def offered_units(session: Session, job: Job) -> Iterator[Unit]:
 
 
 def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
-    """What the job holds above its minimum, in steps that go together: first the one with the highest indices.
+    """Yields what the job holds above its minimum, in steps, the highest indices first.
 
-    Nobody knows the minimum of a group that nobody wrote: it may have been deleted, or set aside, under a running gang.
+    A job without a PodGroup has no surplus: its minimum is unknown. The group may have been deleted under a running
+    gang.
     """
     if not job.exists:
         return
@@ -87,11 +91,11 @@ def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
     by_role: dict[str, list[_Ranked]] = {}
     for pod in there:
         by_role.setdefault(pod.role, []).append((_rank(pod), pod))
-    steps = [_steps(session, job, role, sorted(mine, key=_first), staying) for role, mine in by_role.items()]
+    steps = [_steps(session, job, role, sorted(ranked, key=_first), staying) for role, ranked in by_role.items()]
     for _, step in steps[0] if len(steps) == 1 else heapq.merge(*steps, key=_first):
         role, count = step.pods[0].role, len(step.pods)
         if count > spare or count > spare_of[role]:
-            spare_of[role] = 0  # those below it do not go without it
+            spare_of[role] = 0  # steps below it do not go without it
             continue
         spare -= count
         spare_of[role] -= count
@@ -99,13 +103,13 @@ def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
 
 
 def placed_by_role(session: Session, job: Job) -> Mapping[str, int]:
-    """How many of its pods have a place by now. Few jobs have a state of their own in a cycle: none is made for it."""
+    """Returns how many pods of each role are placed by now, without creating a state for a job that has none."""
     state = session.states.get(job.key)
     return job.placed_by_role if state is None else state.placed
 
 
 def _there(session: Session, job: Job) -> list[PlacedPod]:
-    """The pods of a job that can be evicted. One that is given places in this cycle has nothing to offer in it."""
+    """Returns the pods that can be evicted; none of a job that was given places in this cycle."""
     there = [pod for pod in job.placed if pod.node >= 0 and pod.is_ours]
     state = session.states.get(job.key)
     if state is None:
@@ -114,7 +118,7 @@ def _there(session: Session, job: Job) -> list[PlacedPod]:
 
 
 def _staying(session: Session, job: Job, there: Sequence[PlacedPod]) -> set[PlacedPod]:
-    """Those that may not be taken: protected by a plugin, or started too short a time ago."""
+    """Returns the pods that may not be evicted: protected by a plugin, or younger than the job's minimum runtime."""
     now = session.snapshot.now
     staying = {pod for hooks in session.hooks if hooks.protects for pod in filter(hooks.protects, there)}
     staying.update(pod for pod in there if now - pod.started < job.min_runtime_s)
@@ -122,36 +126,36 @@ def _staying(session: Session, job: Job, there: Sequence[PlacedPod]) -> set[Plac
 
 
 def _steps(
-    session: Session, job: Job, role: str, mine: Sequence[_Ranked], staying: set[PlacedPod]
+    session: Session, job: Job, role: str, ranked: Sequence[_Ranked], staying: set[PlacedPod]
 ) -> Iterator[tuple[_Rank, Step]]:
-    """Steps of one role from the upper end; whether the gang keeps its minimum without them is not looked at."""
+    """Yields the steps of one role, the highest indices first, without a look at the gang's minimum."""
     if job.elastic is None:
-        yield from ((rank, Step((pod,), None)) for rank, pod in mine if pod not in staying)
+        yield from ((rank, Step((pod,), None)) for rank, pod in ranked if pod not in staying)
         return
     sizes = job.elastic.roles.get(role)
     if sizes is None:
         return
     size = session.resized.get((job.key, role), sizes.size)
-    at = 0
-    # Whoever is larger than its max, because that was lowered, is not left there by the first step.
+    start = 0
+    # If the maximum was lowered below the size, the first step goes down to the maximum.
     steps = max(1, -(-(size - sizes.max) // sizes.step))
     while size - steps * sizes.step >= sizes.min:
-        # Replicas that are still waiting have no pods to take: the size passes over them, and so they go first.
+        # Waiting replicas have no pods to evict: the size passes over them, so they go first.
         size -= steps * sizes.step
         steps = 1
-        end = at
-        while end < len(mine) and -mine[end][0][0] >= size:
+        end = start
+        while end < len(ranked) and -ranked[end][0][0] >= size:
             end += 1
-        if end == at:
+        if end == start:
             continue
-        pods = tuple([pod for _, pod in mine[at:end]])
+        pods = tuple([pod for _, pod in ranked[start:end]])
         if not staying.isdisjoint(pods):
             return
-        yield mine[at][0], Step(pods, (role, size))
-        at = end
+        yield ranked[start][0], Step(pods, (role, size))
+        start = end
 
 
 def _rank(pod: PlacedPod) -> _Rank:
-    """The highest index first."""
+    """Sorts the highest index first."""
     prefix, number, name = pod.order
     return -number, f"{prefix}/{name}"

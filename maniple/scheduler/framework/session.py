@@ -26,7 +26,7 @@ from maniple.scheduler.framework.demand import Demand, Demands
 from maniple.scheduler.framework.gpus import GpuRoom
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
 from maniple.scheduler.framework.job_state import JobState
-from maniple.scheduler.reservation.book import Reserved
+from maniple.scheduler.reservation.book import ReservationBook
 
 if TYPE_CHECKING:
     from maniple.scheduler.explain.tried import Note
@@ -77,7 +77,7 @@ class Session:
             for above in self.queue_paths[queue.index][1:]:
                 self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
         self.states: dict[JobKey, JobState] = {}
-        self.reserved = Reserved(self.gpus, self.free.shape, self.job_key)
+        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key)
         self.reservations = self.reserved.by_job  # job -> its reservation
         self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about

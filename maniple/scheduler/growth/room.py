@@ -1,9 +1,9 @@
-"""Room for growth: what is free is taken for replicas that do not exist yet, and given back when all is decided.
+"""Room for growth: takes free room for replicas that do not exist yet, and gives all of it back at the end.
 
-Only whether replicas fit matters here, not where they will be: the next cycle places them. So where a node's free
-resources say all, nodes are taken one after the other from a list, best first, and counted down in plain numbers: ten
-thousand nodes are looked at once a shape, and not once a step. Elsewhere (shares of GPUs, pods that mind each other)
-replicas are placed as any others are, by a statement that is never committed.
+Only whether replicas fit matters here, not where: the next cycle places them. Where free resources alone decide, nodes
+are taken from a list, best last, and counted down in plain numbers: N nodes are sorted once a shape, O(N log N), not
+once a step. Otherwise (GPU shares, pod affinity) replicas are placed like others, by a statement that must never be
+committed.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ _ANY = -1
 
 
 @dataclass(slots=True, eq=False)
-class Taken:
-    """Room that replicas of a group will have: by a statement that stays open, or so many on each of some nodes."""
+class TakenRoom:
+    """Room taken for replicas of a group: by an open statement, or as counts on nodes."""
 
     job: Job
     group: TaskGroup
@@ -38,7 +38,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The part of the cluster that replicas must stay in, because the others of their job are there."""
+    """The part of the cluster that replicas must stay in, because their job is there."""
 
     model: int = _ANY
     level: str = ""
@@ -48,21 +48,21 @@ class _Part:
 class GrowthRoom:
     def __init__(self, session: Session, *, keeps_to_node: bool) -> None:
         self._session = session
-        self._keeps_to_node = keeps_to_node  # whether it matters that a job stays on its one node
-        # Nodes that may have room for a kind of group, the best last.
-        self._open: dict[tuple[int, _Part], list[int]] = {}
-        self._asked: dict[int, list[tuple[int, float]]] = {}  # shape -> (row, amount)
+        self._keeps_to_node = keeps_to_node  # a job on one node should stay on it
+        # (demand, part) -> nodes that may have room, best last.
+        self._open_nodes: dict[tuple[int, _Part], list[int]] = {}
+        self._requests: dict[int, list[tuple[int, float]]] = {}  # shape -> (row, amount)
         self._free: dict[int, list[float]] = {}  # node -> what is free there
-        # (node, shape) -> what a replica asks for, and how many the session does not know of yet.
-        self._unsaid: dict[tuple[int, int], tuple[FloatArray, int]] = {}
+        # (node, shape) -> the requests of a replica, and how many the session does not know of yet.
+        self._pending: dict[tuple[int, int], tuple[FloatArray, int]] = {}
         self._parts: dict[tuple[tuple[str, str], str], _Part | None] = {}
         self._supposition = Supposition(session)
         self._bound: dict[tuple[str, str], set[int]] = {}  # job -> nodes that this cycle binds its pods to
         for done in session.placed:
             self._bound.setdefault(done.job.key, set()).update(done.spot.nodes.tolist())
 
-    def take(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> Taken | None:
-        """Room for `count` replicas more of a job that has taken `before`; None if there is not enough."""
+    def take(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> TakenRoom | None:
+        """Takes room for `count` more replicas of a job that has taken `before`; None if there is not enough."""
         session = self._session
         more = group.shape.requests * count
         queue = session.queue_of(job)
@@ -74,27 +74,27 @@ class GrowthRoom:
         part = self._parts[key]
         return self._place(job, group, count, before) if part is None else self._count(job, group, count, part)
 
-    def give_back(self, taken: Taken) -> None:
+    def give_back(self, taken: TakenRoom) -> None:
         if taken.statement is not None:
             self._free.clear()
             taken.statement.rollback()
         else:
             self._shift(taken, -1)
-        self._open.clear()
+        self._open_nodes.clear()
 
-    def close(self, taken: Iterable[Taken]) -> None:
-        """All of it is given back: the session is as it was."""
-        for one in taken:
-            if one.statement is not None:
-                one.statement.rollback()
+    def close(self, taken: Iterable[TakenRoom]) -> None:
+        """Gives everything back: the session is as it was."""
+        for room in taken:
+            if room.statement is not None:
+                room.statement.rollback()
         self._supposition.release()
 
-    def would_cross(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> bool:
-        """Whether the job is on one node, which has no room for so many more."""
+    def would_cross(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> bool:
+        """Whether the job is on one node that has no room for `count` more replicas."""
         node = self._only_node(job, before)
         return node is not None and bool(self._session.room_for(group, later=False)[node] < count)
 
-    def _only_node(self, job: Job, before: list[Taken]) -> int | None:
+    def _only_node(self, job: Job, before: list[TakenRoom]) -> int | None:
         nodes = {pod.node for pod in job.placed} | self._bound.get(job.key, set())
         for taken in before:
             nodes |= taken.nodes()
@@ -103,7 +103,7 @@ class GrowthRoom:
     # -- counted on nodes
 
     def _part(self, job: Job, group: TaskGroup) -> _Part | None:
-        """Where the replicas must be; None if more has to be known of a node than its free resources."""
+        """Returns where the replicas must be; None if free resources alone do not decide."""
         session, gpus, shape = self._session, self._session.gpus, group.shape
         if session.depends_on_pods(group) or shape.exclusives or group.owner or self._keeps_to_node:
             return None
@@ -111,8 +111,8 @@ class GrowthRoom:
             return None
         part = _Part()
         if gpus.is_mixed and shape.gpus and not job.mixed_models:
-            there = session.state(job).models.get(shape.constraint.gpu_models)
-            models = [code for code, pods in there.items() if pods > 0] if there else []
+            counts = session.state(job).models.get(shape.constraint.gpu_models)
+            models = [code for code, count in counts.items() if count > 0] if counts else []
             if len(models) != 1:
                 return None
             part = replace(part, model=models[0])
@@ -124,49 +124,51 @@ class GrowthRoom:
             part = replace(part, level=level.name, domain=home)
         return part
 
-    def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> Taken | None:
+    def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> TakenRoom | None:
         key = (self._session.demands.number_of(group), part)
-        nodes = self._open.get(key)
+        nodes = self._open_nodes.get(key)
         if nodes is None:
-            nodes = self._open[key] = self._in_order(group, part)
-        asked = self._asked_by(group)
-        taken = Taken(job, group)
-        missing, at = count, len(nodes)
-        while missing and at:
-            at -= 1
-            free = self._free_on(nodes[at])
-            fits = min([free[row] / amount for row, amount in asked])
+            nodes = self._open_nodes[key] = self._in_order(group, part)
+        requests = self._requests_of(group)
+        taken = TakenRoom(job, group)
+        missing, index = count, len(nodes)
+        while missing and index:
+            index -= 1
+            node = nodes[index]
+            free = self._free_on(node)
+            fits = min([free[row] / amount for row, amount in requests])
             if fits >= 1:
-                taken.counts[nodes[at]] = missing if fits >= missing else int(fits)
-                missing -= taken.counts[nodes[at]]
+                taken.counts[node] = missing if fits >= missing else int(fits)
+                missing -= taken.counts[node]
         if missing:
             nodes[:] = [node for node in nodes if node in taken.counts]
             return None
-        del nodes[at + 1 :]  # all of them are full now; the one before may have more room
+        del nodes[index + 1 :]  # these are full now; the node at `index` may have more room
         self._shift(taken, 1)
         return taken
 
     def _in_order(self, group: TaskGroup, part: _Part) -> list[int]:
+        """Returns the nodes of the part with room for the group that are not reserved, best last."""
         session = self._session
-        self._tell()
+        self._flush()
         fits = session.room_for(group, later=False, model=None if part.model == _ANY else part.model)
-        may = fits > 0
+        is_open = fits > 0
         if part.level:
-            may &= session.snapshot.domains.levels[part.level].codes == part.domain
+            is_open &= session.snapshot.domains.levels[part.level].codes == part.domain
         for reservation in session.reservations.values():
-            may[list(reservation.nodes)] = False
-        nodes = np.flatnonzero(may)
+            is_open[list(reservation.nodes)] = False
+        nodes = np.flatnonzero(is_open)
         order = np.argsort(-session.capacity.scores(group)[nodes], kind="stable")
-        found: list[int] = nodes[order][::-1].tolist()
-        return found
+        best_last: list[int] = nodes[order][::-1].tolist()
+        return best_last
 
-    def _asked_by(self, group: TaskGroup) -> list[tuple[int, float]]:
-        asked = self._asked.get(group.shape.number)
-        if asked is None:
-            requests = group.shape.requests
-            asked = [(row, float(requests[row])) for row in np.flatnonzero(requests).tolist()]
-            self._asked[group.shape.number] = asked
-        return asked
+    def _requests_of(self, group: TaskGroup) -> list[tuple[int, float]]:
+        requests = self._requests.get(group.shape.number)
+        if requests is None:
+            vector = group.shape.requests
+            requests = [(row, float(vector[row])) for row in np.flatnonzero(vector).tolist()]
+            self._requests[group.shape.number] = requests
+        return requests
 
     def _free_on(self, node: int) -> list[float]:
         free = self._free.get(node)
@@ -176,42 +178,43 @@ class GrowthRoom:
             self._free[node] = free
         return free
 
-    def _shift(self, taken: Taken, sign: int) -> None:
+    def _shift(self, taken: TakenRoom, sign: int) -> None:
+        """Takes (1) or gives back (-1) counted room."""
         group = taken.group
         for node, count in taken.counts.items():
             free, key = self._free_on(node), (node, group.shape.number)
-            for row, amount in self._asked_by(group):
+            for row, amount in self._requests_of(group):
                 free[row] -= amount * (count * sign)
-            self._unsaid[key] = (group.shape.requests, self._unsaid.get(key, (None, 0))[1] + count * sign)
+            self._pending[key] = (group.shape.requests, self._pending.get(key, (None, 0))[1] + count * sign)
         more = group.shape.requests * (sum(taken.counts.values()) * sign)
         self._supposition.charge(taken.job.queue, more)
 
-    def _tell(self) -> None:
-        """The session learns what has been counted here, for whoever asks it."""
-        for (node, _), (requests, count) in self._unsaid.items():
+    def _flush(self) -> None:
+        """Writes the counts to the session, so that its answers include them."""
+        for (node, _), (requests, count) in self._pending.items():
             if count:
                 self._supposition.occupy(node, requests * count)
-        self._unsaid.clear()
+        self._pending.clear()
 
     # -- placed
 
-    def _place(self, job: Job, group: TaskGroup, count: int, before: list[Taken]) -> Taken | None:
+    def _place(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> TakenRoom | None:
         session = self._session
-        self._tell()
+        self._flush()
         if session.room_for(group, later=False).sum() < count:
             return None
         node = self._only_node(job, before) if self._keeps_to_node else None
         statement = Statement(session)
-        alone = [] if node is None else [Scope(np.arange(len(session.snapshot.nodes)) == node)]
-        for scope in (*alone, *scopes(session, self._staying(job), Need({}, count), [group], later=False)):
+        same_node = [] if node is None else [Scope(np.arange(len(session.snapshot.nodes)) == node)]
+        for scope in (*same_node, *scopes(session, self._staying(job), Need({}, count), [group], later=False)):
             if place_some(session, statement, job, group, count, scope, later=False) == count:
                 self._free.clear()
-                return Taken(job, group, statement)
+                return TakenRoom(job, group, statement)
             statement.rollback()
         return None
 
     def _staying(self, job: Job) -> Job:
-        """The job, bound to the domain that it prefers if that is where it is."""
+        """Returns the job, with its preferred level required if it is in one domain of it."""
         if job.required or not job.preferred:
             return job
         level = self._session.snapshot.domains.levels[job.preferred]

@@ -1,8 +1,9 @@
-"""Where a gang may be looked for: the domains of a topology and the GPU models, in the order in which they are tried.
+"""The scopes a gang is placed in: topology domains and GPU models, in the order in which they are tried.
 
-A gang without demands of that kind has one scope, the whole cluster. Otherwise room is counted by domain and by model
-before anything is tried, in one pass over the nodes for each level: the narrowest level first, of its domains that
-hold the gang the one with the fewest nodes, then the one with the least room to spare, so that large ones stay whole.
+A gang without such constraints has one scope, the whole cluster. Otherwise room is counted by domain and by model
+before anything is placed: O(groups x levels x nodes) for each choice of models. The narrowest level comes first. Of its
+domains that hold the gang, the one that needs the fewest nodes for it comes first, then the one with the least room to
+spare, so that large domains stay whole. This module only counts: it never places a pod.
 """
 
 import itertools
@@ -18,15 +19,15 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.hooks import Need
 from maniple.scheduler.framework.session import Session
 
-_MOST_STEPS = 64  # sizes of room told apart one by one; with more, nodes are sorted by room instead
+_MOST_SIZES = 64  # a larger table of nodes by room is compressed to the sizes that occur
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     nodes: BoolArray | None = None  # None: all
-    # The one model for pods with that list of models; what is not in it is free to go to any that its list allows.
+    # List of models -> the one model for its pods. Pods with another list may use any model on it.
     models: Mapping[tuple[GpuModel, ...], int] = field(default_factory=dict)
-    # Levels inside the scope, the widest first, if pods are to be as close in it as they can; None: scores decide.
+    # The levels inside the scope, widest first, if pods are packed close together; None: scores decide.
     levels: tuple[Level, ...] | None = None
 
     def model_of(self, group: TaskGroup) -> int | None:
@@ -37,7 +38,7 @@ ANYWHERE = Scope()
 
 
 def scopes(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool) -> Iterator[Scope]:
-    """All scopes that might hold what the gang needs, the best first."""
+    """Yields all scopes that may hold what the gang needs, best first."""
     if not (job.required or job.preferred) and not session.gpus.is_mixed:
         yield ANYWHERE
         yield from _by_affinity(session, need, groups, later=later)
@@ -52,7 +53,7 @@ def scopes(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], 
 
 
 def room_in(session: Session, group: TaskGroup, scope: Scope, *, later: bool, is_next: bool = False) -> FloatArray:
-    """How many pods of the group fit on each node of the scope (Session.room_for)."""
+    """[N] how many pods of the group fit on each node of the scope (Session.room_for)."""
     fits = session.room_for(group, later=later, model=scope.model_of(group), is_next=is_next)
     return fits if scope.nodes is None else np.where(scope.nodes, fits, 0.0)
 
@@ -63,7 +64,7 @@ def room_in(session: Session, group: TaskGroup, scope: Scope, *, later: bool, is
 def _models(
     session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool
 ) -> Iterator[dict[tuple[GpuModel, ...], int]]:
-    """Which model each list of models stands for: pods with the same list go to one model, unless the gang says not."""
+    """Yields the model for each list of models: pods with the same list share one, unless the gang may be mixed."""
     if job.mixed_models or not session.gpus.is_mixed:
         yield {}
         return
@@ -73,16 +74,16 @@ def _models(
     lists = list(dict.fromkeys(group.shape.constraint.gpu_models for group in groups if group.shape.gpus))
     choices: list[list[int]] = []
     for models in lists:
-        mine = [group for group in groups if group.shape.gpus and group.shape.constraint.gpu_models == models]
-        # What is needed of a part of the gang is not known, only whether there is any room for it.
-        part = need if len(mine) == len(groups) else Need({}, 1)
-        choices.append(choices_of_models(session, job, part, mine, later=later))
+        same_list = [group for group in groups if group.shape.gpus and group.shape.constraint.gpu_models == models]
+        # How many pods of one list the gang needs is unknown, so room for one is enough here.
+        part = need if len(same_list) == len(groups) else Need({}, 1)
+        choices.append(choices_of_models(session, job, part, same_list, later=later))
     for chosen in itertools.product(*choices):
         yield dict(zip(lists, chosen, strict=True))
 
 
 def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool) -> list[int]:
-    """Models with room for the groups' part of what is needed, the one liked best first."""
+    """Returns the models with room for what is needed of the groups, best first."""
     gpus = session.gpus
     models = groups[0].shape.constraint.gpu_models
     there = session.state(job).models.get(models)
@@ -90,14 +91,14 @@ def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[T
     if len(members) > 1:
         return []
     codes = tuple(members) if members else gpus.allowed(models)
-    ordered = codes is not None
-    found: list[tuple[float, int]] = []
+    is_ordered = codes is not None
+    choices: list[tuple[float, int]] = []
     for code in range(len(gpus.models)) if codes is None else codes:
         fits = [session.room_for(group, later=later, model=code) for group in groups]
         if _hold_each(need, groups, [room.sum(keepdims=True) for room in fits])[0]:
-            # Without a list the model whose nodes score best: the policy's wish, as far as it has one.
-            found.append((0.0 if ordered else -_best_score(session, groups[0], fits[0]), code))
-    return [code for _, code in found] if ordered else [code for _, code in sorted(found)]
+            # Without a list, the policy's scores decide between models.
+            choices.append((0.0 if is_ordered else -_best_score(session, groups[0], fits[0]), code))
+    return [code for _, code in (choices if is_ordered else sorted(choices))]
 
 
 def _best_score(session: Session, group: TaskGroup, fits: FloatArray) -> float:
@@ -111,27 +112,27 @@ def _domains(
     session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], scope: Scope, *, later: bool
 ) -> Iterator[Scope]:
     chain = session.snapshot.domains.chain(job.required or job.preferred)
-    widest = next((at for at, level in enumerate(chain) if level.name == job.required), 0)
+    widest = next((depth for depth, level in enumerate(chain) if level.name == job.required), 0)
     fits = [room_in(session, group, scope, later=later) for group in groups]
     members = members_of(session, job)
     most = max((float(part.max(initial=0.0)) for part in fits), default=0.0) * len(groups)
-    for at in range(len(chain) - 1, widest - 1, -1):
-        level = chain[at]
+    for depth in range(len(chain) - 1, widest - 1, -1):
+        level = chain[depth]
         if level.largest * most < need.total:
-            continue  # seen without counting: ten thousand hosts, none of which holds the gang
+            continue  # no domain is large enough: seen without counting the room of ten thousand hosts
         for domain in _candidates(need, groups, fits, level.shifted, len(level.names), home_of(level, members)):
-            yield Scope(level.codes == domain, scope.models, chain[at + 1 :])
+            yield Scope(level.codes == domain, scope.models, chain[depth + 1 :])
     if not job.required:
         yield Scope(None, scope.models, chain)
 
 
 def members_of(session: Session, job: Job) -> IntArray:
-    """The nodes that pods of the gang are on already; -1: one that nobody described."""
+    """Returns the nodes that already have pods of the gang; -1 for a node that is not in the snapshot."""
     return np.array([node for node, count in session.state(job).nodes.items() if count > 0], dtype=np.intp)
 
 
 def home_of(level: Level, members: IntArray) -> int | None:
-    """The domain that the gang's pods are in already; -1 if in several, or in none."""
+    """Returns the domain the gang's pods are in: None without pods, -1 if they are in several domains or in none."""
     if not len(members):
         return None
     codes = np.where(members >= 0, level.codes[members], -1)
@@ -141,18 +142,19 @@ def home_of(level: Level, members: IntArray) -> int | None:
 def _candidates(
     need: Need, groups: Sequence[TaskGroup], fits: Sequence[FloatArray], shifted: IntArray, count: int, home: int | None
 ) -> Iterator[int]:
-    """Domains with room for what is needed, the best first."""
+    """Yields the domains with room for what is needed, best first."""
     rooms = [_by_domain(shifted, part, count) for part in fits]
     enough = _hold_each(need, groups, rooms)
     if home is not None:
         enough &= np.arange(count) == home
     domains = np.flatnonzero(enough)
     if len(domains) > 1:
-        # Of several groups the one that is tightest speaks for all.
-        parts = [room[domains] / _wanted(need, group) for room, group in zip(rooms, groups, strict=True)]
-        spare = np.min(parts, axis=0)
-        # Nor are the nodes counted that several groups need together.
-        opened = _fewest(fits[0], shifted, count, need.total)[domains] if len(groups) == 1 else np.zeros(len(domains))
+        # The tightest group decides.
+        ratios = [room[domains] / _wanted(need, group) for room, group in zip(rooms, groups, strict=True)]
+        spare = np.min(ratios, axis=0)
+        opened = np.zeros(len(domains))
+        if len(groups) == 1:  # the nodes that several groups need together are not counted
+            opened = _fewest_nodes(fits[0], shifted, count, need.total)[domains]
         domains = domains[np.lexsort((domains, spare, opened))]
     yield from domains.tolist()
 
@@ -166,12 +168,12 @@ def _by_domain(shifted: IntArray, fits: FloatArray, count: int) -> FloatArray:
 
 
 def by_domain(level: Level, fits: FloatArray) -> FloatArray:
-    """`fits` summed over the nodes of each domain."""
+    """[domains] the sum of `fits` over the nodes of each domain."""
     return _by_domain(level.shifted, fits, len(level.names))
 
 
 def _hold_each(need: Need, groups: Sequence[TaskGroup], rooms: Sequence[FloatArray]) -> BoolArray:
-    """For each domain whether it may hold what is needed, as far as each group can tell without the others."""
+    """[domains] whether each may hold what is needed, if every group were placed alone."""
     if len(groups) == 1 and len(groups[0].pods) >= need.total and not need.by_role:
         return rooms[0] >= need.total
     capped = np.array([np.minimum(room, len(group.pods)) for room, group in zip(rooms, groups, strict=True)])
@@ -181,20 +183,23 @@ def _hold_each(need: Need, groups: Sequence[TaskGroup], rooms: Sequence[FloatArr
     return enough
 
 
-def _fewest(fits: FloatArray, shifted: IntArray, count: int, wanted: int) -> FloatArray:
-    """For each domain the least number of its nodes that hold `wanted` pods."""
+def _fewest_nodes(fits: FloatArray, shifted: IntArray, count: int, wanted: int) -> FloatArray:
+    """[domains] the least number of nodes that hold `wanted` pods.
+
+    Nodes are counted by domain and by size (the pods they hold). Opening the largest first is optimal.
+    """
     sizes = np.minimum(fits, wanted).astype(np.intp)
-    steps = np.arange(int(sizes.max(initial=0)) + 1)
-    if len(steps) > _MOST_STEPS:
-        steps, sizes = np.unique(sizes, return_inverse=True)
-    table = np.bincount(shifted * len(steps) + sizes, minlength=(count + 1) * len(steps))
+    values = np.arange(int(sizes.max(initial=0)) + 1)
+    if len(values) > _MOST_SIZES:
+        values, sizes = np.unique(sizes, return_inverse=True)
+    table = np.bincount(shifted * len(values) + sizes, minlength=(count + 1) * len(values))
     left = np.full(count, float(wanted))
     opened = np.zeros(count)
-    for at in range(len(steps) - 1, -1, -1):
-        if steps[at] > 0:
-            taken = np.minimum(table[len(steps) + at :: len(steps)], np.ceil(left / steps[at]))
+    for column in range(len(values) - 1, -1, -1):
+        if values[column] > 0:
+            taken = np.minimum(table[len(values) + column :: len(values)], np.ceil(left / values[column]))
             opened += taken
-            left = np.maximum(left - taken * steps[at], 0.0)
+            left = np.maximum(left - taken * values[column], 0.0)
             if not left.any():
                 break
     return opened
@@ -203,7 +208,7 @@ def _fewest(fits: FloatArray, shifted: IntArray, count: int, wanted: int) -> Flo
 def _by_affinity(
     session: Session, need: Need, groups: Sequence[TaskGroup], scope: Scope = ANYWHERE, *, later: bool
 ) -> Iterator[Scope]:
-    """For pods that want to be near others of their gang: one domain of that label after the other."""
+    """Yields, for pods with affinity to pods of their gang, one scope for each domain of the topology key."""
     keys = {
         term.topology_key
         for group in groups
@@ -218,11 +223,14 @@ def _by_affinity(
             yield Scope(codes == domain, scope.models)
 
 
-# --- close together
+# --- packing
 
 
 def pack(nodes: IntArray, fits: FloatArray, score: FloatArray, levels: Sequence[Level], wanted: int) -> dict[int, int]:
-    """Places for `wanted` pods on few nodes of few domains: node -> pods. `fits` and `score` are by position."""
+    """Returns places for `wanted` pods on few nodes of few domains: node -> pods.
+
+    `fits` and `score` are aligned with `nodes`. A domain that holds all the rest is preferred, else the roomiest.
+    """
     if not len(nodes) or wanted <= 0:
         return {}
     if not levels:
@@ -230,7 +238,7 @@ def pack(nodes: IntArray, fits: FloatArray, score: FloatArray, levels: Sequence[
     shifted = levels[0].codes[nodes] + 1
     count = len(levels[0].names)
     rooms = np.bincount(shifted, weights=fits, minlength=count + 1)
-    opened = np.concatenate([[np.inf], _fewest(fits, shifted, count, wanted)])
+    opened = np.concatenate([[np.inf], _fewest_nodes(fits, shifted, count, wanted)])
     placed: dict[int, int] = {}
     while wanted > 0 and rooms.max() > 0:
         enough = np.flatnonzero(rooms >= wanted)
@@ -247,21 +255,22 @@ def pack(nodes: IntArray, fits: FloatArray, score: FloatArray, levels: Sequence[
 
 
 def _pack_nodes(nodes: IntArray, fits: FloatArray, score: FloatArray, wanted: int) -> dict[int, int]:
-    """The roomiest nodes, but for the last pods the node that they fill best; among equals the best score."""
+    """Takes the roomiest nodes, and for the last pods the node they fill best; among equals the best score."""
     order = np.lexsort((nodes, -score, -fits))
     placed: dict[int, int] = {}
-    at = 0
-    while wanted > 0 and at < len(order):
-        if fits[order[at]] >= wanted:
-            rest = order[at:]
+    rank = 0
+    while wanted > 0 and rank < len(order):
+        position = order[rank]
+        if fits[position] >= wanted:
+            rest = order[rank:]
             last = rest[fits[rest] >= wanted]
             tight = last[fits[last] == fits[last].min()]
             placed[int(nodes[tight[0]])] = wanted
             break
-        taken = int(fits[order[at]])
+        taken = int(fits[position])
         if taken <= 0:
             break
-        placed[int(nodes[order[at]])] = taken
+        placed[int(nodes[position])] = taken
         wanted -= taken
-        at += 1
+        rank += 1
     return placed

@@ -1,8 +1,9 @@
-"""The search for places: nodes for some pods of one group, and for a whole gang. Actions ask, this finds.
+"""The search for places: nodes for some pods of one group, and for a whole gang.
 
-Pods of a group are alike, so kube-batch's "best node for this pod, then for the next" needs no loop over pods and
-nodes: each node's scores for its first, second, … pod are computed at once, and the greedy choice is a merge of those
-lists. The outcome is the one the loop would give, ties going to the node whose name comes first.
+Pods of a group are equal, so kube-batch's "best node for this pod, then for the next" needs no loop over pods and
+nodes: each node's scores for its first, second, … pod are computed at once, and the greedy choice is a merge of these
+lists. The result must be the same as the loop's; ties go to the node whose name comes first. W pods on N nodes that
+hold up to K pods each cost O(N + W K + W log W) instead of O(W N).
 """
 
 import heapq
@@ -23,7 +24,7 @@ from maniple.scheduler.placement.domains_and_models import Scope, pack, room_in,
 def find_spot(
     session: Session, group: TaskGroup, wanted: int, scope: Scope, *, later: bool, following: int = 0
 ) -> Spot | None:
-    """Places for as many of `wanted` pods as fit; None if none does. `following` more of the group come after them."""
+    """Returns places for as many of `wanted` pods as fit; None if none fits. `following` more pods come after them."""
     fits = room_in(session, group, scope, later=later, is_next=True)
     if following and group.peers is not None and group.peers.affinity:
         fits = _where_all_fit(session, group.peers, fits, wanted + following)
@@ -32,14 +33,14 @@ def find_spot(
         return None
     fits = fits[candidates]
     if len(candidates) == 1:
-        return Spot(candidates, np.minimum(fits, wanted))  # nothing to choose, nothing to compare
+        return Spot(candidates, np.minimum(fits, wanted))  # no choice, so no scores
     batch = _batch_score(session, group, candidates)
     score = session.capacity.scores(group)[candidates]
     if batch is not None:
         score = score + batch
     if scope.levels is not None and wanted > 1:
-        found = pack(candidates, fits, score, scope.levels, wanted)
-        return Spot(np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.float64))
+        packed = pack(candidates, fits, score, scope.levels, wanted)
+        return Spot(np.array(list(packed), dtype=np.intp), np.array(list(packed.values()), dtype=np.float64))
     best = _top(score, min(wanted, len(candidates)))
     if wanted == 1 or fits[best].max() <= 1:
         return Spot(candidates[best], np.ones(len(best)))
@@ -61,24 +62,24 @@ def place_some(
 ) -> int:
     """Places up to `wanted` pods of the group in the scope; returns how many."""
     wanted = min(wanted, session.state(job).left(group))
-    done = 0
+    placed = 0
     for choice in _in_order_of_models(session, group, scope):
-        # Pods that mind each other go one by one, each seeing those before it.
+        # Pods with affinity to each other are placed one by one, so that each sees those before it.
         singly = session.is_placed_singly(group)
-        while done < wanted:
-            step = 1 if singly else wanted - done
-            spot = find_spot(session, group, step, choice, later=later, following=wanted - done - step)
+        while placed < wanted:
+            step = 1 if singly else wanted - placed
+            spot = find_spot(session, group, step, choice, later=later, following=wanted - placed - step)
             if spot is None:
                 break
             statement.place(job, group, spot, later=later, model=choice.model_of(group))
-            done += spot.total
+            placed += spot.total
             if not singly:
                 break
-    return done
+    return placed
 
 
 def _in_order_of_models(session: Session, group: TaskGroup, scope: Scope) -> Sequence[Scope]:
-    """The scope; for pods that may be on several models of their list at once, a scope for each in turn."""
+    """Returns the scope; if the pods may use several models of their list, one scope for each model."""
     models = group.shape.constraint.gpu_models
     if not models or not group.shape.gpus or models in scope.models or not session.gpus.is_mixed:
         return [scope]
@@ -86,7 +87,10 @@ def _in_order_of_models(session: Session, group: TaskGroup, scope: Scope) -> Seq
 
 
 def place_gang(session: Session, statement: Statement, job: Job, *, later: bool) -> bool:
-    """Places what the job still needs to start, or (False) leaves the statement for the caller to roll back."""
+    """Places what the job still needs to start; False if it does not fit.
+
+    A failed attempt rolls the statement back, so it must hold nothing else.
+    """
     need = session.job_need(job)
     groups = session.groups(job)
     with session.reserved.seen_by(job):
@@ -98,7 +102,7 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
 
 
 def place_more(session: Session, statement: Statement, job: Job, group: TaskGroup) -> bool:
-    """Places one pod more of a gang that has started, where its own demands let it go."""
+    """Places one more pod of a gang that has started, within the gang's constraints."""
     for scope in scopes(session, job, Need({}, 1), [group], later=False):
         if place_some(session, statement, job, group, 1, scope, later=False):
             return True
@@ -115,21 +119,21 @@ def _place_in(
     *,
     later: bool,
 ) -> bool:
-    """Groups are tried in task order; where that fails, those that are hardest to place go first: a small pod must
-    not take the last place of a large one.
+    """Places groups in task order; if that fails, the hardest to place first, so that a small pod does not take the
+    last place of a large one.
     """
     if len(groups) == 1 and room_in(session, groups[0], scope, later=later).sum() < need.total:
-        return False  # said without choosing any node
+        return False  # decided without choosing nodes
     if _fill(session, statement, job, groups, need, scope, later=later):
         return True
     if len(groups) < 2:
         return False
     statement.rollback()
-    # How many times each fits: by that, or by the part of the cluster that one pod takes.
+    # Hardness is how rarely a group fits, or how much of the cluster one of its pods takes.
     fits = {group: float(room_in(session, group, scope, later=later).sum()) / len(group.pods) for group in groups}
     for hardest in (
-        sorted(groups, key=lambda group: (_is_drawn(group), fits[group])),
-        sorted(groups, key=lambda group: (_is_drawn(group), -_hardness(session, group))),
+        sorted(groups, key=lambda group: (_has_affinity(group), fits[group])),
+        sorted(groups, key=lambda group: (_has_affinity(group), -_hardness(session, group))),
     ):
         if hardest != groups:
             if _fill(session, statement, job, hardest, need, scope, later=later):
@@ -138,8 +142,8 @@ def _place_in(
     return False
 
 
-def _is_drawn(group: TaskGroup) -> bool:
-    """Whether its pods want to be near others, who may be in the same gang and so must go first."""
+def _has_affinity(group: TaskGroup) -> bool:
+    """Whether its pods want to be near others, which may be in the same gang and so must be placed first."""
     return group.peers is not None and bool(group.peers.affinity)
 
 
@@ -153,6 +157,7 @@ def _fill(
     *,
     later: bool,
 ) -> bool:
+    """Places the minimum of each role, then any groups up to the gang's minimum."""
     by_role = dict(need.by_role)
     missing = need.total
     for group in groups:
@@ -170,7 +175,7 @@ def _fill(
 
 
 def _hardness(session: Session, group: TaskGroup) -> float:
-    """The largest part of the cluster that one pod of the group takes, in any resource."""
+    """Returns the largest share of the cluster that one pod of the group takes of any resource."""
     total = session.snapshot.total
     counted = session.snapshot.axis.shared & (total > 0)
     share = group.shape.requests[counted] / total[counted]
@@ -178,7 +183,7 @@ def _hardness(session: Session, group: TaskGroup) -> float:
 
 
 def _where_all_fit(session: Session, peers: Peers, fits: FloatArray, count: int) -> FloatArray:
-    """`fits` in the domains that hold `count` pods, if the pods want to be in one domain and some domain does."""
+    """Returns `fits` restricted to domains that hold `count` pods, if the pods must share one and some domain does."""
     for term in peers.affinity:
         if peers.match(term):
             roomy = session.peers.spread_out(fits, term.topology_key) >= count
@@ -197,14 +202,14 @@ def _batch_score(session: Session, group: TaskGroup, candidates: IntArray) -> Fl
 
 
 def _top(score: FloatArray, count: int) -> IntArray:
-    """Positions of the `count` highest scores, highest first, the lower position first among equals."""
+    """Returns the positions of the `count` highest scores, highest first; among equals the lower position."""
     if count == 1:
         return np.array([np.argmax(score)], dtype=np.intp)
     if count < len(score):
         threshold = np.partition(score, len(score) - count)[len(score) - count]
         above = np.flatnonzero(score > threshold)
-        level = np.flatnonzero(score == threshold)[: count - len(above)]
-        chosen = np.concatenate([above, level])
+        equal = np.flatnonzero(score == threshold)[: count - len(above)]
+        chosen = np.concatenate([above, equal])
         chosen.sort()
     else:
         chosen = np.arange(len(score), dtype=np.intp)
@@ -220,23 +225,23 @@ def _merge(
     batch: FloatArray | None,
     wanted: int,
 ) -> dict[int, int]:
-    """The greedy choice of `wanted` places: position among `nodes` -> pods, in the order of first choice.
+    """Returns the greedy choice of `wanted` places: position in `nodes` -> pods, in the order of first choice.
 
-    Every pod goes where its score is highest at that moment. At most `wanted` nodes can be opened, always the best
-    one not opened yet, so the candidates are the `wanted` best; `depth[i]` lists what the node says to its second,
-    third, … pod.
+    Each pod goes where its score is highest at that moment. At most `wanted` nodes are opened, always the best one that
+    is not open yet, so the `wanted` best nodes are enough. `deeper` lists the scores of each node's second, third, …
+    pod, node by node.
     """
     extra = (fits - 1).astype(np.intp)
     starts = np.concatenate([[0], np.cumsum(extra)])
-    at = np.repeat(np.arange(len(nodes)), extra)
-    nth = np.arange(len(at)) - starts[at] + 1
-    free = session.free[:, nodes[at]] - np.outer(group.shape.requests, nth)
-    deeper = session.capacity.score_rows(group, Rows(nodes[at], free))
+    position = np.repeat(np.arange(len(nodes)), extra)
+    nth = np.arange(len(position)) - starts[position] + 1
+    free = session.free[:, nodes[position]] - np.outer(group.shape.requests, nth)
+    scores = session.capacity.score_rows(group, Rows(nodes[position], free))
     if batch is not None:
-        deeper = deeper + batch[at]
-    depth = deeper.tolist()
+        scores = scores + batch[position]
+    deeper = scores.tolist()
     begin = starts.tolist()
-    # Ties: the node with the lower index. `nodes` is ordered by score, so the index itself is in the heap.
+    # Ties go to the node with the lower index. `nodes` is sorted by score, so the heap has the index as well.
     heap = [
         (-value, node, place, 0) for place, (value, node) in enumerate(zip(score.tolist(), nodes.tolist(), strict=True))
     ]
@@ -249,7 +254,7 @@ def _merge(
         chosen[place] = count + 1
         following = begin[place] + count
         if following < begin[place + 1]:
-            heapq.heapreplace(heap, (-depth[following], node, place, count + 1))
+            heapq.heapreplace(heap, (-deeper[following], node, place, count + 1))
         else:
             heapq.heappop(heap)
     return chosen

@@ -1,13 +1,13 @@
-"""Reservations: where a gang that cannot start will fit soonest, kept for it from cycle to cycle until it has started.
+"""Reservations: finds where a blocked gang will fit soonest, and keeps that room from cycle to cycle until it starts.
 
-Later there is never less room than now, so a search over the times at which pods will be gone finds the first at which
-the gang fits, and the nodes where it does. These are kept for it (reserved.py): whoever comes to them later leaves it
-what it needs, ends in time, or makes way. Pods that were there before are left alone. That is why the gang starts at
-the latest when all of these have ended, whatever arrives meanwhile.
+Later there is never less room than now, so a binary search over the T times at which pods will be gone finds the first
+at which the gang fits, and its nodes: O(log T) placements. The room there is kept (book.py): a pod that comes later
+leaves the gang what it needs, ends in time, or makes way. Pods that were there before are left alone. So the gang
+starts at the latest when all of these have ended, whatever arrives meanwhile.
 
-Those who make way go when the gang has room as soon as they are gone, not before; then they wait in line like others.
-No ping-pong comes of it: they leave only for a gang that starts, and into reserved room they come back only if it is
-reserved for yet another gang, and then again cannot delay that one.
+Guests are pods in reserved room that make way. They are evicted when the gang fits without them, not before, and then
+wait in their queue. There is no ping-pong: they leave only for a gang that starts, and they come back into reserved
+room only if it is reserved for another gang, which they cannot delay either.
 """
 
 from collections import Counter
@@ -26,13 +26,13 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement
 from maniple.scheduler.placement.search import place_gang
 from maniple.scheduler.reservation.book import Reservation, devices_left
-from maniple.scheduler.reservation.departures import Departures, Running, departures
+from maniple.scheduler.reservation.departures import Departures, RunningPods, departures
 
-_MOST_SEARCHES = 8  # in a queue and cycle, for gangs that then fit nowhere; whoever comes after them must wait
+_MOST_SEARCHES = 8  # failed searches in a queue and cycle; the jobs after that wait
 
 
 def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
-    """Takes up the reservations of earlier cycles again, where they were, if they can still be filled there."""
+    """Renews the reservations of earlier cycles on their nodes, if the gangs can still start there."""
     if not jobs:
         return
     for guest in session.snapshot.jobs:
@@ -40,45 +40,48 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
             if pod.makes_way_for and not session.is_protected(pod):
                 guests = session.reserved.guests.setdefault(pod.makes_way_for, {})
                 guests.setdefault(guest.key, (guest, []))[1].append(pod)
-    running = Running(session, {node for job in jobs for node in job.nominated})
+    running = RunningPods(session, {node for job in jobs for node in job.nominated})
     running.catch_up()
+    reserved = session.reserved
     for job in sorted(jobs, key=session.job_key):
-        taken = job.queue in session.reserved.by_queue or any(session.reserved.holder(node) for node in job.nominated)
-        if taken or not _may_reserve(session, session.queue_of(job), job):
+        is_taken = job.queue in reserved.by_queue or any(reserved.holder(node) for node in job.nominated)
+        if is_taken or not _may_reserve(session, session.queue_of(job), job):
             continue
-        made = _make(session, job, running, at_most(session, job.nominated))
-        if made is not None:
-            session.reserved.add(made)
-    for made in list(session.reservations.values()):
-        if _is_disappointed(session, made, running):
-            _move(session, made)
+        reservation = _make(session, job, running, at_most(session, job.nominated))
+        if reservation is not None:
+            reserved.add(reservation)
+    for reservation in list(session.reservations.values()):
+        if _is_late(session, reservation, running):
+            _move(session, reservation)
 
 
-def _is_disappointed(session: Session, made: Reservation, running: Running) -> bool:
-    """Whether the gang counts on somebody there who has run for longer than it was taken to."""
-    leave = departures(session, made.job, running)
-    counted = np.isin(running.nodes, made.places) & (leave.expected <= made.expected) & (leave.certain > made.expected)
+def _is_late(session: Session, reservation: Reservation, running: RunningPods) -> bool:
+    """Whether the gang counts on a pod there that has run longer than expected, and would now start later."""
+    leave = departures(session, reservation.job, running)
+    counted = np.isin(running.nodes, reservation.places)
+    counted &= (leave.expected <= reservation.expected) & (leave.certain > reservation.expected)
     if not (counted & leave.is_overdue).any():
         return False
-    found = _Search(session, made.job, running).soonest(leave.certain, at_most(session, made.nodes))
-    return found is None or found[0] > made.expected
+    start = _Search(session, reservation.job, running).soonest(leave.certain, at_most(session, reservation.nodes))
+    return start is None or start[0] > reservation.expected
 
 
-def _move(session: Session, made: Reservation) -> None:
-    """The reservation is made anew where its moment is certain and sooner; else it stays.
+def _move(session: Session, reservation: Reservation) -> None:
+    """Moves the reservation to where the gang starts sooner for certain, if there is such a place.
 
-    Certain: estimates may prove wrong there as well, and a gang that is sent from one to the next may never arrive.
-    Where it stays it starts at the latest when those who were there have ended.
+    A move on an estimate may be followed by the next, and the gang may never start. If the reservation stays, the gang
+    starts at the latest when the pods that were there first have ended.
     """
-    found = _make(session, made.job, _all_running(session), _elsewhere(session, made.job), is_certain=True)
-    if found is not None and found.expected < made.expected:
-        session.reserved.drop(made.job.key)
+    job = reservation.job
+    sooner = _make(session, job, _all_running(session), _elsewhere(session, job), is_certain=True)
+    if sooner is not None and sooner.expected < reservation.expected:
+        session.reserved.drop(job.key)
         session.forget_failures()
-        session.reserved.add(found)
+        session.reserved.add(sooner)
 
 
 def reserve(session: Session, queue: Queue, job: Job) -> None:
-    """The job's turn has come and it found no room: if it is the first of its queue, room is kept for it."""
+    """Reserves room for a job that found none in its turn, if it is the first of its queue."""
     reserved = session.reserved
     if session.patience_s is None or queue.index in reserved.settled:
         return
@@ -87,23 +90,23 @@ def reserve(session: Session, queue: Queue, job: Job) -> None:
         return
     if job.key in session.blocked or not _may_reserve(session, queue, job):
         return
-    made = _make(session, job, _all_running(session), _elsewhere(session, job))
+    reservation = _make(session, job, _all_running(session), _elsewhere(session, job))
     reserved.searches[queue.index] = reserved.searches.get(queue.index, 0) + 1
-    if made is None:
+    if reservation is None:
         if reserved.searches[queue.index] >= _MOST_SEARCHES:
             reserved.settled.add(queue.index)
         return
     before = reserved.by_queue.get(queue.index)
     if before is not None:
-        # Somebody who comes before its gang waits as well.
+        # This job comes before the gang of that reservation.
         reserved.drop(before.job.key)
         session.forget_failures()
-    reserved.add(made)
+    reserved.add(reservation)
     reserved.settled.add(queue.index)
 
 
 def _may_reserve(session: Session, queue: Queue, job: Job) -> bool:
-    """Whether the job has waited long enough, and nothing but room stands in its way."""
+    """Whether the job has waited long enough, and only lacks room."""
     if not _has_waited(session, job) or session.overused(queue, session.asked(job)) is not None:
         return False
     return session.admissible(queue, session.needed_resources(job)) is None
@@ -115,7 +118,7 @@ def _has_waited(session: Session, job: Job) -> bool:
 
 
 def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:
-    """[N] so many pods on each of these nodes, and none elsewhere."""
+    """[N] the given number of pods on each of these nodes, none elsewhere."""
     most = np.zeros(len(session.snapshot.nodes))
     for node, count in counts.items():
         most[node] = count
@@ -123,7 +126,7 @@ def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:
 
 
 def _elsewhere(session: Session, job: Job) -> FloatArray:
-    """[N] any number of pods on nodes that are reserved for no other queue."""
+    """[N] no pods on nodes that are reserved for another queue, any number elsewhere."""
     most = np.full(len(session.snapshot.nodes), np.inf)
     for other in session.reservations.values():
         if other.job.queue != job.queue:
@@ -131,11 +134,11 @@ def _elsewhere(session: Session, job: Job) -> FloatArray:
     return most
 
 
-def _all_running(session: Session) -> Running:
-    """Kept for the cycle, as long as nobody is evicted."""
+def _all_running(session: Session) -> RunningPods:
+    """Returns the running pods of all nodes, kept for the cycle until the next eviction."""
     reserved = session.reserved
     if reserved.running is None or reserved.running.evictions != len(session.evicted):
-        reserved.running = Running(session)
+        reserved.running = RunningPods(session)
     reserved.running.catch_up()
     return reserved.running
 
@@ -144,34 +147,34 @@ def _all_running(session: Session) -> Running:
 
 
 def _make(
-    session: Session, job: Job, running: Running, most: FloatArray, *, is_certain: bool = False
+    session: Session, job: Job, running: RunningPods, most: FloatArray, *, is_certain: bool = False
 ) -> Reservation | None:
-    """Room for the job where it will be soonest, with at most so many pods on each node; None if there never is."""
+    """Returns the reservation with the soonest start, with `most` pods on each node; None if the job never fits."""
     leave = departures(session, job, running)
     if is_certain:
         leave = replace(leave, expected=leave.certain)
     search = _Search(session, job, running)
-    found = search.soonest(leave.expected, most)
-    if found is None and not is_certain:
-        # Rather behind those who have only just been given room than nowhere: others would pass it meanwhile.
+    start = search.soonest(leave.expected, most)
+    if start is None and not is_certain:
+        # A place behind newcomers is better than none: without a reservation others would overtake the gang.
         leave = replace(leave, expected=leave.at_last)
-        found = search.soonest(leave.expected, most)
-    if found is None:
+        start = search.soonest(leave.expected, most)
+    if start is None:
         return None
-    expected, placed = found
+    expected, placed = start
     nodes = Counter(node for done in placed for node, _ in done.slots())
     ready = search.soonest(leave.soonest, at_most(session, nodes))
     return _reservation(session, job, placed, dict(nodes), expected, ready[0] if ready else expected, running, leave)
 
 
 class _Search:
-    def __init__(self, session: Session, job: Job, running: Running) -> None:
+    def __init__(self, session: Session, job: Job, running: RunningPods) -> None:
         self._session = session
         self._job = job
         self._running = running
 
     def soonest(self, gone_at: FloatArray, most: FloatArray) -> tuple[float, tuple[Placed, ...]] | None:
-        """The first moment at which the gang fits, and where it then does; `gone_at`: when each pod is gone."""
+        """Returns when the gang first fits, and where; `gone_at` [pods] says when each running pod is gone."""
         now = self._session.snapshot.now
         here = most[self._running.nodes] > 0
         times = np.unique(np.append(np.maximum(gone_at[here & np.isfinite(gone_at)], now), now))
@@ -194,7 +197,7 @@ class _Search:
         is_special = job.required or job.preferred or session.gpus.is_mixed or session.depends_on_pods(group)
         if len(job.groups) > 1 or is_special:
             return self._place(gone) is not None
-        # Where pods are alike and may go anywhere, it is enough to count.
+        # Equal pods without constraints only need counting.
         with Statement(session) as world:
             world.clear(self._running.clear(gone))
             return bool(session.room_for(group, later=True).sum() >= session.job_need(job).total)
@@ -203,7 +206,7 @@ class _Search:
         session, job = self._session, self._job
         with Statement(session) as world:
             world.clear(self._running.clear(gone))
-            # A search that fails rolls back what it placed itself, and nobody comes back for that.
+            # The gang has its own statement: a failed placement rolls that back, and must keep the room cleared.
             with Statement(session) as gang:
                 if place_gang(session, gang, job, later=True) and session.job_pipelined(job):
                     return gang.placed()
@@ -217,14 +220,15 @@ def _reservation(
     counts: dict[int, int],
     expected: float,
     ready: float,
-    running: Running,
+    running: RunningPods,
     leave: Departures,
 ) -> Reservation:
+    """Builds the reservation of a gang `placed` with these `counts` of pods on each node."""
     nodes = sorted(counts)
-    position = {node: at for at, node in enumerate(nodes)}
+    position = {node: index for index, node in enumerate(nodes)}
     here = np.isin(running.nodes, nodes)
-    # The gang waits for these. Whoever runs for longer keeps its room, and who came after the gang had waited long
-    # enough may run for ever, unless it says when it ends.
+    # The gang waits for these pods. A pod that runs longer keeps its room. So does a pod without a deadline that came
+    # after the gang's patience was over.
     gone = here & (leave.expected <= expected) & (leave.soonest <= ready)
     gone &= leave.is_sure | (leave.declared <= ready)
     cleared = running.clear(gone)
@@ -233,16 +237,16 @@ def _reservation(
     whole: list[tuple[int, int, int]] = []
     for done in placed:
         used = done.used()
-        for at, node in enumerate(done.spot.nodes.tolist()):
-            spare[:, position[node]] -= used[:, at]
+        for column, node in enumerate(done.spot.nodes.tolist()):
+            spare[:, position[node]] -= used[:, column]
         whole_rows = {ask.row for ask in done.group.shape.gpus if ask.is_whole}
         for node, grants in done.slots():
             for row in {granted.row for granted in grants}:
-                mine = [granted for granted in grants if granted.row == row]
+                of_row = [granted for granted in grants if granted.row == row]
                 if row in whole_rows and session.gpus.tables[row].node_model[node] != MIXED:
-                    whole.append((row, position[node], len(mine)))
+                    whole.append((row, position[node], len(of_row)))
                 else:
-                    exact += [(row, position[node], granted.device, granted.milli) for granted in mine]
+                    exact += [(row, position[node], granted.device, granted.milli) for granted in of_row]
     rows = session.gpus.tables
     places = np.array(nodes, dtype=np.intp)
     return Reservation(
@@ -250,7 +254,7 @@ def _reservation(
         order=session.job_key(job),
         nodes={node: counts[node] for node in nodes},
         pods=tuple(
-            (done.group.pods[at], node) for done in placed for at, (node, _) in enumerate(done.slots(), done.start)
+            (done.group.pods[nth], node) for done in placed for nth, (node, _) in enumerate(done.slots(), done.start)
         ),
         expected=expected,
         ready=ready,
@@ -261,48 +265,51 @@ def _reservation(
             exact,
             whole,
         ),
-        leaving=frozenset(running.pods[at].pod for at in np.flatnonzero(gone).tolist()),
+        leaving=frozenset(running.pods[number].pod for number in np.flatnonzero(gone).tolist()),
     )
 
 
-# --- those who make way
+# --- guests
 
 
 def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> bool:
-    """Those who run in the gang's room until it can start leave, if it then does; it is promised their room.
+    """Evicts the gang's guests if it can then start, and nominates it for their room.
 
-    Before its turn that is what was reserved for it. In its turn it is any room: on nodes that it did not count on,
-    others may have ended sooner.
+    Before its turn the gang may use only its reservation. In its turn it may use any room: on nodes that it did not
+    count on, other pods may have ended sooner.
     """
     most = None if is_its_turn else at_most(session, session.reservations[job.key].nodes)
     guests = session.reserved.guests[job.name].values()
-    units = [unit for other, pods in guests for unit in _units(session, other, pods)]
+    units = [unit for other, pods in guests for unit in _guest_units(session, other, pods)]
     units.sort(key=lambda unit: unit.cost)
     with session.reserved.lifted([], most):
-        rules = [lambda claimant, found: yielding(session, claimant, found)]
+        rules = [lambda claimant, candidates: yielding(session, claimant, candidates)]
         return bool(make_room(session, queue, job, units, rules, "Displaced"))
 
 
 def has_guests(session: Session, job: Job) -> bool:
-    """Whether somebody runs in the room reserved for the job who makes way for it."""
+    """Whether guests run in the room reserved for the job."""
     return job.key in session.reservations and job.name in session.reserved.guests
 
 
 def host_of(session: Session, job: Job) -> str:
-    """The gang in whose room the job is, so that it goes whole when that gang starts; none, if only surplus goes."""
-    hosts = {made.job.name for made in session.reservations.values()}
+    """Returns the gang in whose room the job is a guest, so that it is evicted whole when that gang starts.
+
+    Returns "" if only surplus of the job would be evicted.
+    """
+    hosts = {reservation.job.name for reservation in session.reservations.values()}
     if not hosts:
         return ""
-    found = Counter(pod.makes_way_for for pod in job.placed if pod.makes_way_for in hosts)
-    found.update(session.reserved.newcomers.get(job.key, {}))
-    staying = session.state(job).placed_count + job.succeeded - sum(found.values())
-    return min(found) if found and staying < max(job.min_member, 1) else ""
+    guests = Counter(pod.makes_way_for for pod in job.placed if pod.makes_way_for in hosts)
+    guests.update(session.reserved.newcomers.get(job.key, {}))
+    staying = session.state(job).placed_count + job.succeeded - sum(guests.values())
+    return min(guests) if guests and staying < max(job.min_member, 1) else ""
 
 
-def _units(session: Session, job: Job, mine: Sequence[PlacedPod]) -> Iterator[Unit]:
-    """The job's surplus among these pods one by one, the highest indices first; all of them, if that is all of it."""
+def _guest_units(session: Session, job: Job, guests: Sequence[PlacedPod]) -> Iterator[Unit]:
+    """Yields the surplus among the guests one by one, highest indices first; then all, if no other pod is left."""
     state, now = session.state(job), session.snapshot.now
-    there = [pod for pod in mine if pod.pod not in state.evicted and now - pod.started >= job.min_runtime_s]
+    there = [pod for pod in guests if pod.pod not in state.evicted and now - pod.started >= job.min_runtime_s]
     left = state.placed_count + job.succeeded
     by_role = {role: count + job.succeeded_by_role.get(role, 0) for role, count in state.placed.items()}
     for nth, pod in enumerate(sorted(there, key=lambda pod: pod.order, reverse=True)):

@@ -1,7 +1,7 @@
-"""What shrink, reclaim and preempt share: blocked gangs in line, each trying to make room by eviction.
+"""The loop of shrink, reclaim and preempt: blocked gangs, in the order of their turn, make room by eviction.
 
-Only gangs that have not started contend: pods above a minimum never evict anybody. Nor does a gang that loses pods in
-this cycle: the next one sees what came of that.
+Only gangs that have not started are claimants: pods above a minimum never evict. A gang that loses pods in this cycle
+waits for the next one.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,61 +12,62 @@ from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.search import RoomMaker
-from maniple.scheduler.eviction.unit_table import Market
+from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import VictimRule
 from maniple.scheduler.framework.session import Session
 
-_MOST_KEPT = 64  # kinds of claimants of which it is remembered what they may take
+_MOST_KEPT = 64  # demands whose RoomMaker is kept
 
 
 def contend(
     session: Session,
     reason: str,
-    market: Market,
+    offered: OfferedUnits,
     rules: Sequence[VictimRule],
     belongs: Callable[[Queue, Job, Job], bool],
     may_claim: Callable[[Job], bool] = lambda _: True,
 ) -> None:
-    """`belongs(queue, claimant, other)`: whether the claimant may look at what the other job holds. Of the claimant it
-    may look at its priority, and at whether it may preempt.
+    """Makes room for each blocked gang in turn, as far as `rules` allow.
 
-    `may_claim`: whether anything could come of it at all, as far as that is seen without looking at others.
+    `belongs(queue, claimant, other)` says whether the claimant may evict pods of the other job. Of the claimant it may
+    read only the priority and whether it may preempt, because its answers are kept by these. `may_claim` filters
+    claimants that cannot succeed, whatever other jobs hold.
     """
     keep_promises(session)
     waiting = (job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job))
-    line = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
-    offers: dict[tuple[int, int, bool], BoolArray] = {}
-    # Reserved room that a gang may use meanwhile is cheaper than anybody's eviction.
+    jobs = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
+    units_of_kind: dict[tuple[int, int, bool], BoolArray] = {}
+    # Reserved room that a gang may use meanwhile is cheaper than any eviction.
     filling = Filling(session) if session.reservations and session.has_action(Ability.BACKFILL) else None
     makers: dict[object, RoomMaker] = {}
-    # Evictions made here are promised away at once, so what found no room keeps finding none.
-    in_vain: set[object] = set()
-    while (queue := line.next_queue()) is not None:
-        job = line.next_job(queue)
-        alike = session.demands.of(job)
+    # Room made here is nominated at once, so a demand that found no room finds none later.
+    failed: set[object] = set()
+    while (queue := jobs.next_queue()) is not None:
+        job = jobs.next_job(queue)
+        demand = session.demands.of(job)
         if session.state(job).evicted:
-            session.leave_note(OwnPodsLeave(), alike)
+            session.leave_note(OwnPodsLeave(), demand)
             continue
-        if alike in in_vain:
+        if demand in failed:
             continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
             continue
-        maker = makers.pop(alike, None)
+        maker = makers.pop(demand, None)
         if maker is None:
             if not may_claim(job):
                 continue
             kind = (queue.index, job.priority, job.may_preempt)
-            if kind not in offers:
-                offers[kind] = market.offer(lambda other, queue=queue, job=job: belongs(queue, job, other))  # type: ignore[misc]
-            maker = RoomMaker(session, market.table, offers[kind] & market.of_others(job), rules, reason)
-        taken = maker.make_room(queue, job, market.left)
-        if taken is None:
-            in_vain.add(alike)
+            if kind not in units_of_kind:
+                units_of_kind[kind] = offered.offer(lambda other, queue=queue, job=job: belongs(queue, job, other))  # type: ignore[misc]
+            maker = RoomMaker(session, offered.table, units_of_kind[kind] & offered.of_others(job), rules, reason)
+        victims = maker.make_room(queue, job, offered.left)
+        if victims is None:
+            failed.add(demand)
             continue
-        market.take(taken)
-        market.withdraw(job)  # whoever is promised the rest of its pods keeps those that it has
-        makers[alike] = maker
+        offered.take(victims)
+        offered.withdraw(job)  # a nominated gang keeps the pods that it has
+        makers[demand] = maker
         if len(makers) > _MOST_KEPT:
             del makers[next(iter(makers))]

@@ -1,7 +1,7 @@
-"""Who is next: the queues in order of their turn, and in each queue its jobs in order.
+"""The next job of an action: the queues in the order of their turn, and the jobs of each queue in order.
 
-Keys are computed when something enters a heap. A queue's share only rises while an action hands things out, so a key
-that has become stale is too low: it is found out when it comes to the top, and put back where it belongs.
+A key is computed when its entry is pushed. A queue's share only rises while an action places jobs, so a stale key is
+too low: it is noticed at the top of the heap and pushed again. Each step costs O(log n).
 """
 
 import heapq
@@ -22,7 +22,7 @@ class JobQueue:
         for heap in self._jobs.values():
             heapq.heapify(heap)
         queues = session.snapshot.queues
-        self._queues = [(session.queue_key(queues[at]), at) for at in self._jobs]
+        self._queues = [(session.queue_key(queues[index]), index) for index in self._jobs]
         heapq.heapify(self._queues)
 
     def _entry(self, job: Job) -> tuple[Any, int, Job]:
@@ -30,19 +30,19 @@ class JobQueue:
         return self._session.job_key(job), self._entered, job
 
     def next_queue(self) -> Queue | None:
-        """The queue whose turn it is; it stays in line until it has no jobs left."""
+        """Returns the queue whose turn it is; it keeps its turns until it has no jobs left."""
         while self._queues:
-            key, at = self._queues[0]
-            if not self._jobs[at]:
+            key, index = self._queues[0]
+            if not self._jobs[index]:
                 heapq.heappop(self._queues)
                 continue
             if len(self._queues) == 1:
-                return self._session.snapshot.queues[at]  # whatever its key is now
-            now = self._session.queue_key(self._session.snapshot.queues[at])
-            if now > key:
-                heapq.heapreplace(self._queues, (now, at))
+                return self._session.snapshot.queues[index]  # whatever its key is now
+            current_key = self._session.queue_key(self._session.snapshot.queues[index])
+            if current_key > key:
+                heapq.heapreplace(self._queues, (current_key, index))
                 continue
-            return self._session.snapshot.queues[at]
+            return self._session.snapshot.queues[index]
         return None
 
     def next_job(self, queue: Queue) -> Job:
