@@ -155,13 +155,10 @@ class RequestTable:
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources
             # The lists as written; different spellings of one amount meet in _by_amounts.
-            key = (
-                tuple(resources.requests.items()),
-                tuple(resources.limits.items()),
-                tuple(spec.resources.requests.items()),
-                tuple(spec.resources.limits.items()),
-                wish,
-            )
+            key: tuple[object, ...] = (tuple(resources.requests.items()), tuple(resources.limits.items()), wish)
+            whole = spec.resources
+            if whole.requests or whole.limits:
+                key = (*key, tuple(whole.requests.items()), tuple(whole.limits.items()))
             number = self._by_lists.get(key)
             if number is None:
                 number = self._by_lists[key] = self._intern(pod_requests(spec), wish)

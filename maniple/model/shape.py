@@ -156,7 +156,7 @@ class Shapes:
     def _constraint(self, pod: Pod, models: tuple[GpuModel, ...]) -> Constraint:
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
-        claims = tuple(v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim)
+        claims = tuple([v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim])
         # As they are now: when a claim has been bound, the pod gets another constraint.
         resolved = self._resolve(pod.metadata.namespace, claims) if claims else None
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
@@ -167,7 +167,7 @@ class Shapes:
             msgspec.json.encode(affinity) if affinity else None,
             spec.tolerations,
             resolved,
-            tuple(container.image for container in spec.containers),
+            tuple([container.image for container in spec.containers]),
             models,
             tuple(labels.items()),  # in the order of the sorted keys
             tuple(annotations.items()),
@@ -235,8 +235,6 @@ def _only_node(required: tuple[NodeSelectorTerm, ...] | None) -> str:
 def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
     """The host ports a pod binds and the disks that it cannot share with others on its node."""
     found: list[Exclusive] = []
-    if not spec.volumes and not any(container.ports for container in spec.containers):
-        return ()
     for container in spec.containers:
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
@@ -253,4 +251,4 @@ def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
             found.append(Exclusive("disk", name, shareable=rbd.read_only))
         if iscsi := volume.iscsi:
             found.append(Exclusive("disk", f"iscsi/{iscsi.iqn}", shareable=iscsi.read_only))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found)) if found else ()

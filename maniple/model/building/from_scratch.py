@@ -1,4 +1,4 @@
-"""Objects to Snapshot in one step: the incremental builder, run once. It raises what that would set aside."""
+"""Objects to Snapshot in one step: the incremental builder, run once. Raises the contradictions it reports."""
 
 import gc
 from collections.abc import Iterator, Sequence

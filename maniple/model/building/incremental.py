@@ -174,9 +174,10 @@ class SnapshotBuilder:
         try:
             if self._are_tables_stale or not self._fit_tables():
                 self._build_tables()
-                touched = list(self.index.pods)
+                touched: Iterable[tuple[str, kubernetes.Pod | None]] = self.index.pods.items()
             else:
-                touched = sorted(self.index.touched)  # pods of one gang are neighbours in memory
+                pods = self.index.pods
+                touched = [(name, pods.get(name)) for name in sorted(self.index.touched)]  # gangs are read together
             self._refresh_budgets()
             self._count_pods(touched)
             self._node_usage.settle()
@@ -310,16 +311,15 @@ class SnapshotBuilder:
 
     # -- pods and jobs
 
-    def _count_pods(self, touched: Sequence[str]) -> None:
-        """Counts touched pods where they are now."""
+    def _count_pods(self, touched: Iterable[tuple[str, kubernetes.Pod | None]]) -> None:
+        """Counts touched pods where they are now. None: the pod is gone."""
         assert self._tables is not None
         index, usage, specs, priorities = self.index, self._node_usage, self._specs, self._tables.priorities
-        for name in touched:
+        for name, pod in touched:
             if index.is_tracking:
                 usage.remove(name)
                 if self.wrong:
                     self.wrong.pop((kubernetes.Pod, *split_name(name)), None)
-            pod = index.pods.get(name)
             if pod is None:
                 continue
             contradiction = specs.contradiction(name, pod)
@@ -361,22 +361,23 @@ class SnapshotBuilder:
             job, usage = self._build_job(key)
             self._queue_usage.put(key, usage)
             jobs[key] = job
-            waiting[key] = job if job is not None and (job.groups or job.gated) else None
+            is_waiting = job is not None and (job.groups or job.gated)
+            if is_waiting or self._waiting.get(key) is not None:
+                waiting[key] = job if is_waiting else None
         self._node_usage.dirty_jobs.clear()
         if jobs:
             self._jobs.change(jobs)
+        if waiting:
             self._waiting.change(waiting)
 
     def _build_job(self, key: JobKey) -> tuple[Job | None, JobUsage | None]:
         """(None, None): the job does not exist any more."""
         assert self._tables is not None
-        by_name = self._node_usage.members.get(key, {})
-        members = [by_name[name] for name in sorted(by_name)] if len(by_name) > 1 else list(by_name.values())
-        job = self._specs.build(key, self._builder)
-        if job is None and members:
-            is_gang = key[1] != "Pod"
-            pod, priority = members[0].pod, members[0].priority
-            job = self._builder.missing(key) if is_gang else self._builder.of_pod(key, pod, priority)
+        members = self._node_usage.members(key)
+        if key[1] == "Pod":
+            job = self._builder.of_pod(key, members[0].pod, members[0].priority) if members else None
+        else:
+            job = self._specs.build(key, self._builder) or (self._builder.missing(key) if members else None)
         if job is None:
             return None, None
         return job, assemble_job(job, members, self._specs.growing.get(key, ()), self._builder, self._tables)

@@ -136,7 +136,7 @@ def implied_pods(
 
 
 def beyond_their_size(jobs: Sequence[types.ElasticJob], pods: Iterable[kubernetes.Pod]) -> set[str]:
-    """ "namespace/name" of replicas that their jobs have been made too small to have."""
+    """ "namespace/name" of replicas beyond the size that was decided for their jobs."""
     by_job = pods_by_job(pods)
     beyond = set()
     for job in jobs:
@@ -175,13 +175,17 @@ def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, sch
     annotations = template.metadata.annotations
     if role.gpu_models and GPU_MODELS_ANNOTATION not in annotations:
         annotations = {**annotations, GPU_MODELS_ANNOTATION: write_models(role.gpu_models)}
-    spec = template.spec
-    made = msgspec.structs.replace(
-        spec,
+    template_spec = template.spec
+    spec = msgspec.structs.replace(
+        template_spec,
         scheduler_name=scheduler_name,
-        priority_class_name=spec.priority_class_name or job.spec.priority_class_name,
+        priority_class_name=template_spec.priority_class_name or job.spec.priority_class_name,
         node_name="",
-        affinity=with_node(spec.affinity, spec.node_name) if spec.node_name else spec.affinity,
+        affinity=(
+            with_node(template_spec.affinity, template_spec.node_name)
+            if template_spec.node_name
+            else template_spec.affinity
+        ),
     )
     return kubernetes.Pod(
         metadata=ObjectMeta(
@@ -191,7 +195,7 @@ def make_replica(job: types.ElasticJob, role: types.ElasticRole, index: int, sch
             annotations=annotations,
             creation_timestamp=meta.creation_timestamp,
         ),
-        spec=made,
+        spec=spec,
     )
 
 

@@ -47,7 +47,7 @@ class NodeUsage:
         self.gpus_free, self.gpus_releasing = self._holdings.all_free()
         shape = len(tables.axis), len(tables.nodes)
         self.used, self.releasing, self.foreign = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.members: dict[JobKey, dict[str, PodUsage]] = {}
+        self._members: dict[JobKey, dict[str, PodUsage]] = {}  # without pods that are jobs of their own
         self.exclusives: dict[int, tuple[Exclusive, ...]] = {}
         self.peers: dict[tuple[Peers, int], int] = {}
         self.owners: dict[str, dict[int, int]] = {}
@@ -62,11 +62,12 @@ class NodeUsage:
         usage = PodUsage(pod, name, job, request, priority, meta.deletion_timestamp is not None, request)
         self._by_name[name] = usage
         if job is not None:
-            members = self.members.get(job)
-            if members is None:
-                self.members[job] = {name: usage}
-            else:
-                members[name] = usage
+            if job[1] != "Pod":
+                members = self._members.get(job)
+                if members is None:
+                    self._members[job] = {name: usage}
+                else:
+                    members[name] = usage
             self.dirty_jobs[job] = None
         node = tables.nodes.index.get(pod.spec.node_name, -1) if pod.spec.node_name else -1
         if node < 0 or pod.status.phase in FINISHED:
@@ -94,10 +95,11 @@ class NodeUsage:
         if usage is None:
             return
         if usage.job is not None:
-            members = self.members[usage.job]
-            del members[name]
-            if not members:
-                del self.members[usage.job]
+            if usage.job[1] != "Pod":
+                members = self._members[usage.job]
+                del members[name]
+                if not members:
+                    del self._members[usage.job]
             self.dirty_jobs[usage.job] = None
         if usage.node < 0:
             return
@@ -110,6 +112,14 @@ class NodeUsage:
                 del self.owners[usage.owner]
         del self._by_node[usage.node][name]
         self._dirty_nodes.add(usage.node)
+
+    def members(self, job: JobKey) -> list[PodUsage]:
+        """The pods of a job, by name."""
+        if job[1] == "Pod":
+            usage = self._by_name.get(job[0])
+            return [usage] if usage is not None and usage.job == job else []
+        members = self._members.get(job, {})
+        return [members[name] for name in sorted(members)]
 
     def settle(self) -> None:
         """Sums the nodes whose pods have changed."""
@@ -137,12 +147,12 @@ class NodeUsage:
         is_foreign = np.array([pod.job is None for pod in pods], dtype=bool) & ~is_leaving
         vectors = self.vectors()
         for total, chosen in ((self.used, None), (self.releasing, is_leaving), (self.foreign, is_foreign)):
-            sums = np.zeros((len(nodes), len(total)))
-            if chosen is None:
-                np.add.at(sums, rows, vectors[held])
-            elif chosen.any():
-                np.add.at(sums, rows[chosen], vectors[held[chosen]])
-            total[:, columns] = sums.T
+            if chosen is not None and not chosen.any():
+                total[:, columns] = 0.0
+                continue
+            chosen_rows, chosen_held = (rows, held) if chosen is None else (rows[chosen], held[chosen])
+            for resource, amounts in enumerate(vectors.T):
+                total[resource, columns] = np.bincount(chosen_rows, amounts[chosen_held], len(nodes))
 
     def _settle_gpus(self, nodes: list[int], by_node: list[list[PodUsage]]) -> None:
         columns = np.array(nodes, dtype=np.intp)

@@ -44,9 +44,8 @@ class QueueUsage:
 
     def put(self, key: JobKey, usage: JobUsage | None) -> None:
         """Replaces the usage of the job; None: the job is gone."""
-        old = self._by_job.pop(key, None)
-        if old is not None:
-            self._subtract(old)
+        if key in self._by_job:
+            self._subtract(self._by_job.pop(key))
         if usage is not None:
             self._by_job[key] = usage
             self._add(usage)

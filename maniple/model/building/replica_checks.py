@@ -1,13 +1,14 @@
 """Whether pods can be what they say: `replica_problems(an ElasticJob, its pods)`, `misplaced_note(pod, its gang)`.
 
-A replica is known by its role and index alone. Where these are missing, wrong or given twice, nobody can say how large
-the job is, and whoever guessed would make it larger than its max.
+A replica is identified only by its role and index. If these are missing, wrong or given twice, the size of the job is
+unknown, and a guess could make the job larger than its max.
 """
 
 from collections.abc import Iterable, Iterator
 
 from maniple.api import kubernetes, types
 from maniple.api.errors import Problem, nearest
+from maniple.api.keys import split_name
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, INDEX_LABEL, ROLE_LABEL
 from maniple.api.phases import FINISHED
 from maniple.api.replica_pods import is_index
@@ -19,10 +20,10 @@ _INDEX = f"metadata.labels[{INDEX_LABEL}]"
 
 
 def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> Iterator[tuple[kubernetes.Pod, Problem]]:
-    """What is wrong with each of the pods as a replica of the job. One that has ended is no replica any more.
+    """Why pods cannot be replicas of the job. Finished pods are skipped.
 
-    Of several with one index the one that the job has made has it, then one that is on a node, then the oldest:
-    neither a newcomer nor a copy puts anybody in the wrong.
+    If several pods have the same index, a pod that the job created comes first, then a pod on a node, then the oldest:
+    a new pod or a copy never invalidates an existing replica.
     """
     roles = {role.name: role for role in job.spec.roles}
     first: dict[tuple[str, int], str] = {}
@@ -34,7 +35,7 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> I
             yield pod, wrong
             continue
         if pod.metadata.deletion_timestamp is not None:
-            continue  # the one in its place may be there already
+            continue  # its replacement may exist already
         place = pod_role(pod.metadata), int(pod.metadata.labels[INDEX_LABEL])
         before = first.setdefault(place, pod.metadata.name)
         if before != pod.metadata.name:
@@ -44,19 +45,20 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> I
 
 def _seniority(pod: kubernetes.Pod, job: str) -> tuple[bool, bool, float, str]:
     meta = pod.metadata
-    is_owned = any(one.controller and (one.kind, one.name) == ("ElasticJob", job) for one in meta.owner_references)
+    controllers = [(owner.kind, owner.name) for owner in meta.owner_references if owner.controller]
+    is_owned = ("ElasticJob", job) in controllers
     created = 0.0 if meta.creation_timestamp is None else meta.creation_timestamp.timestamp()
     return not is_owned, not pod.spec.node_name, created, meta.name
 
 
 def misplaced_note(pod: kubernetes.Pod, gang: JobKey | None) -> Problem | None:
-    """Binds fail gang by gang: what a pod of a gang that waits says of them is an order that nobody obeys."""
+    """A note of bind failures on a waiting pod of a gang: it has no effect, because binds fail gang by gang."""
     if BIND_FAILURES_ANNOTATION not in pod.metadata.annotations or pod.spec.node_name or not may_wait(pod):
         return None
     if gang is None or gang[1] == "Pod":
         return None
-    at = f"metadata.annotations[{BIND_FAILURES_ANNOTATION}]"
-    return Problem(at, f"expected it on {gang[1]} {gang[0].split('/', 1)[1]}, whose pod this is, found it here")
+    field = f"metadata.annotations[{BIND_FAILURES_ANNOTATION}]"
+    return Problem(field, f"expected it on {gang[1]} {split_name(gang[0])[1]}, whose pod this is, found it here")
 
 
 def _problem(job: types.ElasticJob, roles: dict[str, types.ElasticRole], pod: kubernetes.Pod) -> Problem | None:

@@ -17,9 +17,8 @@ class SortedJobs:
     def change(self, changes: dict[JobKey, Job | None]) -> None:
         """None: the job does not exist any more."""
         if len(changes) > 100 + len(self._keys) // 20:
-            self._by_key.update((key, job) for key, job in changes.items() if job is not None)
-            for key in [key for key, job in changes.items() if job is None]:
-                self._by_key.pop(key, None)
+            changed = {**self._by_key, **changes}
+            self._by_key = {key: job for key, job in changed.items() if job is not None}
             self._keys = sorted(self._by_key)
             self._jobs = [self._by_key[key] for key in self._keys]
             return

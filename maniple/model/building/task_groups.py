@@ -39,7 +39,7 @@ class TaskGroups:
         self._drafts: dict[tuple[str, int, int, Peers | None, str], _Draft] = {}
 
     def add(self, name: str, pod: kubernetes.Pod, request: int, priority: int) -> bool:
-        """Adds a pod of the job that waits. False: the pod is not one to place."""
+        """Adds a pod of the job that waits. False: the pod is not to be placed."""
         job, tables, meta = self._job, self._tables, pod.metadata
         if not tables.ours.claims(pod):
             job.strangers += 1
@@ -108,6 +108,6 @@ class TaskGroups:
 
 
 def _is_beyond(elastic: Elastic, pod: kubernetes.Pod) -> bool:
-    """Whether the job has been made too small to have the pod."""
+    """Whether the pod's index is beyond the size of its role."""
     role = elastic.roles.get(pod_role(pod.metadata))
     return role is not None and replica_index(pod) >= role.size

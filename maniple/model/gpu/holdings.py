@@ -6,6 +6,7 @@ lowest ones with room, after the pods of its node that name theirs.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +88,9 @@ class GpuHoldings:
         unnamed = []
         for pod in pods:
             pod.gpus = ()
+            if not any(pod.named):
+                unnamed.append(pod)
+                continue
             is_named = True
             for ask, named in zip(pod.asks, pod.named, strict=True):
                 if named:
@@ -94,10 +98,11 @@ class GpuHoldings:
                 is_named &= len(named) >= ask.count
             if not is_named:
                 unnamed.append(pod)
-        for pod in sorted(unnamed, key=lambda pod: pod.pod):
+        unnamed.sort(key=attrgetter("pod"))
+        for pod in unnamed:
             for ask, named in zip(pod.asks, pod.named, strict=True):
                 if len(named) < ask.count:
-                    node_gpus = self._node_gpus(by_node, ask.row, pod.node)
+                    node_gpus = by_node.get((ask.row, pod.node)) or self._node_gpus(by_node, ask.row, pod.node)
                     self._give(pod, ask, _lowest(node_gpus.free, ask, named), node_gpus)
         for row in self._tables:
             nodes = [node for of_row, node in by_node if of_row == row]
@@ -112,18 +117,19 @@ class GpuHoldings:
             gpus = by_node[row, node] = _NodeGpus(there, [WHOLE * is_there for is_there in there], [0] * len(there))
         return gpus
 
-    def _give(self, pod: HeldGpus, ask: GpuAsk, devices: Sequence[int], node_gpus: "_NodeGpus") -> None:
-        millis = [ask.milli] * len(devices)
+    def _give(self, pod: HeldGpus, ask: GpuAsk, devices: tuple[int, ...], node_gpus: "_NodeGpus") -> None:
+        millis = (ask.milli,) * len(devices)
         if ask.memory:
             shares = self._tables[ask.row].milli_for(ask.memory, np.array([pod.node]))[0].tolist()
-            millis = [min(WHOLE, shares[device]) for device in devices]
+            millis = tuple([min(WHOLE, shares[device]) for device in devices])
+        there, free, releasing = node_gpus
         for device, milli in zip(devices, millis, strict=True):
             # A lost or unhealthy device may still be held. It is given to no other pod.
-            if node_gpus.there[device]:
-                node_gpus.free[device] -= milli
+            if there[device]:
+                free[device] -= milli
                 if pod.is_leaving:
-                    node_gpus.releasing[device] += milli
-        key = (pod.gpus, ask.row, tuple(devices), tuple(millis))
+                    releasing[device] += milli
+        key = (pod.gpus, ask.row, devices, millis)
         granted = self._granted.get(key)
         if granted is None:
             more = (Granted(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True))
@@ -139,16 +145,16 @@ class _NodeGpus(NamedTuple):
     releasing: list[int]
 
 
-def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> list[int]:
+def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> tuple[int, ...]:
     """The lowest devices with room for what is not named, else those with the most free."""
     missing = ask.count - len(named)
     if missing == 1 and not named:
         for device, left in enumerate(free):
             if left >= ask.milli:
-                return [device]
+                return (device,)
     others = [device for device in range(len(free)) if device not in named]
     chosen = [device for device in others if free[device] >= ask.milli][:missing]
     if len(chosen) < missing:
         rest = sorted((device for device in others if device not in chosen), key=lambda device: -free[device])
         chosen += rest[: missing - len(chosen)]
-    return chosen
+    return tuple(chosen)
