@@ -7,7 +7,7 @@ from math import inf
 from maniple.api.types import GpuModel
 from maniple.model.elastic import Elastic
 from maniple.model.gpu.devices import Granted
-from maniple.model.pod_affinity import Peers
+from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import pod_order
 from maniple.model.reads import nothing
 from maniple.model.resources import FloatArray
@@ -22,7 +22,7 @@ class TaskGroup:
     role: str
     priority: int
     shape: Shape
-    peers: Peers | None
+    pod_affinity: AffinityInfo | None
     owner: str
     pods: tuple[str, ...]  # ns/name, in the order in which they are placed
     lasts_s: float = inf  # how long its pods run at most, where they say so
@@ -41,7 +41,7 @@ class TaskGroup:
     @property
     def is_coupled(self) -> bool:
         """Whether placing one of its pods can change where the next may go, other than by using up resources."""
-        return self.peers is not None and self.peers.has_terms
+        return self.pod_affinity is not None and self.pod_affinity.has_terms
 
 
 @dataclass(slots=True, eq=False)  # not frozen: there may be a hundred thousand, and frozen ones take twice as long
@@ -53,7 +53,7 @@ class PlacedPod:
     role: str
     priority: int
     requests: FloatArray
-    peers: Peers | None
+    pod_affinity: AffinityInfo | None
     started: float
     is_critical: bool
     labels: dict[str, str]

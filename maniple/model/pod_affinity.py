@@ -1,8 +1,8 @@
-"""Pods that mind each other: inter-pod affinity, anti-affinity and topology spread, as counts over nodes.
+"""Inter-pod affinity, anti-affinity and topology spread, as counts of pods over nodes.
 
-A Term says which pods count and what "together" means (a node label). A PeerCounts keeps, for each term somebody asked
-about, how many such pods each node has, and is updated as pods are placed and taken back. Clusters where no pod has
-such terms never build any of this.
+A Term says which pods count, and which node label makes a domain. AffinityCounts holds, for each term that is asked
+about, how many such pods each node has. It is updated as pods are placed and un-placed. A cluster in which no pod has
+such terms never builds any of this.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,7 +46,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
+class AffinityInfo:
     """One pod's own labels (those that some term looks at) and the terms it has towards others."""
 
     namespace: str
@@ -88,19 +88,19 @@ def term_keys(pod: Pod) -> frozenset[str] | None:
     return frozenset(keys) if is_minding else None
 
 
-class PeerReader:
-    """Reads Peers off pods, once it has been told which label keys matter."""
+class AffinityReader:
+    """Reads AffinityInfo off pods, once it has been told which label keys matter."""
 
     def __init__(
-        self, namespaces: Mapping[str, Labels], *, anyone: bool = False, keys: AbstractSet[str] = frozenset()
+        self, namespaces: Mapping[str, Labels], *, has_terms: bool = False, keys: AbstractSet[str] = frozenset()
     ) -> None:
-        """`anyone`: whether some pod has terms; `keys`: the labels that those look at."""
+        """`has_terms`: whether some pod has terms; `keys`: the labels that those look at."""
         # Every API server gives a namespace this label; in a file it may be missing.
         self._namespaces = {name: {_NAMESPACE_NAME: name, **labels} for name, labels in namespaces.items()}
-        self.anyone = anyone
+        self.has_terms = has_terms
         self.keys = frozenset(keys)
 
-    def read(self, pod: Pod) -> Peers:
+    def read(self, pod: Pod) -> AffinityInfo:
         meta, affinity = pod.metadata, pod.spec.affinity
         toward = affinity.pod_affinity if affinity and affinity.pod_affinity else PodAffinity()
         away = affinity.pod_anti_affinity if affinity and affinity.pod_anti_affinity else PodAffinity()
@@ -114,7 +114,7 @@ class PeerReader:
                 for w in away.preferred_during_scheduling_ignored_during_execution
             ),
         ]
-        return Peers(
+        return AffinityInfo(
             namespace=meta.namespace,
             labels=tuple(sorted((k, v) for k, v in meta.labels.items() if k in self.keys)),
             affinity=tuple(self._term(t, pod) for t in toward.required_during_scheduling_ignored_during_execution),
@@ -157,33 +157,33 @@ class PeerReader:
         )
 
 
-class PeerCounts:
+class AffinityCounts:
     """How many pods that match (or that hold) a term are on each node, kept up to date as pods come and go."""
 
-    def __init__(self, nodes: NodeTable, placed: Mapping[tuple[Peers, int], int]) -> None:
+    def __init__(self, nodes: NodeTable, placed: Mapping[tuple[AffinityInfo, int], int]) -> None:
         self._nodes = nodes
         self._placed = dict(placed)
         self._matching: dict[Term, FloatArray] = {}
         self._holding: dict[Term, FloatArray] = {}  # required anti-affinity
         self._pulling: dict[tuple[Term, bool], FloatArray] = {}  # (term, is required) -> weight of affinity terms
-        for (peers, node), count in self._placed.items():
-            self._hold(peers, node, count)
+        for (pod_affinity, node), count in self._placed.items():
+            self._hold(pod_affinity, node, count)
 
-    def add(self, peers: Peers, node: int, count: int) -> None:
-        self._placed[peers, node] = self._placed.get((peers, node), 0) + count
+    def add(self, pod_affinity: AffinityInfo, node: int, count: int) -> None:
+        self._placed[pod_affinity, node] = self._placed.get((pod_affinity, node), 0) + count
         for term, counts in self._matching.items():
-            if peers.match(term):
+            if pod_affinity.match(term):
                 counts[node] += count
-        self._hold(peers, node, count)
+        self._hold(pod_affinity, node, count)
 
-    def _hold(self, peers: Peers, node: int, count: int) -> None:
-        for term in peers.anti_affinity:
+    def _hold(self, pod_affinity: AffinityInfo, node: int, count: int) -> None:
+        for term in pod_affinity.anti_affinity:
             held = self._holding.get(term)
             if held is None:
                 held = self._holding[term] = np.zeros(len(self._nodes))
             held[node] += count
-        wishes = [(term, False, weight) for weight, term in peers.preferred]
-        for term, is_required, weight in (*wishes, *((term, True, 1.0) for term in peers.affinity)):
+        wishes = [(term, False, weight) for weight, term in pod_affinity.preferred]
+        for term, is_required, weight in (*wishes, *((term, True, 1.0) for term in pod_affinity.affinity)):
             pull = self._pulling.get((term, is_required))
             if pull is None:
                 pull = self._pulling[term, is_required] = np.zeros(len(self._nodes))
@@ -194,8 +194,8 @@ class PeerCounts:
         counts = self._matching.get(term)
         if counts is None:
             counts = np.zeros(len(self._nodes))
-            for (peers, node), count in self._placed.items():
-                if count and peers.match(term):
+            for (pod_affinity, node), count in self._placed.items():
+                if count and pod_affinity.match(term):
                     counts[node] += count
             self._matching[term] = counts
         return counts
@@ -213,21 +213,21 @@ class PeerCounts:
     def has_label(self, topology_key: str) -> BoolArray:
         return self._nodes.column(topology_key)[0] >= 0
 
-    def attracted(self, peers: Peers, required_weight: float) -> FloatArray | None:
-        """The weight of the terms that pods in the node's domain have towards `peers`."""
+    def attracted(self, pod_affinity: AffinityInfo, required_weight: float) -> FloatArray | None:
+        """The weight of the terms that pods in the node's domain have towards `pod_affinity`."""
         total: FloatArray | None = None
         for (term, is_required), pull in self._pulling.items():
             weight = required_weight if is_required else 1.0
-            if weight and peers.match(term):
+            if weight and pod_affinity.match(term):
                 part = weight * self.spread_out(pull, term.topology_key)
                 total = part if total is None else total + part
         return total
 
-    def repelled(self, peers: Peers) -> BoolArray | None:
-        """Nodes in whose domain some pod holds an anti-affinity term that `peers` matches."""
+    def repelled(self, pod_affinity: AffinityInfo) -> BoolArray | None:
+        """Nodes in whose domain some pod holds an anti-affinity term that `pod_affinity` matches."""
         banned: BoolArray | None = None
         for term, held in self._holding.items():
-            if peers.match(term) and held.any():
+            if pod_affinity.match(term) and held.any():
                 mask = self.spread_out(held, term.topology_key) > 0
                 banned = mask if banned is None else banned | mask
         return banned

@@ -12,7 +12,7 @@ from maniple.model.domains import Domains
 from maniple.model.gpu.devices import GpuPod, Gpus, Millis
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
-from maniple.model.pod_affinity import Peers
+from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.resources import Axis, FloatArray
 from maniple.model.shape import Exclusive
 
@@ -36,7 +36,7 @@ class Snapshot:
     domains: Domains
     gpu_pods: Mapping[GpuPod, int]  # what pods with GPUs ask for, placed and waiting -> how many do
     # What placed pods are to others, with their node -> how many such pods; empty where nobody has terms.
-    peers: Mapping[tuple[Peers, int], int] = field(default_factory=dict)
+    pod_affinity: Mapping[tuple[AffinityInfo, int], int] = field(default_factory=dict)
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[Budget] = ()

@@ -124,7 +124,7 @@ class Filling:
         exempt = job.queue if session.reserved.exempts(job) else None
         kind = (session.demands.of_group(groups[0]), session.demands.kinds(job))
         key = (kind, job.required, job.mixed_models, exempt, hosts)
-        is_alike = len(groups) == 1 and groups[0].peers is None and not session.state(job).nodes
+        is_alike = len(groups) == 1 and groups[0].pod_affinity is None and not session.state(job).nodes
         if is_alike and count >= self._in_vain.get(key, count + 1):
             return False
         most = None

@@ -206,7 +206,7 @@ class Trial:
 def _says_all(group: TaskGroup) -> bool:
     """Whether how many of its pods fit on each node says all about where they can go, and what they will hold there."""
     shape = group.shape
-    return group.peers is None and not shape.exclusives and not (shape.gpus and shape.gpus[0].memory)
+    return group.pod_affinity is None and not shape.exclusives and not (shape.gpus and shape.gpus[0].memory)
 
 
 def _main_group(session: Session, groups: list[TaskGroup]) -> TaskGroup:

@@ -46,7 +46,7 @@ class FitView:
         model = models.get(shape.constraint.gpu_models) if models and shape.gpus else None
         self.now = session.room_for(group, later=later, model=model, is_next=True)
         self.checks = session.rooms.checks(group)
-        minds_others = group.peers is not None or bool(shape.exclusives)
+        minds_others = group.pod_affinity is not None or bool(shape.exclusives)
         self.pod_checks = session.pod_checks(group) if minds_others else []
         self._gpus, self._usable, self._later, self._model = session.gpus, usable, later, model
         # Where GPUs are of the model that was chosen.

@@ -89,7 +89,7 @@ class Hooks:
     # queue, priority, need, groups, placed pods and topology.
     job_kind: Callable[[Job], Hashable] | None = None
     # What predicate, pod_predicate, node_order, batch_node_order and is_placed_singly look at of the group, apart from
-    # its shape, and for pod_predicate and batch_node_order its peers.
+    # its shape, and for pod_predicate and batch_node_order its pod affinity.
     group_kind: Callable[[TaskGroup], Hashable] | None = None
     # What preemptable and reclaimable look at of a victim, apart from its requests, role and is_critical, and of its
     # job apart from its queue, priority, minimums and all that it holds.

@@ -15,7 +15,7 @@ import numpy as np
 from maniple.api.errors import InputError
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
-from maniple.model.pod_affinity import PeerCounts
+from maniple.model.pod_affinity import AffinityCounts
 from maniple.model.pod_identity import pod_order
 from maniple.model.reads import Reads
 from maniple.model.resources import FloatArray, IntArray
@@ -140,7 +140,7 @@ class Session:
         self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # what is asked for -> a count of pods that does not fit
-        self._peers: PeerCounts | None = None
+        self._affinity_counts: AffinityCounts | None = None
         self.by_speed: dict[Speeds, BySpeed] = {}  # what plugins asked for, kept up to date by statements
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
@@ -168,10 +168,10 @@ class Session:
         return self.future if len(nodes) == len(self.snapshot.nodes) else self.future[:, nodes]
 
     @property
-    def peers(self) -> PeerCounts:
-        if self._peers is None:
-            self._peers = PeerCounts(self.snapshot.nodes, self.snapshot.peers)
-        return self._peers
+    def affinity_counts(self) -> AffinityCounts:
+        if self._affinity_counts is None:
+            self._affinity_counts = AffinityCounts(self.snapshot.nodes, self.snapshot.pod_affinity)
+        return self._affinity_counts
 
     def state(self, job: Job) -> JobState:
         found = self.states.get(job.key)
@@ -227,11 +227,11 @@ class Session:
 
     def known_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> bool:
         known = self._failed.get((self.demands.of_group(group), later, job.required, job.mixed_models))
-        return known is not None and count >= known and group.peers is None
+        return known is not None and count >= known and group.pod_affinity is None
 
     def remember_not_to_fit(self, job: Job, group: TaskGroup, count: int, *, later: bool) -> None:
         key = (self.demands.of_group(group), later, job.required, job.mixed_models)
-        if group.peers is None and not self.state(job).nodes:
+        if group.pod_affinity is None and not self.state(job).nodes:
             self._failed[key] = min(count, self._failed.get(key, count))
 
     def forget_failures(self) -> None:
@@ -263,7 +263,7 @@ class Session:
 
         def key(group: TaskGroup) -> tuple[object, ...]:
             orders = (hooks.task_order(group) for hooks in self.hooks if hooks.task_order)
-            return (*orders, bool(group.peers and group.peers.affinity), pod_order(group.pods[0], {}))
+            return (*orders, bool(group.pod_affinity and group.pod_affinity.affinity), pod_order(group.pods[0], {}))
 
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
@@ -331,7 +331,7 @@ class Session:
                 free = self.future if later else self.free
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, free, later=later, model=model))
         fits = self._within_reservations(group, fits, later=later, model=model)
-        if not group.shape.exclusives and group.peers is None:
+        if not group.shape.exclusives and group.pod_affinity is None:
             return fits
         for check in self.pod_checks(group) if is_next or not group.is_coupled else ():
             fits = np.where(check.passes, fits, 0.0)

@@ -105,7 +105,7 @@ class GrowthRoom:
     def _part(self, job: Job, group: TaskGroup) -> _Part | None:
         """Where the replicas must be; None if more has to be known of a node than its free resources."""
         session, gpus, shape = self._session, self._session.gpus, group.shape
-        if group.peers is not None or shape.exclusives or group.owner or self._keeps_to_node:
+        if group.pod_affinity is not None or shape.exclusives or group.owner or self._keeps_to_node:
             return None
         if gpus.has_mixed_nodes or gpus.is_counted(shape):
             return None

@@ -63,7 +63,7 @@ class NodeOrder:
 
 def _owners(job: Job) -> tuple[str, ...] | None:
     """Where pods go decides whether a gang fits only if it has several groups, or its pods mind others."""
-    is_simple = len(job.groups) == 1 and job.groups[0].peers is None
+    is_simple = len(job.groups) == 1 and job.groups[0].pod_affinity is None
     return None if is_simple else tuple(group.owner for group in job.groups)
 
 
@@ -198,15 +198,15 @@ class _Scorer:
         return counts
 
     def _close_to(self, group: TaskGroup) -> FloatArray | None:
-        if group.peers is None:
+        if group.pod_affinity is None:
             return None
-        peers = self.session.peers
-        pulled = peers.attracted(group.peers, self.weights.symmetric)
-        if pulled is None and not group.peers.preferred:
+        counts = self.session.affinity_counts
+        pulled = counts.attracted(group.pod_affinity, self.weights.symmetric)
+        if pulled is None and not group.pod_affinity.preferred:
             return None
         total = np.zeros(len(self.session.snapshot.nodes)) if pulled is None else pulled
-        for weight, term in group.peers.preferred:
-            total += weight * peers.by_domain(term)
+        for weight, term in group.pod_affinity.preferred:
+            total += weight * counts.by_domain(term)
         return total
 
 

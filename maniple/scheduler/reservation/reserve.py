@@ -191,7 +191,7 @@ class _Search:
     def _fits(self, gone: BoolArray) -> bool:
         session, job = self._session, self._job
         group = job.groups[0]
-        is_special = job.required or job.preferred or session.gpus.is_mixed or group.peers is not None
+        is_special = job.required or job.preferred or session.gpus.is_mixed or group.pod_affinity is not None
         if len(job.groups) > 1 or is_special:
             return self._place(gone) is not None
         # Where pods are alike and may go anywhere, it is enough to count.
