@@ -6,7 +6,7 @@ also arrive and end as the calendar says (arrivals.py).
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -14,18 +14,17 @@ import msgspec
 import numpy as np
 
 from maniple.api import kubernetes, types
-from maniple.api.decode.decode import decode
 from maniple.api.keys import key_of, name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.cluster.arrivals import Arrivals
 from maniple.cluster.assumed import marked, with_bind, with_sizes
 from maniple.model.building.from_scratch import build_snapshot
-from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods, sort_objects
+from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods
 from maniple.model.ownership import Ours
 from maniple.model.reads import Reads
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler import Plan, Policy, load_policy, schedule
+from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
 
 ROUND_S = 1.0
@@ -199,17 +198,3 @@ def run_rounds(
         if progress:
             progress(number + 1)
     return outcome
-
-
-def plan_objects(
-    objects: Sequence[Mapping[str, object]],
-    policy: str | None = None,
-    rounds: int = 1,
-    ours: Ours | None = None,
-) -> dict[str, object]:
-    """`maniple plan` as a function: plain Kubernetes objects in, the documented JSON form out."""
-    ours = ours or Ours()
-    decoded = decode([("objects", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))])
-    cluster = MemoryCluster(sort_objects(decoded, scheduler_name=ours.scheduler_name), ours)
-    chosen = None if policy is None else load_policy(policy.encode(), "policy")
-    return run_rounds(cluster, chosen, rounds).to_json()

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from cluster.planning import plan_objects
 
 from maniple.api import types
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.cluster.memory import plan_objects
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.elastic import Elastic, current_sizes, read_elastic
 
@@ -101,9 +101,9 @@ def test_a_replica_that_the_job_has_become_too_small_for_is_not_planned() -> Non
     shrunk = job(target=[{"role": "worker", "replicas": 2}], lastResizeTime="2026-01-01T00:00:00Z")
     pods = [replica(0, "n1"), replica(1, "n1"), replica(2)]
     n1 = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "memory": "32Gi", GPU: 8}}}
-    made: Any = plan_objects([{"apiVersion": "v1", "kind": "Node", **n1}, shrunk, *pods])
-    assert made["rounds"][0]["binds"] == ()
-    assert made["rounds"][0]["waiting"] == ()
+    plan = plan_objects([{"apiVersion": "v1", "kind": "Node", **n1}, shrunk, *pods])
+    assert plan["rounds"][0]["binds"] == []
+    assert plan["rounds"][0]["waiting"] == []
 
 
 def labelled(pod: dict[str, Any], **changed: str | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 
-from maniple.cluster.memory import plan_objects
+from cluster.planning import plan_objects
 
 GPU = "nvidia.com/gpu"
 Object = dict[str, object]

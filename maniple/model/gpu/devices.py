@@ -86,7 +86,7 @@ class GpuTable:
         return columns.get(device)
 
     def milli_for(self, memory: int, nodes: IntArray | None = None) -> Millis:
-        """[n, G] `memory` bytes in thousandths of each device. 1001 where the device has less, or its memory is unknown."""
+        """[n, G] `memory` bytes in thousandths of each device. 1001 where its memory is smaller or unknown."""
         sizes = self.memory if nodes is None else self.memory[nodes]
         millis = np.ceil(np.divide(memory * WHOLE, sizes, out=np.full_like(sizes, WHOLE + 1.0), where=sizes > 0))
         return np.minimum(millis, WHOLE + 1).astype(np.int32)
