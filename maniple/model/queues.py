@@ -25,7 +25,7 @@ def tree_problems(queues: Sequence[types.Queue]) -> list[tuple[types.Queue, str]
     for queue in queues:
         parent = queue.spec.parent
         if parent == types.DEFAULT_QUEUE:
-            problems.append((queue, "spec.parent: 'default' takes what names no queue, so no queue can be below it"))
+            problems.append((queue, "spec.parent: 'default' is for pods that name no queue and has no child queues"))
             continue
         if parent and parent not in by_name:
             problems.append((queue, f"spec.parent: unknown queue {parent!r}{nearest(parent, by_name)}"))
