@@ -1,8 +1,7 @@
-"""Time between rounds: objects that are created later arrive, and pods and jobs with a deadline end.
+"""Passing time between rounds: objects arrive at their creationTimestamp, pods and jobs end at their deadline.
 
-Both are read from the objects: a `creationTimestamp` in the future, and `activeDeadlineSeconds`. A gang arrives whole:
-no pod before its PodGroup or ElasticJob. As in Kubernetes, what is past its deadline has failed and frees its
-resources.
+The deadline is `activeDeadlineSeconds`. No pod arrives before its PodGroup or ElasticJob. As in Kubernetes, a pod or
+job past its deadline fails and frees its resources.
 """
 
 from typing import Any
@@ -21,7 +20,7 @@ _ARRIVING = ("nodes", "pods", "pod_groups", "elastic_jobs")
 
 class Arrivals:
     def __init__(self, objects: Objects, now: float) -> None:
-        """Takes out of `objects` all that are created after `now`."""
+        """Removes from `objects` all that are created after `now`."""
         self._objects = objects
         gangs: list[types.PodGroup | types.ElasticJob] = [*objects.pod_groups, *objects.elastic_jobs]
         created = {key_of(item.metadata): to_seconds(item.metadata.creation_timestamp) for item in gangs}
@@ -31,10 +30,10 @@ class Arrivals:
             times = [_arrival(item, created) for item in items]
             self._coming += [(time, kind, item) for time, item in zip(times, items, strict=True) if time > now]
             items[:] = [item for time, item in zip(times, items, strict=True) if time <= now]
-        self._coming.sort(key=lambda entry: entry[0])
+        self._coming.sort(key=lambda arrival: arrival[0])
 
     def pass_to(self, now: float) -> None:
-        """Adds what has arrived by `now`, and ends what has passed its deadline."""
+        """Adds the objects that have arrived by `now`, and ends the pods and jobs past their deadline."""
         while self._coming and self._coming[0][0] <= now:
             _, kind, item = self._coming.pop(0)
             getattr(self._objects, kind).append(item)
@@ -47,7 +46,7 @@ class Arrivals:
 def _arrival(
     item: kubernetes.Node | kubernetes.Pod | types.PodGroup | types.ElasticJob, created: dict[Key, float]
 ) -> float:
-    """`created`: when each gang is created."""
+    """The time when the object arrives. `created`: the creation times of the gangs."""
     own = to_seconds(item.metadata.creation_timestamp)
     gangs = named_gangs(item) if isinstance(item, kubernetes.Pod) else ()
     return max(own, created.get(split_name(gangs[0][0]), own)) if gangs else own

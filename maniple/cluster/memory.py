@@ -1,12 +1,12 @@
-"""A cluster in memory that plans are applied to at once. `maniple plan` and the tests run on it.
+"""A cluster in memory that plans are applied to at once. `maniple plan` and the tests use it.
 
-Applying is idealised: bound pods run, evicted pods come back as pending, pods that were leaving are gone, and jobs have
-the size that was decided. A round takes one second in which nothing else happens. With a step of its own length, pods
-also arrive and end as the calendar says (arrivals.py).
+Applying a plan is idealised: bound pods run, evicted pods are pending again, terminating pods are gone, and jobs have
+their new size. A round takes one second in which nothing else happens. With a `step_s`, a round takes that long, and
+objects also arrive and end (arrivals.py).
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -14,18 +14,17 @@ import msgspec
 import numpy as np
 
 from maniple.api import kubernetes, types
-from maniple.api.decode.decode import decode
 from maniple.api.keys import key_of, name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.cluster.arrivals import Arrivals
 from maniple.cluster.assumed import marked, with_bind, with_sizes
 from maniple.model.building.from_scratch import build_snapshot
-from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods, sort_objects
+from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods
 from maniple.model.ownership import Ours
 from maniple.model.reads import Reads
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler import Plan, Policy, load_policy, schedule
+from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
 
 ROUND_S = 1.0
@@ -40,7 +39,7 @@ class MemoryCluster:
         step_s: float | None = None,
         reads: Reads | None = None,
     ) -> None:
-        """`reads`: labels and annotations that the policy's plugins declare to read."""
+        """`step_s`: the length of a round. `reads`: the labels and annotations that the policy's plugins declare."""
         self._objects = objects
         self._ours = ours or Ours()
         self._reads = reads
@@ -50,7 +49,7 @@ class MemoryCluster:
         self._arrivals: Arrivals | None = None
         if step_s is not None:
             self._arrivals = Arrivals(objects, np.inf if now is None else now)
-            self._imply([])
+            self._add_implied_pods([])
 
     def snapshot(self) -> Snapshot:
         snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads)
@@ -58,66 +57,70 @@ class MemoryCluster:
         return snapshot
 
     def why_at_rest(self, job: str) -> str:
-        """`Succeeded`, `Failed` or `Suspended` if the ElasticJob of this name is: nothing is decided for it."""
-        for item in self._objects.elastic_jobs:
-            if name_of(item.metadata) == job:
-                return item.status.phase if item.status.phase in FINISHED else "Suspended" * item.spec.suspend
+        """Why the scheduler decides nothing for an ElasticJob: `Succeeded`, `Failed` or `Suspended`. Else empty."""
+        for elastic_job in self._objects.elastic_jobs:
+            if name_of(elastic_job.metadata) == job:
+                if elastic_job.status.phase in FINISHED:
+                    return elastic_job.status.phase
+                return "Suspended" if elastic_job.spec.suspend else ""
         return ""
 
     def apply(self, plan: Plan) -> None:
         now = datetime.fromtimestamp(self._now or 0.0, UTC)
         binds = {bind.pod: bind for bind in plan.binds}
         leaving = {eviction.pod for eviction in plan.leaving()}
-        promised = {nomination.pod: nomination.node for nomination in plan.nominations}
-        after = []
+        nominated = {nomination.pod: nomination.node for nomination in plan.nominations}
+        pods = []
         for pod in self._objects.pods:
             name = name_of(pod.metadata)
             if name in binds:
-                after.append(_bound(pod, binds[name], now))
+                pods.append(_bound(pod, binds[name], now))
             elif name in leaving:
-                after.append(_replacement(pod, now))
+                pods.append(_replacement(pod, now))
             elif pod.metadata.deletion_timestamp is None:
-                after.append(_nominated(pod, promised.get(name, "")))
+                pods.append(_nominated(pod, nominated.get(name, "")))
         implied = {name_of(pod.metadata): pod for pod in self._objects.implied}
-        after += [_bound(pod, binds[name], now) for name, pod in implied.items() if name in binds]
-        kept = [_nominated(pod, promised.get(name, "")) for name, pod in implied.items() if name not in binds]
+        pods += [_bound(pod, binds[name], now) for name, pod in implied.items() if name in binds]
+        still_implied = [_nominated(pod, nominated.get(name, "")) for name, pod in implied.items() if name not in binds]
         jobs = _resized(self._objects.elastic_jobs, plan.resizes, now)
-        gone = beyond_their_size(jobs, [*after, *kept]) if plan.resizes else set()
-        after, kept = ([pod for pod in pods if name_of(pod.metadata) not in gone] for pods in (after, kept))
-        self._objects.pods, self._objects.elastic_jobs = after, jobs
-        self._mark(plan)
+        if plan.resizes:
+            surplus = beyond_their_size(jobs, [*pods, *still_implied])
+            pods = [pod for pod in pods if name_of(pod.metadata) not in surplus]
+            still_implied = [pod for pod in still_implied if name_of(pod.metadata) not in surplus]
+        self._objects.pods, self._objects.elastic_jobs = pods, jobs
+        self._mark_holders(plan)
         self._now = (self._now or 0.0) + self._step_s
         if self._arrivals is not None:
             self._arrivals.pass_to(self._now)
-        self._imply(kept)
+        self._add_implied_pods(still_implied)
 
-    def _mark(self, plan: Plan) -> None:
-        """Annotates the gangs that nodes are reserved for."""
-        objects, holders = self._objects, {entry.group for entry in plan.reservations}
+    def _mark_holders(self, plan: Plan) -> None:
+        """Annotates the gangs that hold a reservation."""
+        objects, holders = self._objects, {reservation.group for reservation in plan.reservations}
         if holders or self._holders:
             objects.pod_groups = [marked(item, holders) for item in objects.pod_groups]
             objects.elastic_jobs = [marked(item, holders) for item in objects.elastic_jobs]
             objects.pods = [marked(item, holders) for item in objects.pods]
         self._holders = holders
 
-    def _imply(self, kept: list[kubernetes.Pod]) -> None:
-        """Adds the pods that jobs have yet to create; `kept` are those implied before."""
+    def _add_implied_pods(self, implied: list[kubernetes.Pod]) -> None:
+        """Adds the pods that jobs have yet to create. `implied`: those that were added before."""
         objects = self._objects
-        over = {key_of(job.metadata) for job in objects.elastic_jobs if job.status.phase in FINISHED}
-        kept = [pod for pod in kept if (pod.metadata.namespace, pod.metadata.labels[JOB_LABEL]) not in over]
-        more = implied_pods(objects.elastic_jobs, [*objects.pods, *kept], scheduler_name=self._ours.scheduler_name)
-        # A job whose last pods have just left is one without pods again.
-        objects.implied = [*kept, *more]
+        finished = {key_of(job.metadata) for job in objects.elastic_jobs if job.status.phase in FINISHED}
+        implied = [pod for pod in implied if (pod.metadata.namespace, pod.metadata.labels[JOB_LABEL]) not in finished]
+        # A job whose last pods have just left has no pods again.
+        new = implied_pods(objects.elastic_jobs, [*objects.pods, *implied], scheduler_name=self._ours.scheduler_name)
+        objects.implied = [*implied, *new]
 
 
 def _resized(jobs: list[types.ElasticJob], resizes: Sequence[Resize], now: datetime) -> list[types.ElasticJob]:
-    """The jobs with the sizes that were decided."""
-    decided: dict[str, dict[str, int]] = {}
+    """The jobs, with the new sizes of those that are resized."""
+    sizes: dict[str, dict[str, int]] = {}
     for resize in resizes:
-        decided.setdefault(resize.job, {})[resize.role] = resize.to_size
-
-    sizes = [decided.get(name_of(job.metadata)) for job in jobs]
-    return [job if new is None else with_sizes(job, new, now) for job, new in zip(jobs, sizes, strict=True)]
+        sizes.setdefault(resize.job, {})[resize.role] = resize.to_size
+    return [
+        with_sizes(job, sizes[name_of(job.metadata)], now) if name_of(job.metadata) in sizes else job for job in jobs
+    ]
 
 
 def _bound(pod: kubernetes.Pod, bind: Bind, now: datetime) -> kubernetes.Pod:
@@ -133,10 +136,10 @@ def _nominated(pod: kubernetes.Pod, node: str) -> kubernetes.Pod:
 
 def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
     """The pending pod that its controller creates in place of an evicted one."""
-    of_bind = (GPUS_ANNOTATION, BACKFILL_ANNOTATION)
-    kept = {key: value for key, value in pod.metadata.annotations.items() if key not in of_bind}
+    set_by_bind = (GPUS_ANNOTATION, BACKFILL_ANNOTATION)
+    annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in set_by_bind}
     metadata = msgspec.structs.replace(
-        pod.metadata, annotations=kept, uid="", creation_timestamp=now, deletion_timestamp=None
+        pod.metadata, annotations=annotations, uid="", creation_timestamp=now, deletion_timestamp=None
     )
     return kubernetes.Pod(metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
@@ -156,7 +159,7 @@ class Outcome:
     schedule_s: list[float] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
-        """The documented JSON form, as plain values with a stable order."""
+        """The documented JSON form of a plan, as plain values in a stable order."""
         return {
             "rounds": [
                 {
@@ -199,17 +202,3 @@ def run_rounds(
         if progress:
             progress(number + 1)
     return outcome
-
-
-def plan_objects(
-    objects: Sequence[Mapping[str, object]],
-    policy: str | None = None,
-    rounds: int = 1,
-    ours: Ours | None = None,
-) -> dict[str, object]:
-    """`maniple plan` as a function: plain Kubernetes objects in, the documented JSON form out."""
-    ours = ours or Ours()
-    decoded = decode([("objects", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))])
-    cluster = MemoryCluster(sort_objects(decoded, scheduler_name=ours.scheduler_name), ours)
-    chosen = None if policy is None else load_policy(policy.encode(), "policy")
-    return run_rounds(cluster, chosen, rounds).to_json()

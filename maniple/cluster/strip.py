@@ -1,4 +1,4 @@
-"""Objects without what no decision depends on, so that a heartbeat or a status update is no change at all."""
+"""Strips objects of all that no decision depends on, so that a heartbeat or a status update is not a change."""
 
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ replace = msgspec.structs.replace
 
 
 def stripped(item: Object, reads: Reads = _NO_READS) -> Object:
-    """`reads`: annotations that plugins declare are kept. Labels are always kept."""
+    """`reads`: the annotations that plugins declare, which are kept. Labels are always kept."""
     if isinstance(item, kubernetes.Pod):
         return _annotated(item, reads)
     if isinstance(item, kubernetes.Node):
@@ -45,12 +45,12 @@ def stripped(item: Object, reads: Reads = _NO_READS) -> Object:
 
 
 def _annotated(item: Some, reads: Reads) -> Some:
-    """The item with only those annotations that are read."""
-    written = item.metadata.annotations
-    if not written or written.keys() <= READ_ANNOTATIONS:
+    """The object with only the annotations that are read."""
+    annotations = item.metadata.annotations
+    if not annotations or annotations.keys() <= READ_ANNOTATIONS:
         return item
-    kept = {key: value for key, value in written.items() if key in READ_ANNOTATIONS or key in reads.annotations}
-    if len(kept) == len(written):
+    kept = {key: value for key, value in annotations.items() if key in READ_ANNOTATIONS or key in reads.annotations}
+    if len(kept) == len(annotations):
         return item
     return replace(item, metadata=replace(item.metadata, annotations=kept))
 
@@ -72,7 +72,7 @@ def _node(node: kubernetes.Node) -> kubernetes.Node:
 
 
 def countable(pod: kubernetes.Pod) -> kubernetes.Pod:
-    """The pod without unreadable amounts: what else it holds must count, whatever is wrong with it."""
+    """The pod without unreadable amounts. Its other resources must count even if the pod is invalid."""
     spec = pod.spec
     counted = replace(
         spec,
@@ -85,7 +85,7 @@ def countable(pod: kubernetes.Pod) -> kubernetes.Pod:
 
 
 def stranger(pod: kubernetes.Pod) -> kubernetes.Pod:
-    """A pod on a node that is set aside: it still holds its resources, but belongs to no gang and no scheduler."""
+    """An invalid pod on a node: it still holds its resources, but belongs to no gang and no scheduler."""
     meta, spec = pod.metadata, countable(pod).spec
     labels = {key: value for key, value in meta.labels.items() if key not in GANG_NAMES}
     annotations = {key: value for key, value in meta.annotations.items() if key not in GANG_NAMES}

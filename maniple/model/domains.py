@@ -1,7 +1,7 @@
-"""Which nodes are close: the domains of every level of the Topology objects, as a code for each node.
+"""Topology domains: for each level of the Topology objects, the domain of each node as an integer code.
 
-A domain is named by its labels from the widest level down, so equal rack names in two blocks are two racks. Codes are
-numbered in the order of those names, which makes "next to each other" a matter of sorting.
+The name of a domain is the path of label values from the widest level down. Equal rack names in two blocks are
+therefore two racks. Codes follow the order of the names, so that neighbouring domains sort next to each other.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """One level: the domain of each node (-1: none), and the domains' names."""
+    """A level of a Topology: the domain code of each node (-1: no domain), and the names of the domains."""
 
     name: str
     codes: IntArray
@@ -28,45 +28,45 @@ class Level:
 
     @cached_property
     def largest(self) -> int:
-        """Nodes of the largest domain."""
+        """The number of nodes in the largest domain."""
         return int(np.bincount(self.shifted, minlength=2)[1:].max())
 
     @cached_property
     def shifted(self) -> IntArray:
-        """Codes with 0 for none, as bincount wants them."""
+        """The codes plus one: 0 means no domain, because bincount takes no negative numbers."""
         return self.codes + 1
 
 
 class Domains:
     def __init__(self, topologies: Sequence[Topology], nodes: NodeTable) -> None:
-        """Of levels with the same name in several Topologies that of the first by name counts."""
+        """If several Topologies have a level of the same name, the first Topology by name wins."""
         self.levels: dict[str, Level] = {}
         self._chains: dict[str, tuple[Level, ...]] = {}  # level -> its Topology's levels, the widest first
         self.rank: IntArray = np.arange(len(nodes), dtype=np.intp)
         for number, topology in enumerate(sorted(topologies, key=lambda topology: topology.metadata.name)):
             path: list[str | None] = [""] * len(nodes)
             chain: list[Level] = []
-            for depth, level in enumerate(topology.spec.levels):
-                path = [_join(above, own) for above, own in zip(path, _values(nodes, level.node_label), strict=True)]
-                chain.append(_level(level.name, path, depth))
-            for made in chain:
-                if made.name not in self.levels:
-                    self.levels[made.name] = made
-                    self._chains[made.name] = tuple(chain)
+            for depth, spec in enumerate(topology.spec.levels):
+                path = [_join(above, own) for above, own in zip(path, _values(nodes, spec.node_label), strict=True)]
+                chain.append(_level(spec.name, path, depth))
+            for level in chain:
+                if level.name not in self.levels:
+                    self.levels[level.name] = level
+                    self._chains[level.name] = tuple(chain)
             if number == 0:
                 self.rank = _ranks(chain, len(nodes))
 
     def chain(self, level: str) -> tuple[Level, ...]:
-        """The levels of the Topology that has this one, from the widest to the narrowest."""
+        """All levels of the Topology that this level belongs to, the widest first."""
         return self._chains[level]
 
 
 def _values(nodes: NodeTable, label: str) -> list[str | None]:
     codes, values = nodes.column(label)
-    found: list[str | None] = [values[code] if code >= 0 else None for code in codes.tolist()]
+    labels: list[str | None] = [values[code] if code >= 0 else None for code in codes.tolist()]
     if label == _HOSTNAME:
-        return [name if value is None else value for name, value in zip(nodes.names, found, strict=True)]
-    return found
+        return [name if value is None else value for name, value in zip(nodes.names, labels, strict=True)]
+    return labels
 
 
 def _join(path: str | None, value: str | None) -> str | None:
@@ -76,7 +76,7 @@ def _join(path: str | None, value: str | None) -> str | None:
 
 
 def _ranks(chain: Sequence[Level], count: int) -> IntArray:
-    """Where nodes stand in the order of the domains' names; nodes outside of them come last."""
+    """The rank of each node in the order of the domain names. Nodes without a domain come last."""
     keys = [np.where(level.codes < 0, count, level.codes) for level in chain]
     ranked = np.lexsort((np.arange(count), *reversed(keys)))
     ranks = np.empty(count, dtype=np.intp)

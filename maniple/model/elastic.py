@@ -1,4 +1,4 @@
-"""How large an elastic job is, may be, and how fast it is at which size: an ElasticJob's part of the snapshot."""
+"""An ElasticJob in the snapshot: its current and allowed sizes, and its speed at each size."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ class RoleSize:
     min: int
     max: int
     step: int
-    size: int  # replicas that the role is to have now; those with a higher index are on their way out
+    size: int  # the replicas that the role should have now; replicas with a higher index are to be removed
 
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
     roles: dict[str, RoleSize]  # in the order of the spec
-    lead: str  # the first role that the job cannot be without
+    lead: str  # the first role that the job cannot run without
     curve: tuple[tuple[float, float], ...]  # (replicas of all roles, speed), replicas ascending; () means linear
     cooldown_until: float
     cooldown_s: float
-    grow_after: float  # it is not grown before, because newcomers did not start
+    grow_after: float  # the job is not grown before this time, because new replicas failed to start
     restart_s: float
 
     @property
@@ -32,18 +32,18 @@ class Elastic:
         return sum(role.size for role in self.roles.values())
 
     def speed(self, replicas: int) -> float:
-        """How fast the job is with so many replicas, where one replica has the speed 1 unless the curve says else."""
+        """The speed with this many replicas. One replica has speed 1 unless the curve has another value."""
         return _speed(self.curve, replicas)
 
     def rendezvous(self, role: str, index: int) -> bool:
-        """Whether it is the replica where all others meet."""
+        """Whether this replica hosts the rendezvous of the job."""
         return index == 0 and role == self.lead
 
 
 def read_elastic(
     job: types.ElasticJob, sizes: dict[str, int], resized: float | None, grow_after: float = 0.0
 ) -> Elastic:
-    """`sizes` as `current_sizes` has them; `resized`: when its size last changed, None if it never has."""
+    """`sizes`: as `current_sizes` returns them. `resized`: the time of the last resize, None if there was none."""
     spec = job.spec
     return Elastic(
         roles={role.name: RoleSize(role.least, role.most, role.step, sizes[role.name]) for role in spec.roles},
@@ -57,16 +57,19 @@ def read_elastic(
 
 
 def _curve(job: types.ElasticJob) -> tuple[tuple[float, float], ...]:
-    """What was declared, and over it what was measured, in the declared unit at the smallest size that was measured."""
+    """The declared speeds, replaced by measured ones where there are any.
+
+    Measured throughput is scaled so that the smallest measured size has its declared speed.
+    """
     declared = tuple(sorted((float(point.replicas), point.speedup) for point in job.spec.elastic.speedup))
     speeds = sorted((float(speed.replicas), speed.throughput) for speed in job.status.speeds)
     if not speeds:
         return declared
     smallest, throughput = speeds[0]
     unit = _speed(declared, smallest) / throughput
-    measured = [(replicas, unit * each) for replicas, each in speeds]
+    measured = [(replicas, unit * speed) for replicas, speed in speeds]
     if not declared:
-        # Nobody knows what comes after the largest size that was measured: it goes on as it did last.
+        # Sizes above the largest measured one are unknown. The curve is extended with its last slope.
         before = measured[-2] if len(measured) > 1 else (0.0, 0.0)
         last = measured[-1]
         slope = max(0.0, (last[1] - before[1]) / (last[0] - before[0]))
@@ -77,14 +80,14 @@ def _curve(job: types.ElasticJob) -> tuple[tuple[float, float], ...]:
 
 
 def _speed(curve: tuple[tuple[float, float], ...], replicas: float) -> float:
-    """Between points the curve is straight, before the first it comes from the origin, after the last it is flat."""
+    """The speed on the curve: linear from the origin and between points, constant after the last point."""
     if not curve:
         return float(replicas)
     before = (0.0, 0.0)
     for point in curve:
         if replicas <= point[0]:
-            part = (replicas - before[0]) / (point[0] - before[0])
-            return before[1] + part * (point[1] - before[1])
+            fraction = (replicas - before[0]) / (point[0] - before[0])
+            return before[1] + fraction * (point[1] - before[1])
         before = point
     return before[1]
 
@@ -94,19 +97,19 @@ class SizedRole(Protocol):
     def name(self) -> str: ...
     @property
     def least(self) -> int:
-        """The minimum, or the pin."""
+        """The minimum, or the pinned size."""
 
 
 def role_sizes(
     roles: Iterable[SizedRole], target: Iterable[types.RoleTarget], living: Iterable[tuple[str, int]]
 ) -> dict[str, int]:
-    """Role -> replicas: what the scheduler decided last, else one more than the highest index, at least the minimum.
+    """Role -> replicas: the scheduler's last target, else the highest index plus one, and at least the minimum.
 
-    It is above the maximum if that was lowered since. Then the controller shrinks the role at once (elastic/sizes.py);
-    in a plan the role keeps its size until a blocked gang takes the surplus back.
+    A size is above the maximum if the maximum was lowered since. The controller then shrinks the role at once
+    (elastic/sizes.py). In a plan the role keeps its size until a blocked gang reclaims the surplus.
 
-    `living` are (role, index) of the replicas that neither have finished nor are being deleted. It is read only if a
-    role has no target.
+    `living`: (role, index) of replicas that have not finished and are not terminating. It is read only if a role has no
+    target.
     """
     least = {role.name: role.least for role in roles}
     sizes = {decided.role: decided.replicas for decided in target}
@@ -119,7 +122,7 @@ def role_sizes(
 
 
 def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:
-    """The sizes of a job's roles. `pods` are all pods of the job."""
+    """Role -> replicas. `pods`: all pods of the job."""
     living = (
         (pod_role(pod.metadata), replica_index(pod))
         for pod in pods
@@ -129,5 +132,5 @@ def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str
 
 
 def replica_index(pod: kubernetes.Pod) -> int:
-    """Its number among the replicas of its role."""
+    """The index of the pod among the replicas of its role."""
     return pod_order(pod.metadata.name, pod.metadata.labels)[1]

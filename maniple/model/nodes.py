@@ -1,7 +1,7 @@
 """Nodes as columns: allocatable resources, conditions, taints and labels, each an array over the nodes.
 
-Labels become integer codes the first time somebody asks for a key, so that a selector is a few vector operations over
-ten thousand nodes. A table is immutable; what pods use is in the Snapshot.
+The values of a label key become integer codes when the key is first read, so that a selector is a few vector operations
+over ten thousand nodes. A table is immutable. What pods use is in the Snapshot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,27 +21,27 @@ PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailabl
 
 
 class NodeTable:
-    """The nodes in the order of their names: the index of a node is its rank, which is how ties are broken."""
+    """The nodes in the order of their names. Ties are broken by the index of a node."""
 
     def __init__(self, nodes: Sequence[Node], axis: Axis) -> None:
         nodes = sorted(nodes, key=lambda node: node.metadata.name)
         self.axis = axis
         self.names = tuple(node.metadata.name for node in nodes)
-        self.index = {name: at for at, name in enumerate(self.names)}
+        self.index = {name: node for node, name in enumerate(self.names)}
         self._labels: list[Labels] = [node.metadata.labels for node in nodes]
         self._images = [node.status.images for node in nodes]
         self._columns: dict[str, tuple[Codes, list[str]]] = {}
         count = len(nodes)
         self.allocatable: FloatArray = np.zeros((len(axis), count))
-        for at, node in enumerate(nodes):
+        for index, node in enumerate(nodes):
             units = amounts(node.status.allocatable or node.status.capacity)
             column = axis.vector(units)
             column[PODS] = units.get("pods", np.inf)
-            self.allocatable[:, at] = column
+            self.allocatable[:, index] = column
         self.gpus = build_gpus(nodes, axis, self.allocatable)
         self.gpus.lower(self.allocatable)
         conditions = [{c.type: c.status for c in node.status.conditions} for node in nodes]
-        # A node without conditions was written by hand: it is taken to be ready. Unknown is not ready.
+        # A node without conditions comes from a hand-written file and counts as ready. Unknown is not ready.
         self.ready = np.array([c.get("Ready", "True") == "True" for c in conditions], dtype=bool)
         self.pressure = {kind: np.array([c.get(kind) == "True" for c in conditions], dtype=bool) for kind in PRESSURES}
         self.unschedulable = np.array([node.spec.unschedulable for node in nodes], dtype=bool)
@@ -53,29 +53,29 @@ class NodeTable:
         return len(self.names)
 
     def changed(self, nodes: Mapping[int, Node]) -> "NodeTable":
-        """The table with some nodes changed in all but their resources and devices."""
-        made = copy(self)
-        made.__dict__.pop("images", None)
-        made._labels, made._images = list(self._labels), list(self._images)
-        made.ready, made.unschedulable = self.ready.copy(), self.unschedulable.copy()
-        made.pressure = {kind: column.copy() for kind, column in self.pressure.items()}
-        made.taint_class = self.taint_class.copy()
+        """A copy of the table with these nodes replaced. Their resources and devices must not have changed."""
+        table = copy(self)
+        table.__dict__.pop("images", None)
+        table._labels, table._images = list(self._labels), list(self._images)
+        table.ready, table.unschedulable = self.ready.copy(), self.unschedulable.copy()
+        table.pressure = {kind: column.copy() for kind, column in self.pressure.items()}
+        table.taint_class = self.taint_class.copy()
         sets = {taints: number for number, taints in enumerate(self.taint_sets)}
-        for at, node in nodes.items():
-            made._labels[at], made._images[at] = node.metadata.labels, node.status.images
+        for index, node in nodes.items():
+            table._labels[index], table._images[index] = node.metadata.labels, node.status.images
             conditions = {c.type: c.status for c in node.status.conditions}
-            made.ready[at] = conditions.get("Ready", "True") == "True"
-            for kind, column in made.pressure.items():
-                column[at] = conditions.get(kind) == "True"
-            made.unschedulable[at] = node.spec.unschedulable
-            made.taint_class[at] = sets.setdefault(node.spec.taints, len(sets))
-        made.taint_sets = tuple(sets)
-        if any(made._labels[at] != self._labels[at] for at in nodes):
-            made._columns = {}
-        return made
+            table.ready[index] = conditions.get("Ready", "True") == "True"
+            for kind, column in table.pressure.items():
+                column[index] = conditions.get(kind) == "True"
+            table.unschedulable[index] = node.spec.unschedulable
+            table.taint_class[index] = sets.setdefault(node.spec.taints, len(sets))
+        table.taint_sets = tuple(sets)
+        if any(table._labels[node] != self._labels[node] for node in nodes):
+            table._columns = {}
+        return table
 
-    def labels(self, at: int) -> Labels:
-        return self._labels[at]
+    def labels(self, node: int) -> Labels:
+        return self._labels[node]
 
     @cached_property
     def everywhere(self) -> BoolArray:
@@ -84,17 +84,17 @@ class NodeTable:
         return mask
 
     def column(self, key: str) -> tuple[Codes, list[str]]:
-        """For a label key: a code for each node (-1 where the label is missing), and the value of each code."""
-        found = self._columns.get(key)
-        if found is None:
+        """The codes of a label key by node (-1: the node lacks the label), and the value of each code."""
+        column = self._columns.get(key)
+        if column is None:
             values: dict[str, int] = {}
             codes = np.full(len(self), -1, dtype=np.int32)
-            for at, labels in enumerate(self._labels):
+            for node, labels in enumerate(self._labels):
                 value = labels.get(key)
                 if value is not None:
-                    codes[at] = values.setdefault(value, len(values))
-            found = self._columns[key] = (codes, list(values))
-        return found
+                    codes[node] = values.setdefault(value, len(values))
+            column = self._columns[key] = (codes, list(values))
+        return column
 
     def matching(self, requirement: LabelRequirement) -> BoolArray:
         """Nodes whose labels meet one requirement of a node selector."""
@@ -118,13 +118,13 @@ class NodeTable:
         return np.zeros(len(self), dtype=bool)
 
     def named(self, requirement: LabelRequirement) -> BoolArray:
-        """Nodes that meet one `matchFields` requirement; metadata.name is the only field there is."""
+        """Nodes that meet one `matchFields` requirement. Kubernetes supports only metadata.name."""
         wanted = set(requirement.values)
         hit = np.array([name in wanted for name in self.names], dtype=bool)
         return ~hit if requirement.operator == "NotIn" else hit
 
     def selected(self, terms: Sequence[NodeSelectorTerm]) -> BoolArray:
-        """Nodes that meet any of the terms; within a term all requirements hold. An empty term selects nothing."""
+        """Nodes that meet all requirements of at least one term. An empty term selects nothing."""
         chosen = np.zeros(len(self), dtype=bool)
         for term in terms:
             if term.match_expressions or term.match_fields:
@@ -141,31 +141,31 @@ class NodeTable:
         return codes == values.index(value) if value in values else np.zeros(len(self), dtype=bool)
 
     def by_taints(self, verdict: Sequence[float]) -> FloatArray:
-        """A value for each distinct set of taints, spread to the nodes."""
+        """Values by distinct set of taints, as values by node."""
         return np.asarray(verdict, dtype=np.float64)[self.taint_class]
 
     @cached_property
     def images(self) -> dict[str, tuple[IntArray, float]]:
-        """For each image name: the nodes that have it, and its size in bytes."""
-        at: dict[str, list[int]] = {}
+        """Image name -> the nodes that have it, and its size in bytes."""
+        holders: dict[str, list[int]] = {}
         size: dict[str, float] = {}
         for node, images in enumerate(self._images):
             for image in images:
                 for name in image.names:
-                    at.setdefault(name, []).append(node)
+                    holders.setdefault(name, []).append(node)
                     size[name] = float(image.size_bytes)
-        return {name: (np.array(nodes, dtype=np.intp), size[name]) for name, nodes in at.items()}
+        return {name: (np.array(nodes, dtype=np.intp), size[name]) for name, nodes in holders.items()}
 
 
-def same_resources(one: Node, other: Node) -> bool:
-    """Whether two states of a node differ in nothing that its amounts and devices are read from."""
-    if one.status.allocatable != other.status.allocatable or one.status.capacity != other.status.capacity:
+def same_resources(old: Node, new: Node) -> bool:
+    """Whether two versions of a node have the same resources and GPUs."""
+    if old.status.allocatable != new.status.allocatable or old.status.capacity != new.status.capacity:
         return False
-    return device_words(one) == device_words(other)
+    return device_words(old) == device_words(new)
 
 
 def _by_code(codes: Codes, verdict: Sequence[bool]) -> BoolArray:
-    # Code -1 (no such label) picks the last entry, which is the False put there for it.
+    # Code -1 (no such label) indexes the last entry, the appended False.
     return np.array([*verdict, False], dtype=bool)[codes]
 
 

@@ -1,8 +1,8 @@
-"""Pods that mind each other: inter-pod affinity, anti-affinity and topology spread, as counts over nodes.
+"""Inter-pod affinity, anti-affinity and topology spread, as counts of pods over nodes.
 
-A Term says which pods count and what "together" means (a node label). A PeerCounts keeps, for each term somebody asked
-about, how many such pods each node has, and is updated as pods are placed and taken back. Clusters where no pod has
-such terms never build any of this.
+A Term says which pods count, and which node label makes a domain. AffinityCounts holds, for each term that is asked
+about, how many such pods each node has. It is updated as pods are placed and un-placed. A cluster in which no pod has
+such terms never builds any of this.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Pods in some namespaces (None: all) that meet all requirements, together if they share the value of a label."""
+    """Selects pods that meet all requirements in some namespaces (None: all). A domain is a value of `topology_key`."""
 
     namespaces: frozenset[str] | None
     requirements: tuple[Requirement, ...] | None  # None selects nothing, () selects all
@@ -46,8 +46,8 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
-    """One pod's own labels (those that some term looks at) and the terms it has towards others."""
+class AffinityInfo:
+    """A pod's terms, and its labels that the terms of any pod select by."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]
@@ -72,35 +72,34 @@ def has_terms(pod: Pod) -> bool:
 
 
 def term_keys(pod: Pod) -> frozenset[str] | None:
-    """The labels that the pod's terms look at; None if it has no terms."""
+    """The label keys that the pod's terms select by. None if the pod has no terms."""
     if not has_terms(pod):
         return None
     keys: set[str] = set()
-    is_minding = False
-    for term in _all_terms(pod):
-        is_minding = True
+    terms = list(_all_terms(pod))
+    for term in terms:
         if term.label_selector:
             keys.update(term.label_selector.match_labels)
             keys.update(e.key for e in term.label_selector.match_expressions)
         keys.update(term.match_label_keys)
         if isinstance(term, PodAffinityTerm):
             keys.update(term.mismatch_label_keys)
-    return frozenset(keys) if is_minding else None
+    return frozenset(keys) if terms else None
 
 
-class PeerReader:
-    """Reads Peers off pods, once it has been told which label keys matter."""
+class AffinityReader:
+    """Reads the AffinityInfo of pods. It keeps only the labels that terms select by."""
 
     def __init__(
-        self, namespaces: Mapping[str, Labels], *, anyone: bool = False, keys: AbstractSet[str] = frozenset()
+        self, namespaces: Mapping[str, Labels], *, has_terms: bool = False, keys: AbstractSet[str] = frozenset()
     ) -> None:
-        """`anyone`: whether some pod has terms; `keys`: the labels that those look at."""
-        # Every API server gives a namespace this label; in a file it may be missing.
+        """`has_terms`: whether any pod has terms. `keys`: the label keys that they select by."""
+        # API servers set this label on every namespace. In a file it may be missing.
         self._namespaces = {name: {_NAMESPACE_NAME: name, **labels} for name, labels in namespaces.items()}
-        self.anyone = anyone
+        self.has_terms = has_terms
         self.keys = frozenset(keys)
 
-    def read(self, pod: Pod) -> Peers:
+    def read(self, pod: Pod) -> AffinityInfo:
         meta, affinity = pod.metadata, pod.spec.affinity
         toward = affinity.pod_affinity if affinity and affinity.pod_affinity else PodAffinity()
         away = affinity.pod_anti_affinity if affinity and affinity.pod_anti_affinity else PodAffinity()
@@ -114,7 +113,7 @@ class PeerReader:
                 for w in away.preferred_during_scheduling_ignored_during_execution
             ),
         ]
-        return Peers(
+        return AffinityInfo(
             namespace=meta.namespace,
             labels=tuple(sorted((k, v) for k, v in meta.labels.items() if k in self.keys)),
             affinity=tuple(self._term(t, pod) for t in toward.required_during_scheduling_ignored_during_execution),
@@ -128,7 +127,7 @@ class PeerReader:
         if term.namespace_selector is not None:
             wanted = _requirements(term.namespace_selector)
             if not wanted:
-                namespaces = None  # an empty selector means every namespace, also those nobody wrote down
+                namespaces = None  # an empty selector selects all namespaces, also those without an object
             else:
                 met = {ns for ns, labels in self._namespaces.items() if all(_meets(r, labels) for r in wanted)}
                 namespaces = frozenset(term.namespaces) | met
@@ -157,51 +156,51 @@ class PeerReader:
         )
 
 
-class PeerCounts:
-    """How many pods that match (or that hold) a term are on each node, kept up to date as pods come and go."""
+class AffinityCounts:
+    """The number of pods on each node that match a term, and that have a term. Updated as pods come and go."""
 
-    def __init__(self, nodes: NodeTable, placed: Mapping[tuple[Peers, int], int]) -> None:
+    def __init__(self, nodes: NodeTable, placed: Mapping[tuple[AffinityInfo, int], int]) -> None:
         self._nodes = nodes
         self._placed = dict(placed)
         self._matching: dict[Term, FloatArray] = {}
-        self._holding: dict[Term, FloatArray] = {}  # required anti-affinity
-        self._pulling: dict[tuple[Term, bool], FloatArray] = {}  # (term, is required) -> weight of affinity terms
-        for (peers, node), count in self._placed.items():
-            self._hold(peers, node, count)
+        self._repelling: dict[Term, FloatArray] = {}  # required anti-affinity
+        self._attracting: dict[tuple[Term, bool], FloatArray] = {}  # (term, is required) -> weight of affinity terms
+        for (info, node), count in self._placed.items():
+            self._add_terms(info, node, count)
 
-    def add(self, peers: Peers, node: int, count: int) -> None:
-        self._placed[peers, node] = self._placed.get((peers, node), 0) + count
+    def add(self, info: AffinityInfo, node: int, count: int) -> None:
+        self._placed[info, node] = self._placed.get((info, node), 0) + count
         for term, counts in self._matching.items():
-            if peers.match(term):
+            if info.match(term):
                 counts[node] += count
-        self._hold(peers, node, count)
+        self._add_terms(info, node, count)
 
-    def _hold(self, peers: Peers, node: int, count: int) -> None:
-        for term in peers.anti_affinity:
-            held = self._holding.get(term)
-            if held is None:
-                held = self._holding[term] = np.zeros(len(self._nodes))
-            held[node] += count
-        wishes = [(term, False, weight) for weight, term in peers.preferred]
-        for term, is_required, weight in (*wishes, *((term, True, 1.0) for term in peers.affinity)):
-            pull = self._pulling.get((term, is_required))
+    def _add_terms(self, info: AffinityInfo, node: int, count: int) -> None:
+        for term in info.anti_affinity:
+            counts = self._repelling.get(term)
+            if counts is None:
+                counts = self._repelling[term] = np.zeros(len(self._nodes))
+            counts[node] += count
+        preferred = [(term, False, weight) for weight, term in info.preferred]
+        for term, is_required, weight in (*preferred, *((term, True, 1.0) for term in info.affinity)):
+            pull = self._attracting.get((term, is_required))
             if pull is None:
-                pull = self._pulling[term, is_required] = np.zeros(len(self._nodes))
+                pull = self._attracting[term, is_required] = np.zeros(len(self._nodes))
             pull[node] += weight * count
 
     def matching(self, term: Term) -> FloatArray:
-        """Pods that match the term, by node."""
+        """The number of pods that match the term, by node."""
         counts = self._matching.get(term)
         if counts is None:
             counts = np.zeros(len(self._nodes))
-            for (peers, node), count in self._placed.items():
-                if count and peers.match(term):
+            for (info, node), count in self._placed.items():
+                if count and info.match(term):
                     counts[node] += count
             self._matching[term] = counts
         return counts
 
     def by_domain(self, term: Term) -> FloatArray:
-        """For each node: the pods that match the term in the node's domain; 0 where the node has no such label."""
+        """By node: the pods in its domain that match the term. 0 if the node lacks the label."""
         return self.spread_out(self.matching(term), term.topology_key)
 
     def spread_out(self, counts: FloatArray, topology_key: str) -> FloatArray:
@@ -213,22 +212,22 @@ class PeerCounts:
     def has_label(self, topology_key: str) -> BoolArray:
         return self._nodes.column(topology_key)[0] >= 0
 
-    def attracted(self, peers: Peers, required_weight: float) -> FloatArray | None:
-        """The weight of the terms that pods in the node's domain have towards `peers`."""
+    def attracted(self, info: AffinityInfo, required_weight: float) -> FloatArray | None:
+        """By node: the summed weight of the affinity terms of pods in its domain that this pod matches."""
         total: FloatArray | None = None
-        for (term, is_required), pull in self._pulling.items():
+        for (term, is_required), pull in self._attracting.items():
             weight = required_weight if is_required else 1.0
-            if weight and peers.match(term):
+            if weight and info.match(term):
                 part = weight * self.spread_out(pull, term.topology_key)
                 total = part if total is None else total + part
         return total
 
-    def repelled(self, peers: Peers) -> BoolArray | None:
-        """Nodes in whose domain some pod holds an anti-affinity term that `peers` matches."""
+    def repelled(self, info: AffinityInfo) -> BoolArray | None:
+        """Nodes whose domain has a pod with a required anti-affinity term that this pod matches."""
         banned: BoolArray | None = None
-        for term, held in self._holding.items():
-            if peers.match(term) and held.any():
-                mask = self.spread_out(held, term.topology_key) > 0
+        for term, counts in self._repelling.items():
+            if info.match(term) and counts.any():
+                mask = self.spread_out(counts, term.topology_key) > 0
                 banned = mask if banned is None else banned | mask
         return banned
 
@@ -245,13 +244,15 @@ def _all_terms(pod: Pod) -> Iterable[PodAffinityTerm | TopologySpreadConstraint]
 def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...] | None:
     if selector is None:
         return None
-    made: list[Requirement] = [("In", key, frozenset([value])) for key, value in sorted(selector.match_labels.items())]
-    made += [(e.operator, e.key, frozenset(e.values)) for e in selector.match_expressions]
-    return tuple(made)
+    requirements: list[Requirement] = [
+        ("In", key, frozenset([value])) for key, value in sorted(selector.match_labels.items())
+    ]
+    requirements += [(e.operator, e.key, frozenset(e.values)) for e in selector.match_expressions]
+    return tuple(requirements)
 
 
 def matches_labels(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects `labels`; no selector selects nothing, an empty one everything."""
+    """Whether a label selector selects `labels`. None selects nothing, an empty selector everything."""
     requirements = _requirements(selector)
     return requirements is not None and all(_meets(requirement, labels) for requirement in requirements)
 

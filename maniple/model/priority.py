@@ -1,4 +1,4 @@
-"""PriorityClasses as numbers."""
+"""Priorities of pods, from PriorityClasses."""
 
 from collections.abc import Iterable
 
@@ -9,21 +9,21 @@ CRITICAL_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-criti
 
 
 def is_critical(pod: Pod) -> bool:
-    """Whether the cluster itself depends on it."""
+    """Whether the cluster itself depends on the pod."""
     return pod.metadata.namespace == "kube-system" or pod.spec.priority_class_name in CRITICAL_CLASSES
 
 
 class Priorities:
-    """Names to values. Kubernetes' two system classes always exist; a global default applies where none is named."""
+    """Values by name. Kubernetes' two system classes always exist. The global default applies if no class is named."""
 
     def __init__(self, classes: Iterable[PriorityClass]) -> None:
         self._values = dict(CRITICAL_CLASSES)
-        self._patient: set[str] = set()
+        self._never_preempt: set[str] = set()
         defaults = []
         for priority_class in classes:
             self._values[priority_class.metadata.name] = priority_class.value
             if priority_class.preemption_policy == "Never":
-                self._patient.add(priority_class.metadata.name)
+                self._never_preempt.add(priority_class.metadata.name)
             if priority_class.global_default:
                 defaults.append(priority_class.value)
         self.default = min(defaults, default=0)
@@ -35,10 +35,10 @@ class Priorities:
         return f"unknown PriorityClass {name!r}{nearest(name, self._values)}"
 
     def never_preempts(self, pod: Pod) -> bool:
-        return pod.spec.preemption_policy == "Never" or pod.spec.priority_class_name in self._patient
+        return pod.spec.preemption_policy == "Never" or pod.spec.priority_class_name in self._never_preempt
 
     def of_pod(self, pod: Pod) -> int | None:
-        """A pod that went through an API server carries the number; None where the class it names is unknown."""
+        """The number that API servers write into the pod, else its class's. None if the class is unknown."""
         if pod.spec.priority is not None:
             return pod.spec.priority
         return self.value(pod.spec.priority_class_name)

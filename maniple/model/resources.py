@@ -1,8 +1,7 @@
-"""Resources as vectors: which names there are, in which unit each is counted, and what a pod asks for.
+"""Resources as vectors: the resource names, the unit of each, and what a pod requests.
 
-All amounts are whole numbers of a unit (thousandths for CPU and extended resources, bytes for memory, one for pods)
-kept in float64: up to 2^53 these add, subtract and compare exactly, and numpy divides them many times faster than
-int64.
+Amounts are whole numbers of a unit: thousandths for CPU and extended resources, bytes for memory, one for pods. They
+are float64, which is exact up to 2^53 and which numpy divides many times faster than int64.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +30,7 @@ _NO_RESOURCES: dict[str, int] = {}
 
 
 def per_unit(name: str) -> int:
-    """How many of our units make one: 1000 for CPU and extended resources, which may be divided, else 1."""
+    """Our units in one unit of the resource: 1000 for CPU and extended resources, which may be divided, else 1."""
     return 1000 if name == "cpu" or ("/" in name and not name.startswith("attachable-volumes")) else 1
 
 
@@ -40,7 +39,7 @@ def is_binary(name: str) -> bool:
 
 
 def amounts(resources: ResourceList) -> dict[str, int]:
-    """`resources` in our units."""
+    """A resource list in our units."""
     return {name: _units(str(value), per_unit(name)) for name, value in resources.items()}
 
 
@@ -56,22 +55,22 @@ class Axis:
         self.names = (*_FIXED, *sorted(set(names) - set(_FIXED)))
         self.index = {name: row for row, name in enumerate(self.names)}
         self.gpu_rows = tuple(self.index[name] for name in GPU_RESOURCES if name in self.index)
-        # Queues and jobs share what is scarce; how many pods a node takes is no budget of anyone's.
+        # Queues have no share of pods: the pod limit of a node is not a budget.
         self.shared = np.array([name != "pods" for name in self.names])
 
     def __len__(self) -> int:
         return len(self.names)
 
     def vector(self, units: Mapping[str, int], missing: float = 0.0) -> FloatArray:
-        made = np.full(len(self.names), missing)
+        vector = np.full(len(self.names), missing)
         for name, value in units.items():
             row = self.index.get(name)
             if row is not None:
-                made[row] = value
-        return made
+                vector[row] = value
+        return vector
 
     def describe(self, vector: FloatArray, *, zeros: bool = False) -> dict[str, str]:
-        """The vector as a resource list, without pods."""
+        """The vector as a Kubernetes resource list, without pods."""
         return {
             name: self.text(row, float(vector[row]))
             for row, name in enumerate(self.names)
@@ -84,10 +83,10 @@ class Axis:
 
 
 def pod_requests(spec: PodSpec) -> dict[str, int]:
-    """What the scheduler must find for a pod, as kubelet will count it.
+    """The resources that a pod requests, computed as the kubelet does.
 
-    Containers run together; an init container runs alone beside the sidecars (init containers that restart always)
-    declared before it. A limit without a request is a request. Pod-level requests replace the sum where given.
+    Containers run together. An init container runs beside the sidecars (init containers with restartPolicy Always) that
+    are declared before it. A limit without a request counts as a request. Pod-level requests replace the sum.
     """
     if len(spec.containers) == 1 and not (
         spec.init_containers or spec.overhead or spec.resources.requests or spec.resources.limits
@@ -99,13 +98,13 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        wants = dict(_container_requests(container))
+        requests = dict(_container_requests(container))
         if container.restart_policy == "Always":
-            _add(sidecars, wants)
-            wants = dict(sidecars)
+            _add(sidecars, requests)
+            requests = dict(sidecars)
         else:
-            _add(wants, sidecars)
-        _raise(peak, wants)
+            _add(requests, sidecars)
+        _raise(peak, requests)
     _add(total, sidecars)
     _raise(total, peak)
     if spec.resources.requests or spec.resources.limits:
@@ -133,16 +132,16 @@ def _raise(total: dict[str, int], floor: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a pod asks for, in our units, and how its GPUs are to be counted."""
+    """What a pod requests, in our units, and how its GPUs are counted."""
 
     amounts: dict[str, int]
     gpus: tuple[tuple[str, int], ...] = ()  # (resource, devices)
     share: int = WHOLE  # thousandths of each device
-    memory: int = 0  # bytes of each device, where it asks by memory: its share then depends on the device
+    memory: int = 0  # bytes of each device, for a request by memory: its share then depends on the device
 
 
 class RequestTable:
-    """Interns pod requests: a hundred thousand pods have a handful of them."""
+    """Interns pod requests: a hundred thousand pods have a handful of different ones."""
 
     def __init__(self) -> None:
         self._by_lists: dict[Any, int] = {}
@@ -151,31 +150,31 @@ class RequestTable:
 
     def number(self, pod: Pod) -> int:
         spec, annotations = pod.spec, pod.metadata.annotations
-        wish = _wish(annotations) if annotations else None
+        gpu_share = _gpu_share(annotations) if annotations else None
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources
-            # The lists as written; different spellings of one amount meet in _by_amounts.
-            key: tuple[object, ...] = (tuple(resources.requests.items()), tuple(resources.limits.items()), wish)
-            whole = spec.resources
-            if whole.requests or whole.limits:
-                key = (*key, tuple(whole.requests.items()), tuple(whole.limits.items()))
+            # The lists as written. Different spellings of one amount become equal in _by_amounts.
+            key: tuple[object, ...] = (tuple(resources.requests.items()), tuple(resources.limits.items()), gpu_share)
+            pod_level = spec.resources
+            if pod_level.requests or pod_level.limits:
+                key = (*key, tuple(pod_level.requests.items()), tuple(pod_level.limits.items()))
             number = self._by_lists.get(key)
             if number is None:
-                number = self._by_lists[key] = self._intern(pod_requests(spec), wish)
+                number = self._by_lists[key] = self._intern(pod_requests(spec), gpu_share)
             return number
-        return self._intern(pod_requests(spec), wish)
+        return self._intern(pod_requests(spec), gpu_share)
 
     def held(self, number: int, milli: int) -> int:
-        """The request of a pod that has its GPUs: by memory it asked, but it is `milli` of them that it holds."""
+        """The request of a placed pod that requested GPUs by memory and holds `milli` thousandths of them."""
         request = self.requests[number]
         amounts = {**request.amounts, request.gpus[0][0]: milli}
         return self._add((*sorted(amounts.items()), "held"), Request(amounts))
 
-    def _intern(self, units: dict[str, int], wish: tuple[int, int] | None) -> int:
+    def _intern(self, units: dict[str, int], gpu_share: tuple[int, int] | None) -> int:
         amounts = {name: value for name, value in sorted(units.items()) if value and name != "pods"}
         gpus = tuple((name, -(-amounts[name] // WHOLE)) for name in GPU_RESOURCES if name in amounts)
-        share, memory = wish or (WHOLE, 0)
-        if wish is not None:
+        share, memory = gpu_share or (WHOLE, 0)
+        if gpu_share is not None:
             gpus = gpus or ((GPU_RESOURCES[0], 1),)
             amounts.update((name, count * share) for name, count in gpus)
         return self._add((*amounts.items(), gpus, share, memory), Request(amounts, gpus, share, memory))
@@ -188,8 +187,8 @@ class RequestTable:
         return number
 
 
-def _wish(annotations: Mapping[str, str]) -> tuple[int, int] | None:
-    """(thousandths of each GPU, bytes of each GPU) that the annotations ask for; what cannot be read is not there."""
+def _gpu_share(annotations: Mapping[str, str]) -> tuple[int, int] | None:
+    """(thousandths, bytes) of each GPU that the annotations request. Unreadable annotations are ignored."""
     try:
         if fraction := annotations.get(GPU_FRACTION_ANNOTATION):
             return read_fraction(fraction), 0

@@ -1,7 +1,7 @@
-"""What a pod asks of a node, interned: pods with equal demands share one Shape, and all that is computed for it.
+"""What a pod requires of a node, interned. Pods with equal requirements share one Shape and what is computed for it.
 
-A Shape is requests plus a Constraint (the demands on a node that have no amount). Masks over nodes are cached by
-Constraint, room and scores by Shape, so ten thousand pods of one kind cost what one costs.
+A Shape is requests plus a Constraint (requirements that are not amounts). Masks over nodes are cached by Constraint,
+capacity and scores by Shape. Ten thousand equal pods therefore cost as much as one.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ ZONE_LABELS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
-    """Demands on a node apart from amounts. Compared by identity: equal demands are one object."""
+    """Requirements on a node that are not amounts. Equal requirements are one object, compared by identity."""
 
     number: int
-    node_name: str  # the only node that the pod may run on; empty: any
+    node_name: str  # the only node that the pod may run on. Empty: any node
     node_selector: tuple[tuple[str, str], ...]
     required: tuple[NodeSelectorTerm, ...] | None
     preferred: tuple[PreferredSchedulingTerm, ...]
@@ -47,18 +47,18 @@ class Constraint:
     volume_zones: tuple[tuple[str, str], ...]
     missing_volumes: tuple[str, ...]
     images: tuple[str, ...]
-    gpu_models: tuple[GpuModel, ...]  # the preferred one first; empty: any
-    labels: Mapping[str, str]  # of the pod, only keys that plugins declare to read
+    gpu_models: tuple[GpuModel, ...]  # the preferred one first. Empty: any model
+    labels: Mapping[str, str]  # of the pod, only the keys that plugins declare to read
     annotations: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusive:
-    """Something only one pod on a node can have: a host port, or a disk that is mounted for writing."""
+    """A host port or a disk that pods on one node cannot share."""
 
     kind: str  # "port" or "disk"
     name: str
-    address: str = ""  # ports: the host IP, empty for all
+    address: str = ""  # ports: the host IP. Empty: all addresses
     shareable: bool = False  # disks: mounted read-only
 
     def clashes(self, other: "Exclusive") -> bool:
@@ -79,12 +79,12 @@ class Shape:
 
     @property
     def is_one_per_node(self) -> bool:
-        """Whether two of its pods would want the same port or disk."""
+        """Whether two of its pods would need the same port or disk."""
         return any(exclusive.clashes(exclusive) for exclusive in self.exclusives)
 
 
 class Shapes:
-    """Interns shapes and constraints, resolving volumes on the way."""
+    """Interns shapes and constraints. Resolves claims to volumes."""
 
     def __init__(
         self,
@@ -110,33 +110,33 @@ class Shapes:
         return len(self._shapes)
 
     def vector(self, request: int) -> FloatArray:
-        found = self._vectors.get(request)
-        if found is None:
-            found = self._axis.vector({**self._requests.requests[request].amounts, "pods": 1})
+        vector = self._vectors.get(request)
+        if vector is None:
+            vector = self._axis.vector({**self._requests.requests[request].amounts, "pods": 1})
             for ask in self.asks(request):
-                found[ask.row] = ask.count * ask.milli
-            found.setflags(write=False)
-            self._vectors[request] = found
-        return found
+                vector[ask.row] = ask.count * ask.milli
+            vector.setflags(write=False)
+            self._vectors[request] = vector
+        return vector
 
     def asks(self, request: int) -> tuple[GpuAsk, ...]:
-        """What the request asks of devices."""
-        found = self._asks.get(request)
-        if found is None:
-            asked = self._requests.requests[request]
-            found = self._asks[request] = tuple(self._ask(asked, name, count) for name, count in asked.gpus)
-        return found
+        """The GPUs that the request asks for."""
+        asks = self._asks.get(request)
+        if asks is None:
+            amounts = self._requests.requests[request]
+            asks = self._asks[request] = tuple(self._ask(amounts, name, count) for name, count in amounts.gpus)
+        return asks
 
-    def _ask(self, asked: Request, name: str, count: int) -> GpuAsk:
+    def _ask(self, request: Request, name: str, count: int) -> GpuAsk:
         row = self._axis.index[name]
-        if not asked.memory:
-            return GpuAsk(row, count, asked.share)
+        if not request.memory:
+            return GpuAsk(row, count, request.share)
         table = self._gpus.tables.get(row)
-        least = int(table.milli_for(asked.memory).min(initial=WHOLE)) if table is not None else WHOLE
-        return GpuAsk(row, count, least, asked.memory)
+        least = int(table.milli_for(request.memory).min(initial=WHOLE)) if table is not None else WHOLE
+        return GpuAsk(row, count, least, request.memory)
 
     def of(self, pod: Pod, request: int, models: tuple[GpuModel, ...] = ()) -> Shape:
-        """`request`: the pod's in the RequestTable."""
+        """`request`: the number of the pod's request in the RequestTable."""
         constraint = self._constraint(pod, models)
         exclusives = exclusives_of(pod.spec)
         key = (request, constraint.number, exclusives)
@@ -157,7 +157,7 @@ class Shapes:
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         claims = tuple([v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim])
-        # As they are now: when a claim has been bound, the pod gets another constraint.
+        # The key contains the resolved volumes: once a claim is bound, the pod gets another constraint.
         resolved = self._resolve(pod.metadata.namespace, claims) if claims else None
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
         labels = pick(self._reads.pod_labels, pod.metadata.labels)
@@ -198,9 +198,9 @@ class Shapes:
     def _resolve(
         self, namespace: str, claims: tuple[str, ...]
     ) -> tuple[tuple[tuple[NodeSelectorTerm, ...], ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Where the volumes behind `claims` can be reached: selector terms, zone labels, and what is missing.
+        """Where the volumes of `claims` can be reached: selector terms, zone labels, and errors for missing objects.
 
-        A claim that is not bound yet puts no demand on the node: its volume is made where the pod goes.
+        An unbound claim does not restrict the node: its volume is provisioned where the pod is placed.
         """
         terms: list[tuple[NodeSelectorTerm, ...]] = []
         zones: list[tuple[str, str]] = []
@@ -225,7 +225,7 @@ class Shapes:
 
 
 def _only_node(required: tuple[NodeSelectorTerm, ...] | None) -> str:
-    """The node that the terms name by `metadata.name`, if they require nothing else; empty if they do."""
+    """The node that the terms name by `metadata.name`. Empty if they require anything else."""
     if required is None or len(required) != 1 or required[0].match_expressions or len(required[0].match_fields) != 1:
         return ""
     field = required[0].match_fields[0]
@@ -233,22 +233,22 @@ def _only_node(required: tuple[NodeSelectorTerm, ...] | None) -> str:
 
 
 def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
-    """The host ports a pod binds and the disks that it cannot share with others on its node."""
-    found: list[Exclusive] = []
+    """The host ports that a pod binds, and its disks that other pods on the node cannot mount."""
+    exclusives: list[Exclusive] = []
     for container in spec.containers:
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 address = "" if port.host_ip in ("", "0.0.0.0", "::") else port.host_ip
-                found.append(Exclusive("port", f"{port.protocol}/{number}", address))
+                exclusives.append(Exclusive("port", f"{port.protocol}/{number}", address))
     for volume in spec.volumes:
         if gce := volume.gce_persistent_disk:
-            found.append(Exclusive("disk", f"gce/{gce.pd_name}", shareable=gce.read_only))
+            exclusives.append(Exclusive("disk", f"gce/{gce.pd_name}", shareable=gce.read_only))
         if aws := volume.aws_elastic_block_store:
-            found.append(Exclusive("disk", f"aws/{aws.volume_id}"))
+            exclusives.append(Exclusive("disk", f"aws/{aws.volume_id}"))
         if rbd := volume.rbd:
             name = f"rbd/{','.join(sorted(rbd.monitors))}/{rbd.pool}/{rbd.image}"
-            found.append(Exclusive("disk", name, shareable=rbd.read_only))
+            exclusives.append(Exclusive("disk", name, shareable=rbd.read_only))
         if iscsi := volume.iscsi:
-            found.append(Exclusive("disk", f"iscsi/{iscsi.iqn}", shareable=iscsi.read_only))
-    return tuple(dict.fromkeys(found)) if found else ()
+            exclusives.append(Exclusive("disk", f"iscsi/{iscsi.iqn}", shareable=iscsi.read_only))
+    return tuple(dict.fromkeys(exclusives)) if exclusives else ()

@@ -1,7 +1,7 @@
-"""The Snapshot: everything a decision may look at, as of one moment (`now`). Immutable for the cycle.
+"""The Snapshot: the state of the cluster that one scheduling cycle decides on. Immutable.
 
-Sums that a cycle needs (what nodes have free, what queues hold) are in it as arrays, so that opening a session costs a
-few copies of arrays and never a loop over pods.
+It contains the sums that a cycle needs (free resources of nodes, allocated resources of queues) as arrays, so that
+opening a session copies a few arrays and never loops over pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from maniple.model.domains import Domains
 from maniple.model.gpu.devices import GpuPod, Gpus, Millis
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
-from maniple.model.pod_affinity import Peers
+from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.resources import Axis, FloatArray
 from maniple.model.shape import Exclusive
 
@@ -22,21 +22,21 @@ class Snapshot:
     now: float
     axis: Axis
     nodes: NodeTable
-    free: FloatArray  # [R, N] allocatable minus all pods that are there, also those that are leaving
-    releasing: FloatArray  # [R, N] what leaving pods will give back
-    total: FloatArray  # [R] what queues share: usable allocatable minus what other schedulers' pods hold
+    free: FloatArray  # [R, N] allocatable minus all pods on the node, terminating pods included
+    releasing: FloatArray  # [R, N] held by terminating pods
+    total: FloatArray  # [R] shared by the queues: usable allocatable minus what pods of other schedulers hold
     queues: Sequence[Queue]  # by name
-    queue_allocated: FloatArray  # [Q, R] held by jobs of that queue itself
-    queue_pending: FloatArray  # [Q, R] asked for by its waiting pods
+    queue_allocated: FloatArray  # [Q, R] held by the queue's own jobs, without child queues
+    queue_pending: FloatArray  # [Q, R] requested by waiting pods of its own jobs
     jobs: Sequence[Job]
-    waiting: Sequence[Job]  # those of `jobs` with pods to place
+    waiting: Sequence[Job]  # the jobs with pods to place
     gpus: Gpus
-    gpus_free: Mapping[int, Millis]  # row of the axis -> [N, G] thousandths of each device
+    gpus_free: Mapping[int, Millis]  # row of the axis -> [N, G] free thousandths of each device
     gpus_releasing: Mapping[int, Millis]
     domains: Domains
-    gpu_pods: Mapping[GpuPod, int]  # what pods with GPUs ask for, placed and waiting -> how many do
-    # What placed pods are to others, with their node -> how many such pods; empty where nobody has terms.
-    peers: Mapping[tuple[Peers, int], int] = field(default_factory=dict)
+    gpu_pods: Mapping[GpuPod, int]  # requests of pods with GPUs, placed and waiting -> number of pods
+    # (affinity of placed pods, node) -> number of pods. Empty if no pod has affinity terms.
+    pod_affinity: Mapping[tuple[AffinityInfo, int], int] = field(default_factory=dict)
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[Budget] = ()

@@ -1,11 +1,11 @@
-"""PersistentVolumeClaims and volumes, and which claims depend on which volume."""
+"""PersistentVolumeClaims and PersistentVolumes, and which claims are bound to which volume."""
 
 from maniple.api.keys import Key
 from maniple.api.kubernetes import PersistentVolume, PersistentVolumeClaim, Pod
 
 
 def claims_of(pod: Pod) -> frozenset[Key]:
-    """The claims that restrict where a waiting pod may go."""
+    """The claims of the pod's volumes."""
     claims = [volume.persistent_volume_claim for volume in pod.spec.volumes if volume.persistent_volume_claim]
     return frozenset([(pod.metadata.namespace, claim.claim_name) for claim in claims])
 

@@ -24,7 +24,7 @@ from maniple.model.gpu.devices import GpuPod, count_gpu_pods, gpu_problems
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.job import Job, PlacedPod
 from maniple.model.ownership import Ours, matters
-from maniple.model.pod_affinity import PeerReader, Peers, term_keys
+from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
 from maniple.model.pod_identity import group_name, lasts_s, pod_owner, pod_role
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default
@@ -83,7 +83,7 @@ class _Oracle:
         )
         terms = [keys for pod in everyone if (keys := term_keys(pod)) is not None]
         namespaces = {namespace.metadata.name: namespace.metadata.labels for namespace in objects.namespaces}
-        self.tables.reader = PeerReader(namespaces, anyone=bool(terms), keys=frozenset().union(*terms))
+        self.tables.reader = AffinityReader(namespaces, has_terms=bool(terms), keys=frozenset().union(*terms))
         self.tables.budgets = find_budgets(objects.budgets, objects.pods)
         self.builder = JobBuilder(self.tables, self.report)
         self.jobs: dict[JobKey, Job] = {}
@@ -152,7 +152,7 @@ class _Oracle:
             gpus_releasing=gpus_releasing,
             domains=tables.domains,
             gpu_pods=self.gpu_pods(usage, waiting),
-            peers=usage.peers,
+            pod_affinity=usage.pod_affinity,
             exclusives={node: tuple(held) for node, held in usage.exclusives.items()},
             owners={owner: usage.owners.get(owner, {}) for owner in owners},
             budgets=tables.budgets,
@@ -239,7 +239,7 @@ class _Usage:
         self.queue_allocated = np.zeros((len(tables.queues), len(tables.axis)))
         self.exclusives: dict[int, list[Exclusive]] = {}
         self.owners: dict[str, dict[int, int]] = {}
-        self.peers: dict[tuple[Peers, int], int] = {}
+        self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.gpu_requests: list[tuple[int, tuple[types.GpuModel, ...]]] = []
         self.holdings = GpuHoldings(tables.gpus.tables, tables.shapes, tables.requests)
         self.held: list[tuple[HeldGpus, PlacedPod | None]] = []
@@ -251,14 +251,14 @@ class _Usage:
         gpus, held = self.holdings.read(pod, node, request) if node >= 0 else (None, request)
         vector = self.tables.shapes.vector(held)
         is_leaving = pod.metadata.deletion_timestamp is not None
-        peers = self.occupy(pod, node, vector) if node >= 0 else None
+        pod_affinity = self.occupy(pod, node, vector) if node >= 0 else None
         if node >= 0 and (is_leaving or job is None):
             (self.releasing if is_leaving else self.foreign)[:, node] += vector
         if job is None or is_leaving:
             if gpus is not None:
                 self.held.append((gpus, None))
             return
-        placed = self.placed_pod(pod, job, node, vector, peers)
+        placed = self.placed_pod(pod, job, node, vector, pod_affinity)
         if gpus is not None:
             self.held.append((gpus, placed))
             placed.gpu_models = gpu_models(pod, job)
@@ -269,7 +269,7 @@ class _Usage:
         self.queue_allocated[job.queue] += vector
 
     def placed_pod(
-        self, pod: kubernetes.Pod, job: Job, node: int, vector: FloatArray, peers: Peers | None
+        self, pod: kubernetes.Pod, job: Job, node: int, vector: FloatArray, pod_affinity: AffinityInfo | None
     ) -> PlacedPod:
         meta = pod.metadata
         started = self.oracle.builder.started(pod)
@@ -279,7 +279,7 @@ class _Usage:
             role=pod_role(meta),
             priority=job.priority if job.key[1] == "Pod" else self.oracle.priority(pod),
             requests=vector,
-            peers=peers,
+            pod_affinity=pod_affinity,
             started=started,
             is_critical=is_critical(pod),
             labels=meta.labels,
@@ -289,17 +289,17 @@ class _Usage:
             annotations=pick(self.tables.reads.pod_annotations, meta.annotations),
         )
 
-    def occupy(self, pod: kubernetes.Pod, node: int, vector: FloatArray) -> Peers | None:
+    def occupy(self, pod: kubernetes.Pod, node: int, vector: FloatArray) -> AffinityInfo | None:
         self.used[:, node] += vector
         if exclusives := exclusives_of(pod.spec):
             self.exclusives.setdefault(node, []).extend(exclusives)
         counts = self.owners.setdefault(pod_owner(pod.metadata), {})
         counts[node] = counts.get(node, 0) + 1
-        if not self.tables.reader.anyone:
+        if not self.tables.reader.has_terms:
             return None
-        peers = self.tables.reader.read(pod)
-        self.peers[peers, node] = self.peers.get((peers, node), 0) + 1
-        return peers
+        pod_affinity = self.tables.reader.read(pod)
+        self.pod_affinity[pod_affinity, node] = self.pod_affinity.get((pod_affinity, node), 0) + 1
+        return pod_affinity
 
     def gpus(self) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
         free, releasing = self.holdings.all_free()

@@ -47,7 +47,7 @@ def picture(snapshot: Snapshot) -> Picture:
         "jobs": [_job(job) for job in snapshot.jobs],
         "waiting": [job.key for job in snapshot.waiting],
         "gpu_pods": sorted((str(kind), count) for kind, count in snapshot.gpu_pods.items()),
-        "peers": sorted((_sorted(peers), node, count) for (peers, node), count in snapshot.peers.items()),
+        "pod_affinity": sorted((_sorted(info), node, count) for (info, node), count in snapshot.pod_affinity.items()),
         "owners": {owner: dict(counts) for owner, counts in snapshot.owners.items()},
         "budgets": [_plain(budget) for budget in snapshot.budgets],
     }
@@ -104,7 +104,7 @@ def _job(job: Job) -> Picture:
 def _group(group: TaskGroup) -> Picture:
     shape, constraint = group.shape, group.shape.constraint
     made: Picture = {field.name: _plain(getattr(group, field.name)) for field in fields(group) if field.name != "shape"}
-    made["peers"] = None if group.peers is None else _sorted(group.peers)
+    made["pod_affinity"] = None if group.pod_affinity is None else _sorted(group.pod_affinity)
     made["labels"], made["annotations"] = dict(group.labels), dict(group.annotations)
     made["shape"] = {
         "requests": _plain(shape.requests),

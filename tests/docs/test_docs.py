@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 import pytest
+from cluster.planning import plan_objects
 
 from docs.pages import NOT_RUN, ROOT, Block, blocks, commands, is_as_shown, pages, run, run_on_a_cluster
 from maniple.api import types
@@ -21,7 +22,6 @@ from maniple.api.decode.documents import load_one
 from maniple.api.labels import POD_GROUP_LABEL
 from maniple.api.quantity import parse_quantity
 from maniple.cli.main import COMMANDS, group
-from maniple.cluster.memory import plan_objects
 from maniple.scheduler.actions import ACTIONS
 from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.kube_policy import PREDICATES, PRIORITIES

@@ -87,18 +87,18 @@ SIXTEENS = {"two boards": TWO_BOARDS, "asymmetric": ASYMMETRIC_16}
 
 
 def members(mask: int) -> tuple[int, ...]:
-    return tuple(at for at in range(mask.bit_length()) if mask >> at & 1)
+    return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
 
 
 def mask_of(chosen: tuple[int, ...]) -> int:
-    return sum(1 << at for at in chosen)
+    return sum(1 << gpu for gpu in chosen)
 
 
 class Judge:
-    """The best set by definition, with everything that was found out once kept."""
+    """The best set by definition. Results are cached."""
 
     def __init__(self, rows: Rows, orders_up_to: int = 5) -> None:
-        """Rings of so many GPUs are found by trying all orders; larger ones by the ends that paths can have."""
+        """Rings of up to `orders_up_to` GPUs are found by trying all orders, larger ones by the ends of paths."""
         self.rows = rows
         self.orders_up_to = orders_up_to
         self._rings: dict[int, int] = {}
@@ -124,31 +124,31 @@ class Judge:
                 for order in permutations(rest)
             )
         best = 0
-        for at, needed in enumerate(self.speeds):
-            if not self._ends(mask_of(chosen), at) & self._near[first][at]:
+        for rank, speed in enumerate(self.speeds):
+            if not self._ends(mask_of(chosen), rank) & self._near[first][rank]:
                 break
-            best = needed
+            best = speed
         return best
 
-    def _ends(self, mask: int, at: int) -> int:
-        """Where a path from the lowest of `mask` through all of it can end, over links of the speed `at` and faster."""
-        key = mask << 5 | at
+    def _ends(self, mask: int, rank: int) -> int:
+        """Where a path from the lowest GPU through all of `mask` can end, over links of that rank or faster."""
+        key = mask << 5 | rank
         if key not in self._paths:
             first = mask & -mask
-            found = 0
+            path_ends = 0
             for last in members(mask ^ first):
                 before = mask ^ 1 << last
-                ends = first if before == first else self._ends(before, at)
-                if ends & self._near[last][at]:
-                    found |= 1 << last
-            self._paths[key] = found
+                ends = first if before == first else self._ends(before, rank)
+                if ends & self._near[last][rank]:
+                    path_ends |= 1 << last
+            self._paths[key] = path_ends
         return self._paths[key]
 
     @cached_property
     def _near(self) -> list[list[int]]:
-        """By GPU and speed, who is reached at that speed or faster."""
+        """By GPU and rank of speed: the GPUs that it reaches at that speed or faster."""
         return [
-            [mask_of(tuple(b for b, value in enumerate(row) if b != a and value >= needed)) for needed in self.speeds]
+            [mask_of(tuple(b for b, value in enumerate(row) if b != a and value >= speed)) for speed in self.speeds]
             for a, row in enumerate(self.rows)
         ]
 
@@ -156,7 +156,7 @@ class Judge:
         return sum(self.rows[a][b] for a, b in combinations(members(mask), 2))
 
     def packing(self, mask: int, size: int) -> int:
-        """The best total of size × ring over disjoint groups in `mask`: its lowest is in none, or in one of these."""
+        """The best total of size × ring over disjoint groups in `mask`. Its lowest GPU is in one group or none."""
         if mask.bit_count() < size:
             return 0
         key = mask, size
@@ -173,9 +173,9 @@ class Judge:
         return sum(self.packing(mask, size) for size in (2, 4, 8))
 
     def best(self, free: int, count: int) -> int:
-        """Of all sets the first that no other beats on ring, then on links inside, then on what is left."""
+        """The first of the sets with the best ring, then the most bandwidth inside, then the best rest."""
         sets = [mask_of(chosen) for chosen in combinations(members(free), count)]
         for worth in (self.ring, self.total, lambda mask: self.left(free ^ mask)):
             values = [worth(mask) for mask in sets]
             sets = [mask for mask, value in zip(sets, values, strict=True) if value == max(values)]
-        return sets[0]  # combinations come in the order of the lowest ids
+        return sets[0]  # combinations are in the order of the lowest ids

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from cluster.planning import plan_objects
 
 from maniple.api import types
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.cluster.memory import plan_objects
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.elastic import Elastic, current_sizes, read_elastic
 
@@ -17,7 +17,7 @@ GPU = "nvidia.com/gpu"
 
 
 def elastic(curve: dict[int, float]) -> Elastic:
-    points = tuple((float(at), speed) for at, speed in curve.items())
+    points = tuple((float(replicas), speed) for replicas, speed in curve.items())
     return Elastic(roles={}, lead="", curve=points, cooldown_until=0.0, cooldown_s=0.0, grow_after=0.0, restart_s=0.0)
 
 
@@ -101,9 +101,9 @@ def test_a_replica_that_the_job_has_become_too_small_for_is_not_planned() -> Non
     shrunk = job(target=[{"role": "worker", "replicas": 2}], lastResizeTime="2026-01-01T00:00:00Z")
     pods = [replica(0, "n1"), replica(1, "n1"), replica(2)]
     n1 = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "memory": "32Gi", GPU: 8}}}
-    made: Any = plan_objects([{"apiVersion": "v1", "kind": "Node", **n1}, shrunk, *pods])
-    assert made["rounds"][0]["binds"] == ()
-    assert made["rounds"][0]["waiting"] == ()
+    plan = plan_objects([{"apiVersion": "v1", "kind": "Node", **n1}, shrunk, *pods])
+    assert plan["rounds"][0]["binds"] == []
+    assert plan["rounds"][0]["waiting"] == []
 
 
 def labelled(pod: dict[str, Any], **changed: str | None) -> dict[str, Any]:
@@ -123,7 +123,7 @@ ROLE, INDEX = "metadata.labels[maniple.dev/role]", "metadata.labels[maniple.dev/
 
 
 @pytest.mark.parametrize(
-    ("pod", "told"),
+    ("pod", "problem"),
     [
         (
             named(replica(0), "other"),
@@ -137,12 +137,12 @@ ROLE, INDEX = "metadata.labels[maniple.dev/role]", "metadata.labels[maniple.dev/
     ],
 )
 def test_a_pod_that_cannot_be_a_replica_of_its_job_is_an_error_that_names_pod_and_label(
-    pod: dict[str, Any], told: str
+    pod: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         read(job(), replica(0, "n1"), pod)
     (message,) = caught.value.messages
-    assert f"Pod default/{pod['metadata']['name']}: {told}" in message
+    assert f"Pod default/{pod['metadata']['name']}: {problem}" in message
 
 
 def test_a_replica_that_leaves_or_has_ended_is_no_double_of_the_one_in_its_place() -> None:
@@ -169,8 +169,8 @@ def test_a_class_that_is_unknown_is_said_of_the_job_and_not_of_pods_that_nobody_
     wrong["spec"]["roles"][0]["template"]["spec"]["priorityClassName"] = "none"
     with pytest.raises(InputError) as caught:
         plan_objects([wrong])
-    found = [message.partition(": unknown")[0] for message in caught.value.messages]
-    assert found == [
+    places = [message.partition(": unknown")[0] for message in caught.value.messages]
+    assert places == [
         "objects, items[0]: ElasticJob default/j: spec.roles[0].template.spec.priorityClassName",
         "objects, items[0]: ElasticJob default/j: spec.priorityClassName",
     ]
@@ -193,12 +193,12 @@ def test_what_was_measured_wins_over_what_was_declared(
     template = {"spec": {"containers": [{"name": "main"}]}}
     spec = {
         "roles": [{"name": "worker", "min": 1, "max": 8, "template": template}],
-        "elastic": {"speedup": [{"replicas": at, "speedup": speed} for at, speed in declared.items()]},
+        "elastic": {"speedup": [{"replicas": size, "speedup": speed} for size, speed in declared.items()]},
     }
-    status = {"speeds": [{"replicas": at, "throughput": speed} for at, speed in measured.items()]}
+    status = {"speeds": [{"replicas": size, "throughput": speed} for size, speed in measured.items()]}
     job = msgspec.convert({"metadata": {"name": "j"}, "spec": spec, "status": status}, types.ElasticJob)
-    found = read_elastic(job, {"worker": 1}, None)
-    assert {at: found.speed(at) for at in speeds} == pytest.approx(speeds)
+    elastic_job = read_elastic(job, {"worker": 1}, None)
+    assert {size: elastic_job.speed(size) for size in speeds} == pytest.approx(speeds)
 
 
 def test_a_pin_is_both_bounds() -> None:

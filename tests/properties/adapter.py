@@ -12,10 +12,9 @@ import sys
 
 def plan(objects: list[dict[str, object]], policy: str | None = None, rounds: int = 1) -> dict[str, object]:
     """What `maniple plan -o json` would print. Imported late: testing the referee needs no scheduler."""
-    from maniple.cluster.memory import plan_objects
+    from cluster.planning import plan_objects
 
-    result: dict[str, object] = json.loads(json.dumps(plan_objects(objects, policy=policy, rounds=rounds)))
-    return result
+    return plan_objects(objects, policy=policy, rounds=rounds)
 
 
 if __name__ == "__main__":

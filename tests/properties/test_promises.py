@@ -139,7 +139,7 @@ def test_the_same_objects_give_the_same_plan_in_any_process() -> None:
         subprocess.run(
             [sys.executable, str(Path(adapter.__file__))],
             input=json.dumps(examples),
-            env={**os.environ, "PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
             check=True,

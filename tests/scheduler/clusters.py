@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from maniple.cluster.memory import plan_objects
+from cluster.planning import plan_objects
 
 Object = dict[str, Any]
 
@@ -58,7 +58,7 @@ def member(of: str) -> Object:
 def plan(objects: list[Object], policy: Object | str) -> Object:
     """The first round."""
     text = policy if isinstance(policy, str) else json.dumps(policy)
-    made: Object = json.loads(json.dumps(plan_objects(objects, policy=text)))["rounds"][0]
+    made: Object = plan_objects(objects, policy=text)["rounds"][0]
     return made
 
 

@@ -32,8 +32,8 @@ PLACERS: dict[str, Callable[[Sequence[Node], Sequence[Pod], int], Placer]] = {
 
 def cluster() -> list[Node]:
     """Two kinds of node: many GPUs with little CPU each, and few with much."""
-    many = [Node(f"a{at:02}", 96_000, 393_216, 8, "G2") for at in range(12)]
-    return many + [Node(f"t{at:02}", 104_000, 524_288, 2, "T4") for at in range(10)]
+    many = [Node(f"a{index:02}", 96_000, 393_216, 8, "G2") for index in range(12)]
+    return many + [Node(f"t{index:02}", 104_000, 524_288, 2, "T4") for index in range(10)]
 
 
 def workload(seed: int = 1, number: int = 400, large: int = 1) -> list[Pod]:
@@ -51,7 +51,7 @@ def workload(seed: int = 1, number: int = 400, large: int = 1) -> list[Pod]:
     ]
     random = np.random.default_rng(seed)
     weights = np.array([weight for _, weight in kinds])
-    return [kinds[at][0] for at in random.choice(len(kinds), number, p=weights / weights.sum())]
+    return [kinds[index][0] for index in random.choice(len(kinds), number, p=weights / weights.sum())]
 
 
 class Referee:
@@ -103,7 +103,7 @@ def test_all_pods_arrive_once_and_then_any_until_130_percent() -> None:
     pods, capacity = workload(number=100), 100_000
     order = arrivals(pods, capacity, 5)
     assert sorted(order[:100]) == list(range(100))
-    demand = [pods[at].demand_milli for at in order]
+    demand = [pods[index].demand_milli for index in order]
     assert sum(demand) >= 1.3 * capacity > sum(demand[:-1])
     assert order != arrivals(pods, capacity, 6)
 
@@ -242,7 +242,9 @@ def test_the_command_prints_medians(tmp_path: Path) -> None:
     )
     pods.write_text(
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
-        + "".join(f"p{at},{p.cpu_milli},{p.memory_mib},{p.gpus},{p.gpu_milli}\n" for at, p in enumerate(workload()))
+        + "".join(
+            f"p{index},{p.cpu_milli},{p.memory_mib},{p.gpus},{p.gpu_milli}\n" for index, p in enumerate(workload())
+        )
     )
     arguments = ["openb", "--nodes", str(nodes), "--pods", str(pods), "--seeds", "1-2,5"]
     done = CliRunner().invoke(command, [*arguments, "-o", "json"], catch_exceptions=False)
@@ -272,7 +274,7 @@ def test_one_game_on_the_real_cluster_is_near_the_published_figure(name: str, le
     capacity = capacity_milli(nodes)
     assert (len(nodes), capacity) == (1213, 6_212_000)
     order = arrivals(pods, capacity, 42)
-    demand = np.cumsum([pods[at].demand_milli for at in order])
+    demand = np.cumsum([pods[index].demand_milli for index in order])
     until = int(np.searchsorted(demand, capacity)) + 1
     outcome = play(PLACERS[name](nodes, pods, 42), pods, order[:until], capacity)
     assert least < outcome.unallocated_percent[100] < most

@@ -12,7 +12,7 @@ from maniple.model.budgets import Budget
 from maniple.model.domains import Domains
 from maniple.model.nodes import NodeTable
 from maniple.model.ownership import Ours
-from maniple.model.pod_affinity import PeerReader
+from maniple.model.pod_affinity import AffinityReader
 from maniple.model.priority import Priorities
 from maniple.model.queues import build_queues
 from maniple.model.reads import Reads
@@ -54,7 +54,7 @@ class ClusterTables:
         self.priorities = Priorities(priority_classes)
         self.queues, self.queue_index = build_queues(queues, self.axis)
         self.shapes = Shapes(self.axis, requests, self.gpus, claims, volumes, reads)
-        self.reader = PeerReader({})
+        self.reader = AffinityReader({})
         self.budgets: Sequence[Budget] = ()
 
     def total(self, used: FloatArray, foreign: FloatArray) -> FloatArray:

@@ -32,7 +32,7 @@ from maniple.model.gpu.devices import gpu_problems
 from maniple.model.job import Job
 from maniple.model.nodes import same_resources
 from maniple.model.ownership import Ours
-from maniple.model.pod_affinity import PeerReader
+from maniple.model.pod_affinity import AffinityReader
 from maniple.model.pod_identity import JobKey, job_key
 from maniple.model.queues import sound_queues
 from maniple.model.reads import Reads
@@ -199,7 +199,7 @@ class SnapshotBuilder:
             index.has_new_requests = False
             if self._fixed_names | index.resource_names() != set(tables.axis.names):
                 return False
-        if bool(index.minding) != tables.reader.anyone:
+        if bool(index.minding) != tables.reader.has_terms:
             return False
         if len(index.requests.requests) > _FEW_NUMBERS + _MOST_NUMBERS_PER_USED * len(index.live):
             return False
@@ -219,10 +219,10 @@ class SnapshotBuilder:
             self._node_usage.dirty_jobs |= dict.fromkeys(self._specs.growing)
         self._tables.reader = self._new_reader()
 
-    def _new_reader(self) -> PeerReader:
+    def _new_reader(self) -> AffinityReader:
         index = self.index
         namespaces = {name: item.metadata.labels for (_, name), item in self._objects[kubernetes.Namespace].items()}
-        return PeerReader(namespaces, anyone=bool(index.minding), keys=frozenset(index.keys))
+        return AffinityReader(namespaces, has_terms=bool(index.minding), keys=frozenset(index.keys))
 
     def _refresh_nodes(self) -> None:
         assert self._tables is not None

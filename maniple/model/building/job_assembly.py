@@ -96,7 +96,7 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
         role=pod_role(meta),
         priority=usage.priority,
         requests=tables.shapes.vector(usage.held),
-        peers=usage.peers,
+        pod_affinity=usage.pod_affinity,
         started=started,
         is_critical=is_critical(pod),
         labels=meta.labels,

@@ -13,7 +13,7 @@ from maniple.api import kubernetes
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
-from maniple.model.pod_affinity import Peers
+from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import JobKey, pod_owner
 from maniple.model.resources import FloatArray
 from maniple.model.shape import Exclusive, exclusives_of
@@ -34,7 +34,7 @@ class PodUsage:
     held: int  # the request that equals what it holds
     node: int = -1
     gpus: HeldGpus | None = None
-    peers: Peers | None = None
+    pod_affinity: AffinityInfo | None = None
     exclusives: tuple[Exclusive, ...] = ()
     owner: str = ""
 
@@ -49,7 +49,7 @@ class NodeUsage:
         self.used, self.releasing, self.foreign = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._members: dict[JobKey, dict[str, PodUsage]] = {}  # without pods that are jobs of their own
         self.exclusives: dict[int, tuple[Exclusive, ...]] = {}
-        self.peers: dict[tuple[Peers, int], int] = {}
+        self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.owners: dict[str, dict[int, int]] = {}
         self.dirty_jobs: dict[JobKey, None] = {}  # in the order in which they are built
         self._dirty_nodes: set[int] = set()
@@ -77,9 +77,9 @@ class NodeUsage:
         usage.exclusives = exclusives_of(pod.spec)
         if meta.owner_references:
             usage.owner = pod_owner(meta)
-        if tables.reader.anyone:
-            usage.peers = tables.reader.read(pod)
-            self.peers[usage.peers, node] = self.peers.get((usage.peers, node), 0) + 1
+        if tables.reader.has_terms:
+            usage.pod_affinity = tables.reader.read(pod)
+            self.pod_affinity[usage.pod_affinity, node] = self.pod_affinity.get((usage.pod_affinity, node), 0) + 1
         if usage.owner:
             counts = self.owners.setdefault(usage.owner, {})
             counts[node] = counts.get(node, 0) + 1
@@ -103,8 +103,8 @@ class NodeUsage:
             self.dirty_jobs[usage.job] = None
         if usage.node < 0:
             return
-        if usage.peers is not None:
-            _count_down(self.peers, (usage.peers, usage.node))
+        if usage.pod_affinity is not None:
+            _count_down(self.pod_affinity, (usage.pod_affinity, usage.node))
         if usage.owner:
             counts = self.owners[usage.owner]
             _count_down(counts, usage.node)

@@ -31,7 +31,7 @@ def assemble_snapshot(
         gpus_releasing={row: releasing.copy() for row, releasing in usage.gpus_releasing.items()},
         domains=tables.domains,
         gpu_pods=queue_usage.gpu_pods(),
-        peers=dict(usage.peers),
+        pod_affinity=dict(usage.pod_affinity),
         exclusives=dict(usage.exclusives),
         owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
         budgets=tables.budgets,

@@ -9,7 +9,7 @@ from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.job_builder import gpu_models
 from maniple.model.elastic import Elastic, replica_index
 from maniple.model.job import Job, TaskGroup
-from maniple.model.pod_affinity import Peers
+from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import lasts_s, pod_order, pod_owner, pod_role
 from maniple.model.priority import is_critical
 from maniple.model.shape import Shape
@@ -25,7 +25,7 @@ class _Draft:
     role: str
     priority: int
     shape: Shape
-    peers: Peers | None
+    pod_affinity: AffinityInfo | None
     owner: str
     pods: list[tuple[tuple[str, int, str], str]] = field(default_factory=list)  # (order, name)
     lasts_s: float = 0.0
@@ -36,7 +36,7 @@ class TaskGroups:
     def __init__(self, job: Job, tables: ClusterTables) -> None:
         self._job = job
         self._tables = tables
-        self._drafts: dict[tuple[str, int, int, Peers | None, str], _Draft] = {}
+        self._drafts: dict[tuple[str, int, int, AffinityInfo | None, str], _Draft] = {}
 
     def add(self, name: str, pod: kubernetes.Pod, request: int, priority: int) -> bool:
         """Adds a pod of the job that waits. False: the pod is not to be placed."""
@@ -56,12 +56,12 @@ class TaskGroups:
                 job.nominated[node] = job.nominated.get(node, 0) + 1
         job.may_preempt &= not tables.priorities.never_preempts(pod)
         shape = tables.shapes.of(pod, request, gpu_models(pod, job))
-        peers = tables.reader.read(pod) if tables.reader.anyone else None
+        pod_affinity = tables.reader.read(pod) if tables.reader.has_terms else None
         role, owner = pod_role(meta), pod_owner(meta)
-        key = (role, priority, shape.number, peers, owner)
+        key = (role, priority, shape.number, pod_affinity, owner)
         draft = self._drafts.get(key)
         if draft is None:
-            draft = self._drafts[key] = _Draft(role, priority, shape, peers, owner)
+            draft = self._drafts[key] = _Draft(role, priority, shape, pod_affinity, owner)
         draft.lasts_s = max(draft.lasts_s, lasts_s(pod))
         if is_critical(pod) or (tables.budgets and any(b.covers(name, meta.labels) for b in tables.budgets)):
             draft.stays = True
@@ -79,7 +79,7 @@ class TaskGroups:
                     role=draft.role,
                     priority=draft.priority,
                     shape=draft.shape,
-                    peers=draft.peers,
+                    pod_affinity=draft.pod_affinity,
                     owner=draft.owner,
                     pods=tuple(name for _, name in draft.pods),
                     lasts_s=min(draft.lasts_s, job.lasts_s),
@@ -101,7 +101,7 @@ class TaskGroups:
             role=role.name,
             priority=priority,
             shape=tables.shapes.of(replica, request, gpu_models(replica, job)),
-            peers=tables.reader.read(replica) if tables.reader.anyone else None,
+            pod_affinity=tables.reader.read(replica) if tables.reader.has_terms else None,
             owner=pod_owner(meta),
             pods=tuple(f"{prefix}-{index}" for index in range(job.elastic.roles[role.name].size, role.most)),
         )

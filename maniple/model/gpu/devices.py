@@ -1,7 +1,7 @@
-"""The GPUs of all nodes as arrays: which there are, of what model and memory, how they are linked, what is free.
+"""The GPUs of all nodes as arrays: ids, health, model, memory and links.
 
-One table for each GPU resource. A device is a column of its node's row, in the order in which the node lists them;
-what of it is free is counted in thousandths, so that a share of a GPU is a number like any other.
+There is one table for each GPU resource. Devices are columns of their node's row, in the order in which the node lists
+them. Amounts of a device are thousandths, so that a share of a GPU is a number like any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from maniple.model.resources import CPU, MEMORY, Axis, BoolArray, FloatArray, In
 
 Millis = NDArray[np.int32]
 
-MOST_GPUS = 1024  # of one node; more are a typing error
-MIXED = -2  # stands for the model of a node whose GPUs are of several
+MOST_GPUS = 1024  # of one node; a larger number is a mistake
+MIXED = -2  # the model code of a node with GPUs of several models
 _NO_GPU = -1
 
 _PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
@@ -32,7 +32,7 @@ _MEMORY_LABELS = ("nvidia.com/gpu.memory",)  # MiB
 
 
 class Granted(NamedTuple):
-    """A part of a device, or all of it, in one pod's hands."""
+    """A device, or a share of it, that one pod holds."""
 
     row: int
     device: int
@@ -41,12 +41,12 @@ class Granted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GpuAsk:
-    """What each pod of a shape asks of one GPU resource: `count` devices, and so much of each."""
+    """What each pod of a shape requests of one GPU resource: `count` devices, and a share of each."""
 
     row: int
     count: int
-    milli: int  # thousandths of each device; for a request by memory, those on the device with the most memory
-    memory: int = 0  # bytes of each device; 0: asked for by milli
+    milli: int  # thousandths of each device; for a request by memory, of the device with the most memory
+    memory: int = 0  # bytes of each device; 0: requested by milli
 
     @property
     def is_whole(self) -> bool:
@@ -54,7 +54,7 @@ class GpuAsk:
 
 
 class GpuPod(NamedTuple):
-    """What a pod with GPUs asks for, as far as it says what pods are like here."""
+    """What a pod with GPUs requests. Counted to learn which pods are typical of the cluster (fragmentation.py)."""
 
     cpu: float
     memory: float
@@ -64,43 +64,43 @@ class GpuPod(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GpuTable:
-    """All devices of one GPU resource, [N, G]; where a node has fewer, `there` is False."""
+    """All devices of one GPU resource, [N, G]. Where a node has fewer than G, `there` is False."""
 
     row: int
     resource: str
     ids: Sequence[tuple[str, ...]]  # by node
     there: BoolArray  # exists and is healthy
     model: NDArray[np.int16]  # code in Gpus.models; -1 where there is no device
-    memory: FloatArray  # bytes; 0 where nobody says
+    memory: FloatArray  # bytes; 0 where unknown
     links: Sequence[LinkClass]
     link_class: IntArray  # [N] index in `links`
-    node_model: NDArray[np.int16]  # [N] the model of all its devices; -1 none, -2 several
+    node_model: NDArray[np.int16]  # [N] the model of the node's devices; -1: no device, -2: several models
     numbers: dict[tuple[str, ...], dict[str, int]] = field(default_factory=dict)
 
     def number_of(self, node: int, device: str) -> int | None:
-        """The column of a device by its id."""
+        """The column of a device id."""
         ids = self.ids[node]
-        known = self.numbers.get(ids)
-        if known is None:
-            known = self.numbers[ids] = {name: at for at, name in enumerate(ids)}
-        return known.get(device)
+        columns = self.numbers.get(ids)
+        if columns is None:
+            columns = self.numbers[ids] = {name: column for column, name in enumerate(ids)}
+        return columns.get(device)
 
     def milli_for(self, memory: int, nodes: IntArray | None = None) -> Millis:
-        """[n, G] thousandths of each device that `memory` bytes are; more than 1000 where it cannot hold them."""
-        have = self.memory if nodes is None else self.memory[nodes]
-        need = np.ceil(np.divide(memory * WHOLE, have, out=np.full_like(have, WHOLE + 1.0), where=have > 0))
-        return np.minimum(need, WHOLE + 1).astype(np.int32)
+        """[n, G] `memory` bytes in thousandths of each device. 1001 where its memory is smaller or unknown."""
+        sizes = self.memory if nodes is None else self.memory[nodes]
+        millis = np.ceil(np.divide(memory * WHOLE, sizes, out=np.full_like(sizes, WHOLE + 1.0), where=sizes > 0))
+        return np.minimum(millis, WHOLE + 1).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
 class Gpus:
-    """The tables by row of the axis, and the names of all models."""
+    """The tables by row of the axis, and the names of all GPU models."""
 
     tables: Mapping[int, GpuTable]
     models: tuple[str, ...]
 
     def lower(self, allocatable: FloatArray) -> None:
-        """Lowers `allocatable` [R, N] to the healthy devices that there are."""
+        """Lowers `allocatable` [R, N] to the number of healthy devices."""
         for row, table in self.tables.items():
             np.minimum(allocatable[row], table.there.sum(axis=1) * float(WHOLE), out=allocatable[row])
 
@@ -115,7 +115,7 @@ class _Models:
 
 @dataclass(frozen=True, eq=False)
 class _Kind:
-    """What nodes that look alike have in common; there are few kinds among ten thousand nodes."""
+    """The devices of equal nodes. Ten thousand nodes have few kinds."""
 
     ids: tuple[str, ...]
     there: tuple[bool, ...]
@@ -125,32 +125,32 @@ class _Kind:
 
 
 def build_gpus(nodes: Sequence[Node], axis: Axis, allocatable: FloatArray) -> Gpus:
-    """The tables of `nodes`, given in the order of the snapshot's columns."""
+    """The tables of `nodes`, which must be in the order of the NodeTable."""
     models = _Models()
     tables = {row: _table(nodes, axis.names[row], row, allocatable[row], models) for row in axis.gpu_rows}
     return Gpus(tables, tuple(models.codes))
 
 
 def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArray, models: _Models) -> GpuTable:
-    made: dict[object, int] = {}
+    numbers: dict[object, int] = {}
     kinds: list[_Kind] = []
     kind_of = np.zeros(len(nodes), dtype=np.intp)
-    for at, (node, amount) in enumerate(zip(nodes, allocatable.tolist(), strict=True)):
-        labels, text = node.metadata.labels, node.metadata.annotations.get(GPU_TOPOLOGY_ANNOTATION, "")
+    for index, (node, amount) in enumerate(zip(nodes, allocatable.tolist(), strict=True)):
+        labels, annotation = node.metadata.labels, node.metadata.annotations.get(GPU_TOPOLOGY_ANNOTATION, "")
         product = next((labels[key] for key in _PRODUCT_LABELS if key in labels), "") if amount else ""
         memory = next((labels[key] for key in _MEMORY_LABELS if key in labels), "") if amount else ""
-        key = (text, product, memory, amount)
-        number = made.get(key)
+        key = (annotation, product, memory, amount)
+        number = numbers.get(key)
         if number is None:
-            number = made[key] = len(kinds)
+            number = numbers[key] = len(kinds)
             count = min(MOST_GPUS, int(amount // WHOLE))
-            described = _described(text, resource) if amount else None
+            topology = _topology(annotation, resource) if amount else None
             kinds.append(
                 _plain(product, _mebibytes(memory), count, models)
-                if described is None
-                else _annotated(described, product, _mebibytes(memory), models)
+                if topology is None
+                else _annotated(topology, product, _mebibytes(memory), models)
             )
-        kind_of[at] = number
+        kind_of[index] = number
     width = max((len(kind.ids) for kind in kinds), default=0)
     there = np.zeros((len(kinds), width), dtype=bool)
     model = np.full((len(kinds), width), _NO_GPU, dtype=np.int16)
@@ -158,18 +158,18 @@ def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArr
     node_model = np.full(len(kinds), _NO_GPU, dtype=np.int16)
     links: dict[LinkClass, int] = {}
     classes = np.zeros(len(kinds), dtype=np.intp)
-    for at, kind in enumerate(kinds):
+    for number, kind in enumerate(kinds):
         size = len(kind.ids)
-        there[at, :size] = kind.there
-        model[at, :size] = np.where(kind.there, kind.model, _NO_GPU)
-        bytes_[at, :size] = kind.memory
-        found = set(model[at][there[at]].tolist())
-        node_model[at] = found.pop() if len(found) == 1 else MIXED if found else _NO_GPU
-        classes[at] = links.setdefault(kind.links, len(links))
+        there[number, :size] = kind.there
+        model[number, :size] = np.where(kind.there, kind.model, _NO_GPU)
+        bytes_[number, :size] = kind.memory
+        codes = set(model[number][there[number]].tolist())
+        node_model[number] = codes.pop() if len(codes) == 1 else MIXED if codes else _NO_GPU
+        classes[number] = links.setdefault(kind.links, len(links))
     return GpuTable(
         row=row,
         resource=resource,
-        ids=[kinds[at].ids for at in kind_of.tolist()],
+        ids=[kinds[number].ids for number in kind_of.tolist()],
         there=there[kind_of],
         model=model[kind_of],
         memory=bytes_[kind_of],
@@ -180,7 +180,7 @@ def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArr
 
 
 def _plain(product: str, memory: float, count: int, models: _Models) -> _Kind:
-    """A node that only says how many: numbered devices, linked as that product usually is."""
+    """A node without the topology annotation: numbered devices with the usual links of the product."""
     return _Kind(
         ids=_numbers(count),
         there=(True,) * count,
@@ -201,9 +201,9 @@ def _annotated(topology: GpuTopology, product: str, memory: float, models: _Mode
     )
 
 
-def _described(text: str, resource: str) -> GpuTopology | None:
-    """The annotation, if it is about this resource. One that cannot be read says nothing: validation has said why."""
-    topology = _parsed(text) if text else None
+def _topology(annotation: str, resource: str) -> GpuTopology | None:
+    """The annotation, if it is about this resource. An unreadable one is ignored here; validation reports it."""
+    topology = _parsed(annotation) if annotation else None
     return topology if topology is not None and topology.resource == resource else None
 
 
@@ -221,37 +221,37 @@ def _numbers(count: int) -> tuple[str, ...]:
 
 
 def count_gpu_pods(
-    found: dict[GpuPod, int],
+    counts: dict[GpuPod, int],
     vector: FloatArray,
     asks: tuple[GpuAsk, ...],
     models: tuple[GpuModel, ...],
     count: int,
 ) -> None:
     if asks:
-        kind = GpuPod(float(vector[CPU]), float(vector[MEMORY]), asks[0], models)
-        found[kind] = found.get(kind, 0) + count
+        pod = GpuPod(float(vector[CPU]), float(vector[MEMORY]), asks[0], models)
+        counts[pod] = counts.get(pod, 0) + count
 
 
 def device_words(node: Node) -> tuple[str, ...]:
-    """All that a node says of its devices, apart from how many they are."""
+    """The labels and the annotation of a node that describe its devices."""
     meta = node.metadata
     labels = (meta.labels.get(key, "") for key in (*_PRODUCT_LABELS, *_MEMORY_LABELS))
     return (meta.annotations.get(GPU_TOPOLOGY_ANNOTATION, ""), *labels)
 
 
 def gpu_problems(node: Node) -> list[str]:
-    """What is wrong with the numbers of GPUs that a node says it has."""
-    written = node.status.allocatable or node.status.capacity
-    found = []
+    """Problems with the numbers of GPUs in the node's status."""
+    resources = node.status.allocatable or node.status.capacity
+    problems = []
     for name in GPU_RESOURCES:
-        if name in written:
-            units = amounts({name: written[name]})[name]
+        if name in resources:
+            units = amounts({name: resources[name]})[name]
             if units > MOST_GPUS * WHOLE:
                 shown = format_quantity(units, per_unit=WHOLE)
-                found.append(f"status.allocatable[{name}]: expected at most {MOST_GPUS}, got {shown}")
-    return found
+                problems.append(f"status.allocatable[{name}]: expected at most {MOST_GPUS}, got {shown}")
+    return problems
 
 
 def _mebibytes(text: str) -> float:
-    # Digits only: "40Gi" in this label is somebody's mistake, and not 40Gi mebibytes.
+    # Digits only: "40Gi" in this label is a mistake, not 40Gi mebibytes.
     return float(text) * 1024**2 if text.isdecimal() and len(text) <= 12 else 0.0

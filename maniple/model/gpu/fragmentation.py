@@ -1,18 +1,18 @@
-"""How much of a node's free GPU is worth little to the pods to come: the score that packs shares and spares CPU.
+"""GPU fragmentation: how much of a node's free GPU capacity future pods cannot use. It packs shares and saves CPU.
 
-`fragmentation` is a potential, in ten-thousandths of a GPU: what a pod costs on a node is the potential after it less
-the potential before it, and the node with the least increase is taken. It has two parts.
+`fragmentation` is a potential, in ten-thousandths of a GPU. The cost of a pod on a node is the potential with the pod
+minus the potential without it. The node with the least cost is chosen. The potential has two parts.
 
-Waste: a device of which 190 thousandths are free is of no use where everybody asks for 320. What a remainder is worth
-follows from the best way of cutting devices into the shares that are asked for (a cutting-stock problem; the prices of
-its solution). So two 470s go together, a 320 goes with the 650 and not with the 470, and a 160 fills what an 810 left.
+Waste: 190 free thousandths of a device are useless if all pods request 320. The value of a remainder follows from the
+best way to cut devices into the requested shares: the prices in the solution of a cutting-stock problem. Two pods of
+470 share a device, one of 320 joins a 650 and not a 470, and one of 160 fills the rest of an 810.
 
-Starvation: free GPUs are of no use without CPU and memory to feed them. For each typical pod: how much of the free GPU
-could pods like it use, given what else the node has? So pods that need little CPU for their GPU go where it is
-short, and those that need much, or no GPU at all, go where it is plentiful.
+Starvation: free GPUs are useless without CPU and memory. For each typical pod, it is how much of the free GPU capacity
+such pods could not use, given the node's free CPU and memory. Pods that need little CPU for their GPUs therefore go
+where CPU is short. Pods that need much CPU, or no GPU, go where it is plentiful.
 
-All terms are whole numbers (in float64), so that sums are exact and equal nodes score equal on every machine. Nothing
-here knows what is to come: a mix is learnt from pods that have arrived.
+All terms are whole numbers (in float64): sums are exact, and equal nodes have equal scores on every machine. The mix is
+learned only from pods that have arrived.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from maniple.model.resources import BoolArray, FloatArray
 
 WHOLE = 1000
-# A remainder is worth less than its price: whether the right pods come is not sure. It also decides between equal
-# prices: to fill a device that is open comes before opening one.
+# A remainder is worth less than its price, because the pods that fit it may not come. Between equal prices this prefers
+# filling a device in use to opening a free one.
 _TRUST = 0.95
-# Waste is certain, starvation is a guess about the mix of pods that one node will get.
+# Waste is certain. Starvation is a guess about the mix of pods that a node will get.
 _WASTE_WEIGHT = 10
-# The rarest pods say little and cost time; but few pods may be much of the demand, so both are covered.
+# Rare pods add little information and cost time. But few pods may be much of the demand, so both are covered.
 _COVERED = 0.95
 _MOST_TYPICAL = 256
 _MOST_SIZES = 64
@@ -41,28 +41,30 @@ Millis = NDArray[np.int32]
 
 
 class Kind(NamedTuple):
-    """What a pod asks for, as far as it matters here. CPU and memory in the units of the nodes' free CPU and memory."""
+    """What a pod requests. CPU and memory are in the units of the nodes' free CPU and memory."""
 
     cpu: float
     memory: float
     gpus: int
     milli: int  # of each GPU
-    models: tuple[bool, ...] | None = None  # by code of the model: may it run there; None: on any
+    models: tuple[bool, ...] | None = None  # by model code: whether it may run there; None: on any model
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Mix:
-    """The pods that are typical [T], and what a device is worth to them by its free thousandths [0..1000]."""
+    """The typical pods [T], and the value of a device to them by its free thousandths [0..1000]."""
 
     cpu: FloatArray
     memory: FloatArray
-    by_cpu: FloatArray  # GPU thousandths used with a unit of CPU
+    by_cpu: FloatArray  # GPU thousandths used per unit of CPU
     by_memory: FloatArray
-    free_of_cpu: FloatArray  # infinite where the pod asks for none, else 0
+    free_of_cpu: FloatArray  # infinite where the pod requests no CPU, else 0
     free_of_memory: FloatArray
     gpus: FloatArray
-    several: NDArray[np.intp]  # which ask for more than one GPU
-    allowed: BoolArray | None  # [models + 2, T]; the last two for nodes of several models (-2) and of none known (-1)
+    several: NDArray[np.intp]  # the typical pods with more than one GPU
+    allowed: (
+        BoolArray | None
+    )  # [models + 2, T]; the last two rows: nodes of several models (-2) and of an unknown model (-1)
     weight: FloatArray  # whole numbers
     worth: FloatArray
 
@@ -72,7 +74,7 @@ class Mix:
 
 
 def learn(counts: Mapping[Kind, int], models: int = 0) -> Mix:
-    """The mix of pods seen so far; `models` is how many codes of GPU models there are."""
+    """The mix of pods seen so far. `models`: the number of GPU model codes."""
     kinds = sorted(((kind, n) for kind, n in counts.items() if n > 0 and kind.gpus), key=_common_first)
     sizes: dict[int, int] = {}
     for kind, n in kinds:
@@ -81,18 +83,18 @@ def learn(counts: Mapping[Kind, int], models: int = 0) -> Mix:
     worth = np.floor(_TRUST * WHOLE * share_prices(sizes) + 1e-6)
     worth[WHOLE] = WHOLE
     typical = _typical(kinds)
-    cpu, memory, gpus, milli = (np.array([kind[at] for kind, _ in typical], dtype=np.float64) for at in range(4))
-    # Pods with many GPUs count for more than their number, or nodes would be broken up that only they need whole, and
-    # for less than their demand, or whole nodes would be kept for them while others find no place.
-    number = np.array([n for _, n in typical], dtype=np.float64) * np.sqrt(gpus)
-    weight = np.floor(number / max(number.sum(), 1) * _SUM_OF_WEIGHTS)
+    cpu, memory, gpus, milli = (np.array([kind[field] for kind, _ in typical], dtype=np.float64) for field in range(4))
+    # Between the number of pods and their demand in GPUs. By number, whole nodes that large pods need would be broken
+    # up. By demand, whole nodes would be kept for large pods while small pods wait.
+    share = np.array([n for _, n in typical], dtype=np.float64) * np.sqrt(gpus)
+    weight = np.floor(share / max(share.sum(), 1) * _SUM_OF_WEIGHTS)
     allowed = None
     if any(kind.models is not None for kind, _ in typical):
         allowed = np.ones((models + 2, len(typical)), dtype=np.bool_)
-        for at, (kind, _) in enumerate(typical):
+        for column, (kind, _) in enumerate(typical):
             if kind.models is not None:
-                allowed[:models, at] = kind.models
-                allowed[models:, at] = False
+                allowed[:models, column] = kind.models
+                allowed[models:, column] = False
     return Mix(
         cpu=cpu,
         memory=memory,
@@ -111,10 +113,9 @@ def learn(counts: Mapping[Kind, int], models: int = 0) -> Mix:
 def fragmentation(
     mix: Mix, cpu: FloatArray, memory: FloatArray, gpu: Millis, model: NDArray[np.integer] | None = None
 ) -> FloatArray:
-    """The potential of each node [n], from its free CPU and memory [n], devices [n, G] and code of model [n].
+    """The potential of each node [n], from its free CPU and memory [n], devices [n, G] and model code [n].
 
-    `gpu` is what is free of each device in thousandths, 0 where there is none. The code of the model is
-    -1 where it is unknown and -2 where a node has several.
+    `gpu`: free thousandths of each device, 0 where there is no device. `model`: -1 if unknown, -2 for several models.
     """
     free = gpu.sum(axis=1, dtype=np.float64)
     worth = mix.worth[gpu].sum(axis=1)
@@ -138,10 +139,10 @@ def fragmentation(
 
 
 def choose_devices(mix: Mix, gpu: Millis, count: int, milli: int | Millis) -> BoolArray:
-    """[n, G] the devices of each node whose loss costs least, where `count` of them have `milli` free; else none.
+    """[n, G] the `count` devices of each node that cost least. None on a node where fewer have `milli` free.
 
-    `milli` may differ by device [n, G]. Equal: the one with the least free, then the first. Whole devices are all the
-    same here; who cares about their links chooses among them by other means.
+    `milli` may differ by device [n, G]. Among equal devices the one with the least free is chosen, then the first.
+    Links are ignored: whole devices are chosen by links elsewhere.
     """
     enough = gpu >= milli
     left = np.where(enough, gpu - milli, 0)
@@ -155,16 +156,16 @@ def choose_devices(mix: Mix, gpu: Millis, count: int, milli: int | Millis) -> Bo
 
 
 def share_prices(sizes: Mapping[int, int]) -> FloatArray:
-    """What a device with 0..1000 thousandths free is worth, in whole devices, to shares of these sizes (size → number).
+    """The value of 0..1000 free thousandths of a device, in whole devices, to shares of these sizes (size → number).
 
-    The fewest devices that hold them all are found by column generation (Gilmore and Gomory): begin with devices
-    cut into equal shares; price each share by what it costs in devices; look for a cut that is worth more than a
-    device at these prices; let it replace a cut in use; stop where there is none. A remainder is then worth the
-    best cut that it holds. Ends because each step lowers the cost (the numbers are made unequal by a trifle, so that
-    no step is empty), and after 500 steps in any case: prices are then near the best.
+    Column generation (Gilmore and Gomory) finds the fewest devices that hold all shares. It starts with devices cut
+    into equal shares. It prices each share by its cost in devices, looks for a cut that is worth more than a device at
+    these prices, and replaces a cut in use by it. It stops when there is no such cut. The value of a remainder is then
+    the best cut that fits it. Each step lowers the cost, because the numbers are perturbed so that no step is empty.
+    After 500 steps it stops in any case, with prices near the best.
     """
-    often = sorted(sizes, key=lambda size: (-size * sizes[size], size))[:_MOST_SIZES]
-    size = np.array(sorted(often, reverse=True), dtype=np.intp)
+    common = sorted(sizes, key=lambda size: (-size * sizes[size], size))[:_MOST_SIZES]
+    size = np.array(sorted(common, reverse=True), dtype=np.intp)
     number = np.array([sizes[int(s)] for s in size], dtype=np.float64)
     if not len(size):
         return np.where(np.arange(WHOLE + 1) == WHOLE, 1.0, 0.0)
@@ -176,7 +177,7 @@ def share_prices(sizes: Mapping[int, int]) -> FloatArray:
         inverse = np.linalg.inv(cuts)
         price = cost @ inverse
         cheapest = int(price.argmin())
-        if price[cheapest] < -1e-9:  # more shares of that size than are asked for do no harm
+        if price[cheapest] < -1e-9:  # a surplus of shares of that size is allowed
             cut, cut_cost = -np.eye(len(size))[cheapest], 0.0
         else:
             price = np.maximum(price, 0.0)
@@ -194,27 +195,28 @@ def share_prices(sizes: Mapping[int, int]) -> FloatArray:
 
 
 def _best_cuts(size: NDArray[np.intp], price: FloatArray) -> FloatArray:
-    """[0..1000] the most that shares at these prices bring on a device with so much free: an unbounded knapsack."""
+    """[0..1000] the most that shares at these prices are worth on that many free thousandths: an unbounded knapsack."""
     best = np.zeros(WHOLE + 1)
-    for one, worth in zip(size.tolist(), price.tolist(), strict=True):
+    for share, worth in zip(size.tolist(), price.tolist(), strict=True):
         times = 1
-        while worth > 0 and one * times <= WHOLE:  # once, twice, four times, …: every number is a sum of these
-            np.maximum(best[one * times :], best[: WHOLE + 1 - one * times] + worth * times, out=best[one * times :])
+        while worth > 0 and share * times <= WHOLE:  # powers of two: every number is a sum of them
+            milli = share * times
+            np.maximum(best[milli:], best[: WHOLE + 1 - milli] + worth * times, out=best[milli:])
             times *= 2
     return best
 
 
 def _cut_of(size: NDArray[np.intp], price: FloatArray, best: FloatArray) -> FloatArray:
-    """The cut of a whole device that brings `best`."""
+    """The cut of a whole device that is worth `best`."""
     cut = np.zeros(len(size))
     free = WHOLE
     while best[free] > 1e-12:
         fitting = np.flatnonzero((size <= free) & (price > 0))
-        right = fitting[best[free - size[fitting]] + price[fitting] >= best[free] - 1e-10]
-        if len(right):
-            cut[right[0]] += 1
-            free -= int(size[right[0]])
-        else:  # the last thousandths bring nothing
+        optimal = fitting[best[free - size[fitting]] + price[fitting] >= best[free] - 1e-10]
+        if len(optimal):
+            cut[optimal[0]] += 1
+            free -= int(size[optimal[0]])
+        else:  # the last thousandths are worth nothing
             free = min(int(np.searchsorted(best, best[free] - 1e-12)), free - 1)
     return cut
 
@@ -225,13 +227,13 @@ def _common_first(item: tuple[Kind, int]) -> tuple[int, tuple[float, float, int,
 
 
 def _typical(kinds: list[tuple[Kind, int]]) -> list[tuple[Kind, int]]:
-    """The most common kinds, and those with the most demand, until each covers most of all."""
+    """The most common kinds, and the kinds with the most demand, until each of both covers 95%."""
     chosen: set[Kind] = set()
     for amounts in ([n for _, n in kinds], [n * kind.gpus * kind.milli for kind, n in kinds]):
         missing = _COVERED * sum(amounts)
-        for at in np.argsort([-amount for amount in amounts], kind="stable")[:_MOST_TYPICAL]:
+        for index in np.argsort([-amount for amount in amounts], kind="stable")[:_MOST_TYPICAL]:
             if missing <= 0:
                 break
-            chosen.add(kinds[at][0])
-            missing -= amounts[at]
+            chosen.add(kinds[index][0])
+            missing -= amounts[index]
     return [item for item in kinds if item[0] in chosen]

@@ -1,7 +1,7 @@
-"""Which devices the pods on nodes hold.
+"""Which GPUs the pods on nodes hold.
 
-Most pods name them in an annotation. Only the kubelet knows the devices of a pod that does not: it is taken to hold the
-lowest ones with room, after the pods of its node that name theirs.
+Most pods have an annotation that names their devices. The devices of other pods are known only to the kubelet. Such a
+pod is assumed to hold the lowest devices with enough free, after the pods of its node with the annotation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 from maniple.api import kubernetes
 from maniple.api.gpu.assignment import parse_assignment, read_assignment
 from maniple.api.gpu.requests import WHOLE
-from maniple.api.keys import Key
+from maniple.api.keys import Key, key_of
 from maniple.model.gpu.devices import GpuAsk, GpuTable, Granted, Millis
 from maniple.model.resources import RequestTable
 from maniple.model.shape import Shapes
@@ -27,7 +27,7 @@ class HeldGpus:
     pod: Key
     node: int
     asks: tuple[GpuAsk, ...]
-    named: tuple[tuple[int, ...], ...]  # for each ask: the devices that the pod's annotation names
+    named: tuple[tuple[int, ...], ...]  # by ask: the devices in the pod's annotation
     is_leaving: bool
     gpus: tuple[Granted, ...] = ()
 
@@ -41,35 +41,35 @@ class GpuHoldings:
         self._granted: dict[object, tuple[Granted, ...]] = {}
 
     def read(self, pod: kubernetes.Pod, node: int, request: int) -> tuple[HeldGpus | None, int]:
-        """The devices of a pod on a node, None if it asked for none; and the request that equals what it holds."""
+        """The devices of a pod on a node (None: it requested none), and the request that equals what it holds."""
         asks = self._shapes.asks(request)
         if not asks:
             return None, request
         meta = pod.metadata
-        written = read_assignment(meta.annotations) if meta.annotations else ""
-        named = tuple([self._named(node, ask, written) for ask in asks]) if written else ((),) * len(asks)
-        held = HeldGpus((meta.namespace, meta.name), node, asks, named, meta.deletion_timestamp is not None)
+        assignment = read_assignment(meta.annotations) if meta.annotations else ""
+        named = tuple([self._named(node, ask, assignment) for ask in asks]) if assignment else ((),) * len(asks)
+        held = HeldGpus(key_of(meta), node, asks, named, meta.deletion_timestamp is not None)
         if asks[0].memory:
             request = self._requests.held(request, self._by_memory(node, asks[0], held))
         return held, request
 
-    def _named(self, node: int, ask: GpuAsk, written: str) -> tuple[int, ...]:
-        """The devices in an annotation such as "0,1". Ids that are not the node's are ignored."""
+    def _named(self, node: int, ask: GpuAsk, assignment: str) -> tuple[int, ...]:
+        """The devices in an annotation such as "0,1". Ids that the node does not have are ignored."""
         table = self._tables[ask.row]
-        key = (ask.row, written, table.ids[node], ask.count)
+        key = (ask.row, assignment, table.ids[node], ask.count)
         devices = self._parsed.get(key)
         if devices is None:
-            ids = [device.removeprefix(f"{table.resource}/") for device in parse_assignment(written)]
+            ids = [device.removeprefix(f"{table.resource}/") for device in parse_assignment(assignment)]
             numbers = [table.number_of(node, device) for device in ids]
             devices = tuple(dict.fromkeys(number for number in numbers if number is not None))[: ask.count]
             self._parsed[key] = devices
         return devices
 
     def _by_memory(self, node: int, ask: GpuAsk, held: HeldGpus) -> int:
-        """Thousandths that a request by memory is on the node; without names, on the first device that holds it."""
+        """A request by memory in thousandths of its devices. Without named devices, of the first large enough."""
         milli = self._tables[ask.row].milli_for(ask.memory, np.array([node]))[0]
         if not len(milli):
-            return WHOLE * ask.count  # a node that has lost its GPUs
+            return WHOLE * ask.count  # the node has lost its GPUs
         devices = held.named[0] or (int(np.argmax(milli <= WHOLE)),)
         shares = [min(WHOLE, int(milli[device])) for device in devices]
         return sum(shares) + shares[0] * (ask.count - len(shares))
@@ -80,9 +80,9 @@ class GpuHoldings:
         return free, {row: np.zeros_like(array) for row, array in free.items()}
 
     def settle(self, pods: Iterable[HeldGpus], free: Mapping[int, Millis], releasing: Mapping[int, Millis]) -> None:
-        """Takes from `free` what the pods hold, and adds to `releasing` what leaving pods hold.
+        """Subtracts from `free` what the pods hold, and adds to `releasing` what terminating pods hold.
 
-        `pods` must be all pods of their nodes, and the arrays must be as `all_free` returns them for these nodes.
+        `pods` must be all pods of their nodes. For these nodes the arrays must be as `all_free` returns them.
         """
         by_node: dict[tuple[int, int], _NodeGpus] = {}
         unnamed = []
@@ -94,7 +94,7 @@ class GpuHoldings:
             is_named = True
             for ask, named in zip(pod.asks, pod.named, strict=True):
                 if named:
-                    self._give(pod, ask, named, self._node_gpus(by_node, ask.row, pod.node))
+                    self._assign(pod, ask, named, self._node_gpus(by_node, ask.row, pod.node))
                 is_named &= len(named) >= ask.count
             if not is_named:
                 unnamed.append(pod)
@@ -103,7 +103,7 @@ class GpuHoldings:
             for ask, named in zip(pod.asks, pod.named, strict=True):
                 if len(named) < ask.count:
                     node_gpus = by_node.get((ask.row, pod.node)) or self._node_gpus(by_node, ask.row, pod.node)
-                    self._give(pod, ask, _lowest(node_gpus.free, ask, named), node_gpus)
+                    self._assign(pod, ask, _lowest(node_gpus.free, ask, named), node_gpus)
         for row in self._tables:
             nodes = [node for of_row, node in by_node if of_row == row]
             if nodes:
@@ -117,14 +117,14 @@ class GpuHoldings:
             gpus = by_node[row, node] = _NodeGpus(there, [WHOLE * is_there for is_there in there], [0] * len(there))
         return gpus
 
-    def _give(self, pod: HeldGpus, ask: GpuAsk, devices: tuple[int, ...], node_gpus: "_NodeGpus") -> None:
+    def _assign(self, pod: HeldGpus, ask: GpuAsk, devices: tuple[int, ...], node_gpus: "_NodeGpus") -> None:
         millis = (ask.milli,) * len(devices)
         if ask.memory:
             shares = self._tables[ask.row].milli_for(ask.memory, np.array([pod.node]))[0].tolist()
             millis = tuple([min(WHOLE, shares[device]) for device in devices])
         there, free, releasing = node_gpus
         for device, milli in zip(devices, millis, strict=True):
-            # A lost or unhealthy device may still be held. It is given to no other pod.
+            # A pod may still hold a lost or unhealthy device, which no other pod can get.
             if there[device]:
                 free[device] -= milli
                 if pod.is_leaving:
@@ -138,7 +138,7 @@ class GpuHoldings:
 
 
 class _NodeGpus(NamedTuple):
-    """The devices of one node while they are given out."""
+    """The devices of one node while they are assigned to its pods."""
 
     there: list[bool]
     free: list[int]
@@ -146,7 +146,7 @@ class _NodeGpus(NamedTuple):
 
 
 def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> tuple[int, ...]:
-    """The lowest devices with room for what is not named, else those with the most free."""
+    """Devices for what the annotation does not name: the lowest with enough free, then those with the most free."""
     missing = ask.count - len(named)
     if missing == 1 and not named:
         for device, left in enumerate(free):

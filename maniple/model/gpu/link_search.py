@@ -1,7 +1,7 @@
-"""Which GPUs of a node to take: exact up to 16 of them, by tables over all sets; a search that is good above.
+"""Chooses GPUs of a node: exactly for up to 16 GPUs, by tables over all sets, and by a greedy search above that.
 
-What a set is worth is the slowest link of the best ring through it: that is what an all-reduce runs at. Among equally
-good sets the one is taken whose absence hurts those least who come later.
+The value of a set is the slowest link of the best ring through it, because an all-reduce runs at that speed. Among
+equally good sets, the one that leaves the best GPUs for later jobs is chosen.
 """
 
 from functools import cache
@@ -15,22 +15,22 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 EXACT_UP_TO = 16
-GROUPS = (2, 4, 8)  # the sizes of jobs that what is left should be good for
+GROUPS = (2, 4, 8)  # the job sizes that the remaining GPUs are rated for
 _SUM_BITS = 40  # 120 links of at most 10^9 MB/s
 
 
 class ExactSearch:
-    """Tables over all 2^n sets of at most 16 GPUs; a choice is then a look-up in them."""
+    """Tables over all 2^n sets of at most 16 GPUs. A choice is a look-up in them."""
 
     def __init__(self, matrix: Matrix) -> None:
         self.size = len(matrix)
         links = np.array(matrix, dtype=np.int64)
         values = np.unique(links[~np.eye(self.size, dtype=bool)])
-        ranks = (np.searchsorted(values, links) + 1).astype(np.uint8)  # 120 pairs: ranks fit a byte
+        ranks = (np.searchsorted(values, links) + 1).astype(np.uint8)  # at most 120 pairs: a rank fits a byte
         np.fill_diagonal(ranks, 0)
         ring_ranks = _ring_ranks(ranks)
         self._rings = np.concatenate((np.zeros(1, np.int64), values))[ring_ranks]
-        # Ring first, then the sum of all links inside: one number to compare.
+        # One number to compare: the ring in the high bits, the sum of all links inside in the low bits.
         self._worth = (ring_ranks.astype(np.int64) << _SUM_BITS) + _link_sums(links)
         self._left = _pairs(links) + _quads(self._rings, self.size) + _eights(self._rings, self.size)
 
@@ -43,21 +43,21 @@ class ExactSearch:
         worth = self._worth[sets]
         sets = sets[worth == worth.max()]
         left = self._left[free ^ sets]
-        return int(sets[left.argmax()])  # the first of the best: sets come lowest ids first
+        return int(sets[left.argmax()])  # of equal ones the first, which has the lowest ids
 
 
 @cache
 def _sets(size: int) -> tuple[Ints, ...]:
-    """By count, all sets of so many GPUs, ordered by their lowest ids."""
+    """By count: all sets of that many GPUs, ordered by their lowest ids."""
     return tuple(
-        np.array([sum(1 << at for at in chosen) for chosen in combinations(range(size), count)], dtype=np.int64)
+        np.array([sum(1 << gpu for gpu in chosen) for chosen in combinations(range(size), count)], dtype=np.int64)
         for count in range(size + 1)
     )
 
 
 @cache
 def _steps(top: int) -> tuple[tuple[int, Ints, Ints], ...]:
-    """How paths through GPUs below `top` grow: (last, sets with it, the same sets without it), smaller sets first."""
+    """Steps that extend paths of GPUs below `top`: (last, sets with it, the same without), smaller sets first."""
     every = np.arange(1 << top, dtype=np.int64)
     counts = np.bitwise_count(every)
     steps = []
@@ -70,10 +70,10 @@ def _steps(top: int) -> tuple[tuple[int, Ints, Ints], ...]:
 
 
 def _ring_ranks(ranks: Bytes) -> Bytes:
-    """For each set the rank of the slowest link of its best Hamiltonian cycle; of two GPUs, of their link.
+    """By set: the rank of the slowest link of its best Hamiltonian cycle. For two GPUs, the rank of their link.
 
-    Each cycle is counted from its highest GPU, `top`: paths[v, s] is the slowest link of the best path that starts at
-    top, visits all of s, and ends at v. Comparing ranks in bytes keeps the whole of it in the processor's cache.
+    Each cycle starts at its highest GPU, `top`: paths[v, s] is the slowest link of the best path that starts at top,
+    visits all of s, and ends at v. Ranks are bytes, so that the tables fit the processor's cache.
     """
     size = len(ranks)
     best = np.zeros(1 << size, dtype=np.uint8)
@@ -90,7 +90,7 @@ def _ring_ranks(ranks: Bytes) -> Bytes:
 
 
 def _link_sums(links: Ints) -> Ints:
-    """For each set the sum of the links inside it."""
+    """By set: the sum of the links inside it."""
     sums = np.zeros(1, dtype=np.int64)
     for top in range(len(links)):
         to_top = np.zeros(1, dtype=np.int64)
@@ -101,7 +101,7 @@ def _link_sums(links: Ints) -> Ints:
 
 
 def _split(table: Ints, *members: int) -> tuple[Ints, Ints]:
-    """Views of a table over sets: those with all `members` (ascending), and the same sets without any of them."""
+    """Views of a table over sets: the sets with all `members` (ascending), and the same sets without any of them."""
     shape: list[int] = []
     above = len(table)
     for member in reversed(members):
@@ -109,13 +109,13 @@ def _split(table: Ints, *members: int) -> tuple[Ints, Ints]:
         above = 1 << member
     view = table.reshape(*shape, above)
     every = slice(None)
-    inside = tuple(at for _ in members for at in (every, 1))
-    outside = tuple(at for _ in members for at in (every, 0))
+    inside = (every, 1) * len(members)
+    outside = (every, 0) * len(members)
     return view[inside], view[outside]
 
 
 def _pairs(links: Ints) -> Ints:
-    """For each set the best total of 2 × link over disjoint pairs in it."""
+    """By set: the best total of 2 × link over disjoint pairs in it."""
     best = np.zeros(1, dtype=np.int64)
     for top in range(len(links)):
         with_top = best.copy()  # top is in no pair
@@ -128,7 +128,7 @@ def _pairs(links: Ints) -> Ints:
 
 
 def _quads(rings: Ints, size: int) -> Ints:
-    """For each set the best total of 4 × ring over disjoint fours in it."""
+    """By set: the best total of 4 × ring over disjoint quads in it."""
     best = np.zeros(1, dtype=np.int64)
     for top in range(size):
         with_top = best.copy()
@@ -141,7 +141,7 @@ def _quads(rings: Ints, size: int) -> Ints:
 
 
 def _eights(rings: Ints, size: int) -> Ints:
-    """For each set the best total of 8 × ring over disjoint eights in it: one, or two if it is all 16 GPUs."""
+    """By set: the best total of 8 × ring over disjoint eights in it. Only the set of all 16 GPUs has two."""
     every = np.arange(1 << size)
     single = np.where(np.bitwise_count(every) == 8, 8 * rings, 0)
     best = single.copy()
@@ -158,7 +158,7 @@ _MAX_STARTS = 64
 
 
 class GreedySearch:
-    """For more than 16 GPUs: a set is grown from each of them; the best set found is taken. Rings are lower bounds."""
+    """For more than 16 GPUs: grows a set from each GPU and takes the best. Rings are lower bounds."""
 
     def __init__(self, matrix: Matrix) -> None:
         self.size = len(matrix)
@@ -170,7 +170,7 @@ class GreedySearch:
             if len(self._rings) > 1 << 14:
                 self._rings.clear()
             members = _positions(mask)
-            self._rings[mask] = _found_ring(self._links[np.ix_(members, members)])
+            self._rings[mask] = _search_ring(self._links[np.ix_(members, members)])
         return self._rings[mask]
 
     def choose(self, free: int, count: int) -> int:
@@ -182,29 +182,33 @@ class GreedySearch:
         sums = [int(inside.sum()) for inside in insides]
         best: list[int] = []
         best_worth = (-1, -1)
-        for at in sorted(range(len(grown)), key=lambda at: (-bounds[at], -sums[at], at)):
-            if (bounds[at], sums[at]) < best_worth:
+        for number in sorted(range(len(grown)), key=lambda number: (-bounds[number], -sums[number], number)):
+            if (bounds[number], sums[number]) < best_worth:
                 continue
-            ring = self.ring(_mask(members[grown[at]])) if count > 1 else 0
-            if (ring, sums[at]) > best_worth:
-                best, best_worth = [], (ring, sums[at])
-            if (ring, sums[at]) == best_worth:
-                best.append(at)
+            ring = self.ring(_mask(members[grown[number]])) if count > 1 else 0
+            worth = (ring, sums[number])
+            if worth > best_worth:
+                best, best_worth = [], worth
+            if worth == best_worth:
+                best.append(number)
         if len(best) > 1:
-            best.sort(key=lambda at: (-_left_over(links, grown[at]), grown[at].tolist()))
+            best.sort(key=lambda number: (-_left_over(links, grown[number]), grown[number].tolist()))
         return _mask(members[grown[best[0]]])
 
 
 def _positions(mask: int) -> list[int]:
-    return [at for at, bit in enumerate(reversed(f"{mask:b}")) if bit == "1"]
+    return [position for position, bit in enumerate(reversed(f"{mask:b}")) if bit == "1"]
 
 
 def _mask(members: Ints) -> int:
-    return sum(1 << int(at) for at in members)
+    return sum(1 << int(position) for position in members)
 
 
 def _grown(links: Ints, count: int) -> list[Ints]:
-    """Sets of `count`, each grown from one GPU: always the one whose slowest link to the set, then sum, is best."""
+    """Sets of `count` GPUs, each grown from one GPU.
+
+    Each step adds the GPU with the best slowest link to the set, then with the best sum of links.
+    """
     size = len(links)
     starts = np.unique(np.linspace(0, size - 1, min(size, _MAX_STARTS)).astype(np.int64))
     rows = np.arange(len(starts))
@@ -224,39 +228,39 @@ def _grown(links: Ints, count: int) -> list[Ints]:
 
 
 def _ring_bound(links: Ints) -> int:
-    """No ring is faster: every GPU has two neighbours in it."""
+    """An upper bound for rings: every GPU has two neighbours in a ring."""
     if len(links) < 2:
         return 0
-    place = min(2, len(links) - 1)
-    return int(np.partition(links, len(links) - place, axis=1)[:, -place].min())
+    neighbours = min(2, len(links) - 1)
+    return int(np.partition(links, len(links) - neighbours, axis=1)[:, -neighbours].min())
 
 
 def _left_over(links: Ints, chosen: Ints) -> int:
-    """A cheap stand-in for what the rest is worth: how fast a group of 2, 4, 8 around each of them could be at most."""
+    """A cheap estimate of the value of the rest: upper bounds for groups of 2, 4 and 8 around each GPU."""
     rest = np.delete(np.arange(len(links)), chosen)
     ordered = -np.sort(-links[np.ix_(rest, rest)], axis=1)
     return sum(int(ordered[:, size - 2].sum()) for size in GROUPS if len(rest) >= size)
 
 
-def _found_ring(links: Ints) -> int:
-    """The fastest ring that a short search finds."""
+def _search_ring(links: Ints) -> int:
+    """The fastest ring that a bisection over the link speeds finds."""
     if len(links) < 3:
         return int(links.max(initial=0))
     values = np.unique(links[np.triu_indices(len(links), 1)])
     values = values[values <= _ring_bound(links)]
     low, high = 0, len(values) - 1
-    at = high  # the bound is mostly reached
+    middle = high  # most rings reach the bound
     while low < high:
-        if _has_ring(links >= values[at]):
-            low = at
+        if _has_ring(links >= values[middle]):
+            low = middle
         else:
-            high = at - 1
-        at = (low + high + 1) // 2
+            high = middle - 1
+        middle = (low + high + 1) // 2
     return int(values[low])
 
 
 def _has_ring(is_linked: npt.NDArray[np.bool_]) -> bool:
-    """Whether a Hamiltonian cycle is found before patience ends; GPUs with few ways out are visited first."""
+    """Whether a bounded search finds a Hamiltonian cycle. It visits GPUs with few unvisited neighbours first."""
     size = len(is_linked)
     np.fill_diagonal(is_linked, False)
     degrees = is_linked.sum(axis=1)
@@ -264,17 +268,18 @@ def _has_ring(is_linked: npt.NDArray[np.bool_]) -> bool:
         return False
     if 2 * degrees.min() >= size:  # Dirac's theorem
         return True
-    ways = [_mask(np.flatnonzero(row)) for row in is_linked]
+    neighbours = [_mask(np.flatnonzero(row)) for row in is_linked]
     start = int(degrees.argmin())
     unvisited = (1 << size) - 1 ^ 1 << start
 
-    def onward(last: int) -> list[int]:
-        """Where to go next, the best last."""
-        return sorted(_positions(ways[last] & unvisited), key=lambda to: -(ways[to] & unvisited).bit_count())
+    def next_gpus(last: int) -> list[int]:
+        """Unvisited neighbours, the best last."""
+        candidates = _positions(neighbours[last] & unvisited)
+        return sorted(candidates, key=lambda gpu: -(neighbours[gpu] & unvisited).bit_count())
 
-    path, choices = [start], [onward(start)]
+    path, choices = [start], [next_gpus(start)]
     for _ in range(20 * size):
-        if not unvisited and ways[path[-1]] >> start & 1:
+        if not unvisited and neighbours[path[-1]] >> start & 1:
             return True
         while not choices[-1]:
             choices.pop()
@@ -283,5 +288,5 @@ def _has_ring(is_linked: npt.NDArray[np.bool_]) -> bool:
                 return False
         path.append(choices[-1].pop())
         unvisited &= ~(1 << path[-1])
-        choices.append(onward(path[-1]))
+        choices.append(next_gpus(path[-1]))
     return False

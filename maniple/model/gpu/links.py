@@ -1,7 +1,7 @@
-"""How fast the GPUs of a node reach each other, and which of them to take for a request.
+"""The bandwidth between the GPUs of a node, and which GPUs to choose for a request.
 
-Nodes with equal links share one `LinkClass`, and with it the tables that make a choice a look-up. Speeds are whole
-MB/s, one direction, so that comparing them is exact. They are a model, good for choosing (docs/gpu-topology.md).
+Nodes with equal links share one `LinkClass` and its tables, so that a choice is a look-up. Bandwidths are whole MB/s in
+one direction, so that comparing them is exact. They are a model for ranking sets of GPUs (docs/gpu-topology.md).
 """
 
 import re
@@ -11,7 +11,7 @@ from maniple.api.gpu.topology_annotation import MAX_LINK_GBS, GpuTopology, Link,
 from maniple.model.gpu.link_search import EXACT_UP_TO, ExactSearch, GreedySearch, Matrix
 
 PCIE_MBS = {"SYS": 9_000, "NODE": 9_500, "PHB": 9_900, "PXB": 10_200, "PIX": 10_600, "PSB": 11_000}
-NVLINK_MBS = 25_000  # one link of V100, A100, H100, and of what is not known
+NVLINK_MBS = 25_000  # one link of V100, A100, H100, and of unknown models
 NVLINK_MBS_OF = {"P100": 20_000, "B100": 50_000, "B200": 50_000, "B300": 50_000, "GB200": 50_000, "GB300": 50_000}
 
 _MAX_CACHED_CHOICES = 1 << 16
@@ -19,7 +19,7 @@ _MAX_CACHED_TABLES = 64  # 1.5 MB each with 16 GPUs
 
 
 class LinkClass:
-    """The links of a kind of node. Sets of GPUs are bit masks over positions: bit 0 is the first device."""
+    """The links of equal nodes. A set of GPUs is a bit mask over positions: bit 0 is the first device."""
 
     __slots__ = ("_choices", "_hash", "is_known", "is_uniform", "matrix", "size")
 
@@ -44,11 +44,11 @@ class LinkClass:
         return f"LinkClass({self.size} GPUs, {kind} links)"
 
     def choose(self, free: int, count: int) -> int:
-        """`count` of the `free` GPUs: best ring, then most links inside, then the best rest, then the lowest ids."""
-        room = free.bit_count()
-        if not 0 <= count <= room or free >> self.size:
+        """Chooses `count` of the `free` GPUs by best ring, then most bandwidth inside, best rest, and lowest ids."""
+        available = free.bit_count()
+        if not 0 <= count <= available or free >> self.size:
             raise ValueError(f"cannot choose {count} GPUs of {free:#b} on a node with {self.size}")
-        if count in (0, room):
+        if count in (0, available):
             return free if count else 0
         if self.is_uniform:
             return lowest(free, count)
@@ -61,7 +61,7 @@ class LinkClass:
         return chosen
 
     def ring(self, mask: int) -> int:
-        """MB/s of the slowest link of the best ring through these GPUs; 0 for fewer than two, or if nobody knows."""
+        """MB/s of the slowest link of the best ring through these GPUs. 0 for fewer than two GPUs or unknown links."""
         if not self.is_known or mask.bit_count() < 2:
             return 0
         if self.is_uniform:
@@ -69,7 +69,7 @@ class LinkClass:
         return _search(self.matrix).ring(mask)
 
     def quality(self, free: int, count: int) -> int:
-        """The ring, in MB/s, of the set that `choose` would take."""
+        """The ring, in MB/s, of the set that `choose` returns."""
         return self.ring(self.choose(free, count))
 
 
@@ -82,12 +82,12 @@ def lowest(mask: int, count: int) -> int:
 
 
 def link_class(matrix: Matrix) -> LinkClass:
-    """The class of these speeds in MB/s. Of two directions the slower counts; the diagonal does not."""
+    """The class of these bandwidths in MB/s. The slower of both directions counts. The diagonal is ignored."""
     return _class_of(_symmetric(matrix), True)
 
 
 def equal_links(size: int) -> LinkClass:
-    """The class of nodes whose links nobody knows: all sets of GPUs are equally good."""
+    """The class of nodes with unknown links: all sets of GPUs are equally good."""
     return _class_of(_uniform(size, 0), False)
 
 
@@ -113,10 +113,10 @@ def _search(matrix: Matrix) -> ExactSearch | GreedySearch:
 
 
 def node_links(topology: GpuTopology | None, product: str, count: int) -> LinkClass:
-    """The links of a node: as its annotation says, else as its product is usually built, else unknown.
+    """The links of a node: from its annotation, else as its product is usually built, else unknown.
 
-    `product` is the node's label. `count` matters only without an annotation: a node that lost a GPU, and does not say
-    which, has an unusual count and so unknown links.
+    `product`: the node's label. `count`: the number of GPUs, used only without an annotation. A node that lost a GPU
+    and does not report which one has an unusual count, and therefore unknown links.
     """
     if topology is None:
         shape = known_shape(product, count)
@@ -129,7 +129,7 @@ def node_links(topology: GpuTopology | None, product: str, count: int) -> LinkCl
 
 
 def bandwidths(topology: GpuTopology, product: str = "") -> Matrix | None:
-    """MB/s between each two devices, symmetric; None if the topology says nothing of links."""
+    """MB/s between each two devices, symmetric. None if the topology has no links."""
     if not topology.links:
         return None
     return _bandwidths(topology.links, tuple(nvlink_mbs(device.model or product) for device in topology.devices))
@@ -137,7 +137,6 @@ def bandwidths(topology: GpuTopology, product: str = "") -> Matrix | None:
 
 @lru_cache(maxsize=4096)
 def _bandwidths(links: tuple[tuple[Link, ...], ...], per_nvlink: tuple[int, ...]) -> Matrix:
-    """Kept, because a cluster has many nodes of a kind."""
     return _symmetric(
         tuple(
             tuple(0 if a == b else _mbs(link, min(per_nvlink[a], per_nvlink[b])) for b, link in enumerate(row))
@@ -158,7 +157,7 @@ def _mbs(link: Link, per_nvlink: int) -> int:
     return max(1, round(link * 1000))
 
 
-# -- how well-known products are usually built
+# -- the usual links of well-known products
 
 _SXM = re.compile(r"SXM[0-9]*")
 _PCIE_ONLY = frozenset({"T4", "A10", "A10G", "A30", "A40", "L4", "L40", "L40S", "RTX"})
@@ -176,10 +175,10 @@ _DGX1_V100 = (
 
 @lru_cache(maxsize=1024)
 def known_shape(product: str, count: int) -> Matrix | None:
-    """The links, in MB/s, that nodes with `count` GPUs of this product usually have; None where that is not known."""
+    """The usual links, in MB/s, of nodes with `count` GPUs of this product. None if unknown."""
     words = frozenset(_words(product))
     if words & {"SHARED", "MIG"} or count < 2:
-        return None  # what is counted are parts of GPUs
+        return None  # the resource counts parts of GPUs
     per_link = nvlink_mbs(product)
     is_sxm = any(_SXM.fullmatch(word) for word in words)
     if "PCIE" in words or words & _PCIE_ONLY:
@@ -187,7 +186,7 @@ def known_shape(product: str, count: int) -> Matrix | None:
     if "V100" in words and count == 8 and "SXM2" in words:
         return _mesh(_DGX1_V100, per_link)
     if "P100" in words and count == 8 and is_sxm:
-        # A cube mesh: two quads, each linked inside, and each GPU to its twin in the other.
+        # A cube mesh: two fully linked quads, and a link from each GPU to its counterpart in the other quad.
         return _mesh(
             tuple(tuple(int(a != b and (a // 4 == b // 4 or a % 4 == b % 4)) for b in range(8)) for a in range(8)),
             per_link,
@@ -196,7 +195,7 @@ def known_shape(product: str, count: int) -> Matrix | None:
         return _uniform(16, 6 * per_link)
     if "A100" in words and is_sxm and count in (4, 8):
         return _uniform(count, {4: 4, 8: 12}[count] * per_link)
-    # An H100 says how it is built; H200 and B200 say it only if it is not on a board with NVSwitch.
+    # The product name of an H100 contains its form factor. H200 and B200 name it only without an NVSwitch board.
     is_on_board = ("H100" in words and (is_sxm or "HBM3" in words)) or words & {"H200", "B200"}
     if is_on_board and "NVL" not in words and count == 8:
         return _uniform(8, 18 * per_link)
@@ -219,7 +218,7 @@ def _mesh(nvlinks_between: tuple[tuple[int, ...], ...], per_link: int) -> Matrix
 
 
 def _pcie_box(count: int) -> Matrix | None:
-    """Two sockets; four GPUs on a socket are two switches of two."""
+    """Two sockets. Four GPUs on a socket are on two switches of two."""
     if count == 2:
         return _uniform(2, PCIE_MBS["NODE"])
     if count not in (4, 8):
@@ -227,9 +226,9 @@ def _pcie_box(count: int) -> Matrix | None:
     on_socket = count // 2
     on_switch = on_socket // 2
 
-    def word(a: int, b: int) -> str:
+    def connection(a: int, b: int) -> str:
         if a // on_socket != b // on_socket:
             return "SYS"
         return "PIX" if a // on_switch == b // on_switch else "NODE"
 
-    return tuple(tuple(0 if a == b else PCIE_MBS[word(a, b)] for b in range(count)) for a in range(count))
+    return tuple(tuple(0 if a == b else PCIE_MBS[connection(a, b)] for b in range(count)) for a in range(count))

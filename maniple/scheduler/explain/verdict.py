@@ -215,7 +215,7 @@ class Explainer:
         session = self._session
         own = job.key if session.state(job).nodes else None
         of_group = session.demands.of_group
-        groups = tuple((of_group(group), group.peers, count) for group, count in wanted.items())
+        groups = tuple((of_group(group), group.pod_affinity, count) for group, count in wanted.items())
         key = (groups, job.required, job.mixed_models, own, self._exempt(job))
         miss = self._misses.get(key)
         if miss is None:
@@ -310,7 +310,7 @@ class Explainer:
         return "there is room, but no action of the policy places such pods", f"the policy's actions included {action}"
 
     def _report(self, job: Job, group: TaskGroup) -> NodeReport:
-        key = (self._session.demands.of_group(group), group.peers, self._exempt(job))
+        key = (self._session.demands.of_group(group), group.pod_affinity, self._exempt(job))
         report = self._reports.get(key)
         if report is None:
             report = self._reports[key] = count_nodes(self._session, group)
@@ -333,12 +333,12 @@ def _gated(job: Job) -> Reason:
 
 def _rules(session: Session, group: TaskGroup) -> str:
     """The rules that can keep the pods of the group apart."""
-    peers = group.peers
-    if peers is None or not group.is_coupled:
+    pod_affinity = group.pod_affinity
+    if pod_affinity is None or not group.is_coupled:
         return "plugin rule (pod_predicate)" if session.is_coupled(group) else ""
     rules = (
-        ("pod affinity", any(peers.match(term) for term in peers.affinity)),
-        ("pod anti-affinity", any(peers.match(term) for term in peers.anti_affinity)),
-        ("topology spread", any(spread.is_required for spread in peers.spread)),
+        ("pod affinity", any(pod_affinity.match(term) for term in pod_affinity.affinity)),
+        ("pod anti-affinity", any(pod_affinity.match(term) for term in pod_affinity.anti_affinity)),
+        ("topology spread", any(spread.is_required for spread in pod_affinity.spread)),
     )
     return " and ".join(name for name, is_there in rules if is_there)

@@ -129,7 +129,7 @@ class Demands:
         """The group as a part of a gang."""
         number = self._groups.get(group)
         if number is None:
-            key = ("group", self.number_of(group), group.peers, group.role, group.number, len(group.pods))
+            key = ("group", self.number_of(group), group.pod_affinity, group.role, group.number, len(group.pods))
             number = self._groups[group] = self._number(key)
         return number
 

@@ -78,7 +78,7 @@ def nothing_else(_: object) -> None:
 
 
 def no_other_group(_: TaskGroup) -> bool:
-    """A declaration (pod_predicate_groups): only groups with host ports, disks or peers."""
+    """A declaration (pod_predicate_groups): only groups with host ports, disks or pod_affinity."""
     return False
 
 
@@ -94,7 +94,7 @@ class Hooks:
     # queue, priority, need, groups, placed pods and topology.
     job_kind: Callable[[Job], Hashable] | None = None
     # What predicate, pod_predicate, node_order, batch_node_order and is_placed_singly look at of the group, apart from
-    # its shape, and for pod_predicate and batch_node_order its peers.
+    # its shape, and for pod_predicate and batch_node_order its pod affinity.
     group_kind: Callable[[TaskGroup], Hashable] | None = None
     # What preemptable and reclaimable look at of a victim, apart from its requests, role and is_critical, and of its
     # job apart from its queue, priority, minimums and all that it holds.
@@ -107,8 +107,8 @@ class Hooks:
     predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
     # Looks at the pods that are there: asked anew for every placement.
     pod_predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
-    # Which groups pod_predicate can object to, beside groups with host ports, disks or peers; None: any group. The pods
-    # of such a group are placed one by one, and its fit failures are not cached.
+    # Which groups pod_predicate can object to, beside groups with host ports, disks or pod affinity; None: any group.
+    # The pods of such a group are placed one by one, and its fit failures are not cached.
     pod_predicate_groups: Callable[[TaskGroup], bool] | None = None
     # Looks at the row alone (its node and free resources) and the group: cached by Shape and group_kind.
     node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None

@@ -13,7 +13,7 @@ import numpy as np
 
 from maniple.api.errors import InputError
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
-from maniple.model.pod_affinity import PeerCounts
+from maniple.model.pod_affinity import AffinityCounts
 from maniple.model.pod_identity import JobKey, pod_order
 from maniple.model.reads import Reads
 from maniple.model.resources import FloatArray, IntArray
@@ -90,7 +90,7 @@ class Session:
         self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
-        self._peers: PeerCounts | None = None
+        self._affinity_counts: AffinityCounts | None = None
         self.by_speed: dict[Speeds, SpeedAccounting] = {}  # requested by plugins, updated by statements
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
@@ -124,10 +124,10 @@ class Session:
         return self.future if len(nodes) == len(self.snapshot.nodes) else self.future[:, nodes]
 
     @property
-    def peers(self) -> PeerCounts:
-        if self._peers is None:
-            self._peers = PeerCounts(self.snapshot.nodes, self.snapshot.peers)
-        return self._peers
+    def affinity_counts(self) -> AffinityCounts:
+        if self._affinity_counts is None:
+            self._affinity_counts = AffinityCounts(self.snapshot.nodes, self.snapshot.pod_affinity)
+        return self._affinity_counts
 
     def state(self, job: Job) -> JobState:
         state = self.states.get(job.key)
@@ -215,11 +215,11 @@ class Session:
         )
 
     def groups(self, job: Job) -> list[TaskGroup]:
-        """The job's groups in task order. Groups with pod affinity come last: their peers may be in the gang."""
+        """The job's groups in task order. Groups with pod affinity come last: their pod_affinity may be in the gang."""
 
         def key(group: TaskGroup) -> tuple[object, ...]:
             orders = (hooks.task_order(group) for hooks in self.hooks if hooks.task_order)
-            return (*orders, bool(group.peers and group.peers.affinity), pod_order(group.pods[0], {}))
+            return (*orders, bool(group.pod_affinity and group.pod_affinity.affinity), pod_order(group.pods[0], {}))
 
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
@@ -283,7 +283,7 @@ class Session:
 
     def depends_on_pods(self, group: TaskGroup) -> bool:
         """Whether pods on a node can open or close it for the group, other than by their resources, ports and disks."""
-        return group.peers is not None or (bool(self._wide_predicates) and self._is_in_wide_predicate(group))
+        return group.pod_affinity is not None or (bool(self._wide_predicates) and self._is_in_wide_predicate(group))
 
     def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
         return not all(_excludes(hooks, group) for hooks in self._wide_predicates)
@@ -326,7 +326,7 @@ class Session:
 
     def pod_checks(self, group: TaskGroup) -> list[Check]:
         """The answers of the pod predicates that are about the group, for every node."""
-        is_ordinary = group.peers is None and not group.shape.exclusives
+        is_ordinary = group.pod_affinity is None and not group.shape.exclusives
         checks: list[Check] = []
         for hooks in self.hooks:
             if hooks.pod_predicate and not (is_ordinary and _excludes(hooks, group)):

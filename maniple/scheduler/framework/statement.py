@@ -203,15 +203,15 @@ class Statement:
         self._charge(done.job, used.sum(axis=1))
         for accounting in session.by_speed.values():
             accounting.take(done, used)
-        if group.peers is not None or group.shape.exclusives or group.owner:
+        if group.pod_affinity is not None or group.shape.exclusives or group.owner:
             for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
                 self._meet(group, node, int(count) * sign)
 
     def _meet(self, group: TaskGroup, node: int, change: int) -> None:
         """Adds what other pods on the node can depend on, apart from resources."""
         session = self._session
-        if group.peers is not None:
-            session.peers.add(group.peers, node, change)
+        if group.pod_affinity is not None:
+            session.affinity_counts.add(group.pod_affinity, node, change)
         if group.shape.exclusives:
             held = session.exclusives.setdefault(node, [])
             for exclusive in group.shape.exclusives:

@@ -212,9 +212,9 @@ def _by_affinity(
     keys = {
         term.topology_key
         for group in groups
-        if group.peers is not None
-        for term in group.peers.affinity
-        if any(other.peers is not None and other.peers.match(term) for other in groups)
+        if group.pod_affinity is not None
+        for term in group.pod_affinity.affinity
+        if any(other.pod_affinity is not None and other.pod_affinity.match(term) for other in groups)
     }
     for key in sorted(keys):
         codes, values = session.snapshot.nodes.column(key)

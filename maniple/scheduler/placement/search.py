@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
-from maniple.model.pod_affinity import Peers
+from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.resources import FloatArray, IntArray
 from maniple.scheduler.framework.hooks import Need, Rows
 from maniple.scheduler.framework.session import Session
@@ -26,8 +26,8 @@ def find_spot(
 ) -> Spot | None:
     """Returns places for as many of `wanted` pods as fit; None if none fits. `following` more pods come after them."""
     fits = room_in(session, group, scope, later=later, is_next=True)
-    if following and group.peers is not None and group.peers.affinity:
-        fits = _where_all_fit(session, group.peers, fits, wanted + following)
+    if following and group.pod_affinity is not None and group.pod_affinity.affinity:
+        fits = _where_all_fit(session, group.pod_affinity, fits, wanted + following)
     candidates = np.flatnonzero(fits)
     if not len(candidates):
         return None
@@ -144,7 +144,7 @@ def _place_in(
 
 def _has_affinity(group: TaskGroup) -> bool:
     """Whether its pods want to be near others, which may be in the same gang and so must be placed first."""
-    return group.peers is not None and bool(group.peers.affinity)
+    return group.pod_affinity is not None and bool(group.pod_affinity.affinity)
 
 
 def _fill(
@@ -182,11 +182,11 @@ def _hardness(session: Session, group: TaskGroup) -> float:
     return float(share.max()) if len(share) else 0.0
 
 
-def _where_all_fit(session: Session, peers: Peers, fits: FloatArray, count: int) -> FloatArray:
+def _where_all_fit(session: Session, pod_affinity: AffinityInfo, fits: FloatArray, count: int) -> FloatArray:
     """Returns `fits` restricted to domains that hold `count` pods, if the pods must share one and some domain does."""
-    for term in peers.affinity:
-        if peers.match(term):
-            roomy = session.peers.spread_out(fits, term.topology_key) >= count
+    for term in pod_affinity.affinity:
+        if pod_affinity.match(term):
+            roomy = session.affinity_counts.spread_out(fits, term.topology_key) >= count
             if (roomy & (fits > 0)).any():
                 fits = np.where(roomy, fits, 0.0)
     return fits

@@ -197,15 +197,15 @@ class _Scorer:
         return counts
 
     def _close_to(self, group: TaskGroup) -> FloatArray | None:
-        if group.peers is None:
+        if group.pod_affinity is None:
             return None
-        peers = self.session.peers
-        pulled = peers.attracted(group.peers, self.weights.symmetric)
-        if pulled is None and not group.peers.preferred:
+        counts = self.session.affinity_counts
+        pulled = counts.attracted(group.pod_affinity, self.weights.symmetric)
+        if pulled is None and not group.pod_affinity.preferred:
             return None
         total = np.zeros(len(self.session.snapshot.nodes)) if pulled is None else pulled
-        for weight, term in group.peers.preferred:
-            total += weight * peers.by_domain(term)
+        for weight, term in group.pod_affinity.preferred:
+            total += weight * counts.by_domain(term)
         return total
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from maniple.api.kubernetes import Taint, Toleration
 from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
-from maniple.model.pod_affinity import Peers, Spread
+from maniple.model.pod_affinity import AffinityInfo, Spread
 from maniple.model.resources import BoolArray
 from maniple.model.shape import ZONE_LABELS
 from maniple.scheduler.framework.arguments import Arguments
@@ -158,37 +158,39 @@ def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]
                 if any(exclusive.clashes(other) for exclusive in wanted for other in held):
                     free[node] = False
             yield name, Check(reason, free)
-    if group.peers is not None:
-        yield from (("podaffinity", check) for check in _affinity_checks(session, group.peers))
-        for spread in group.peers.spread:
+    if group.pod_affinity is not None:
+        yield from (("podaffinity", check) for check in _affinity_checks(session, group.pod_affinity))
+        for spread in group.pod_affinity.spread:
             if spread.is_required:
-                passes = _within_skew(session, group, group.peers, spread)
+                passes = _within_skew(session, group, group.pod_affinity, spread)
                 yield "topologyspread", Check("topology spread would be violated", passes)
 
 
-def _affinity_checks(session: Session, peers: Peers) -> Iterator[Check]:
-    counts = session.peers
-    if peers.affinity:
-        together = [counts.by_domain(term) > 0 for term in peers.affinity]
-        labelled = [counts.has_label(term.topology_key) for term in peers.affinity]
+def _affinity_checks(session: Session, pod_affinity: AffinityInfo) -> Iterator[Check]:
+    counts = session.affinity_counts
+    if pod_affinity.affinity:
+        together = [counts.by_domain(term) > 0 for term in pod_affinity.affinity]
+        labelled = [counts.has_label(term.topology_key) for term in pod_affinity.affinity]
         # The first pod of a set with affinity to itself finds no peer. It may go to any node with the labels.
-        alone = not any(counts.matching(term).any() for term in peers.affinity)
-        if alone and all(peers.match(term) for term in peers.affinity):
+        alone = not any(counts.matching(term).any() for term in pod_affinity.affinity)
+        if alone and all(pod_affinity.match(term) for term in pod_affinity.affinity):
             together = labelled
         yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together))
-    for term in peers.anti_affinity:
+    for term in pod_affinity.anti_affinity:
         yield Check("a pod to keep away from is there (pod anti-affinity)", counts.by_domain(term) == 0)
-    banned = counts.repelled(peers)
+    banned = counts.repelled(pod_affinity)
     if banned is not None:
         yield Check("a pod there keeps others away (pod anti-affinity)", ~banned)
 
 
-def _within_skew(session: Session, group: TaskGroup, peers: Peers, spread: Spread) -> BoolArray:
+def _within_skew(session: Session, group: TaskGroup, pod_affinity: AffinityInfo, spread: Spread) -> BoolArray:
     """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain."""
-    nodes, counts = session.snapshot.nodes, session.peers
+    nodes, counts = session.snapshot.nodes, session.affinity_counts
     labelled = counts.has_label(spread.term.topology_key)
     # Pods can only go to nodes with the labels of all constraints, so other nodes are in no domain.
-    eligible = np.logical_and.reduce([counts.has_label(s.term.topology_key) for s in peers.spread if s.is_required])
+    eligible = np.logical_and.reduce(
+        [counts.has_label(s.term.topology_key) for s in pod_affinity.spread if s.is_required]
+    )
     if spread.honours_affinity:
         for name, check in node_checks(nodes, group):
             if name == "nodeselector":
@@ -203,5 +205,5 @@ def _within_skew(session: Session, group: TaskGroup, peers: Peers, spread: Sprea
     codes, _ = nodes.column(spread.term.topology_key)
     domains = len(np.unique(codes[eligible]))
     lowest = float(by_domain[eligible].min()) if domains >= spread.min_domains else 0.0
-    own = 1.0 if peers.match(spread.term) else 0.0
+    own = 1.0 if pod_affinity.match(spread.term) else 0.0
     return labelled & (by_domain + own - lowest <= spread.max_skew)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
+from cluster.planning import plan_objects
 
 from api.decode.reading import NODE, read
 from maniple.api import types
-from maniple.cluster.memory import plan_objects
 
 # -- other systems' objects
 
@@ -151,7 +150,7 @@ def gang(key: str, api_version: str, room: int) -> list[dict[str, Any]]:
 
 
 def first_round(objects: list[dict[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(plan_objects(objects)))["rounds"][0]
+    made: dict[str, Any] = plan_objects(objects)["rounds"][0]
     return made
 
 

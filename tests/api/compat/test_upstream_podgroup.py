@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
+from cluster.planning import plan_objects
 
 from api.decode.reading import NODE, errors, names, read
 from maniple.api import types
-from maniple.cluster.memory import plan_objects
 
 VERSION = "scheduling.k8s.io/v1beta1"
 GANG = {"gang": {"minCount": 3}}
@@ -144,7 +143,7 @@ THREE = [member(f"p{index}") for index in range(3)]
 
 def planned(*objects: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Pod to node, and who waits to its reason."""
-    made = json.loads(json.dumps(plan_objects(list(objects))))["rounds"][0]
+    made = plan_objects(list(objects))["rounds"][0]
     binds = {bind["pod"].removeprefix("default/"): bind["node"] for bind in made["binds"]}
     return binds, {entry["group"].removeprefix("default/"): entry["reason"] for entry in made["waiting"]}
 
@@ -172,7 +171,7 @@ def test_a_pod_of_a_basic_group_may_take_the_room_of_another() -> None:
     running = [{**pod, "status": {"phase": "Running"}} for pod in running]
     wanting = [{**pod, "spec": {**pod["spec"], "priorityClassName": "high"}} for pod in THREE[:2]]
     objects = [node("n1", 2), high, group({"basic": {}}), *running, *wanting]
-    made = json.loads(json.dumps(plan_objects(objects)))["rounds"][0]
+    made = plan_objects(objects)["rounds"][0]
     assert {entry["for"] for entry in made["evictions"]} == {"default/p0", "default/p1"}
 
 

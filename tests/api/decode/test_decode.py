@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from cluster.planning import plan_objects
 
 from api.decode.reading import NODE, NODE_YAML, POD, POD_YAML, QUEUE, bare, errors, many, names, pod_with, read
 from maniple.api import kubernetes, types
 from maniple.api.errors import InputError
-from maniple.cluster.memory import plan_objects
 from maniple.model.building.input_objects import sort_objects
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from cluster.planning import plan_objects
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ from maniple.api import kubernetes, meta, types
 from maniple.api.compat import other_schedulers, upstream_podgroup
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.cluster.memory import MemoryCluster, plan_objects, run_rounds
+from maniple.cluster.memory import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.ownership import Ours
 from maniple.scheduler import Policy, load_policy

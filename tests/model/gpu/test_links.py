@@ -99,7 +99,7 @@ def test_the_judge_finds_the_same_rings_by_orders_and_by_paths() -> None:
 # -- what a person would expect
 
 
-PAIRS = [mask_of((at, at + 1)) for at in range(0, 8, 2)]
+PAIRS = [mask_of((gpu, gpu + 1)) for gpu in range(0, 8, 2)]
 QUADS = [0x0F, 0xF0]
 BOARDS = [0x00FF, 0xFF00]
 
@@ -110,13 +110,15 @@ BOARDS = [0x00FF, 0xFF00]
         pytest.param(FOUR_PAIRS, PAIRS, range(1, 256), id="NVLink pairs"),
         pytest.param(PCIE_8, PAIRS, range(1, 256), id="PCIe switches"),
         pytest.param(PCIE_8, QUADS, range(1, 256), id="PCIe sockets"),
-        pytest.param(TWO_BOARDS, BOARDS, [0x00FF | Random(at).randrange(256) << 8 for at in range(200)], id="boards"),
+        pytest.param(
+            TWO_BOARDS, BOARDS, [0x00FF | Random(seed).randrange(256) << 8 for seed in range(200)], id="boards"
+        ),
     ],
 )
 def test_a_request_for_one_breaks_no_group_that_could_stay_whole(rows: Rows, groups: list[int], frees: range) -> None:
     links = link_class(rows)
     for free in frees:
-        whole = mask_of(tuple({at for group in groups if group & free == group for at in members(group)}))
+        whole = mask_of(tuple({gpu for group in groups if group & free == group for gpu in members(group)}))
         if free & ~whole:
             assert links.choose(free, 1) & ~whole, (members(free), members(links.choose(free, 1)))
 
@@ -126,12 +128,14 @@ def test_a_request_for_one_leaves_dgx_1_as_many_whole_quads_as_can_be() -> None:
     quads = [*QUADS, *(mask_of((a, b, a + 4, b + 4)) for a, b in combinations(range(4), 2))]
 
     def whole(free: int) -> int:
-        found = [quad for quad in quads if quad & free == quad]
-        return max([2 for a, b in combinations(found, 2) if not a & b] + [1 for _ in found], default=0)
+        free_quads = [quad for quad in quads if quad & free == quad]
+        return max([2 for a, b in combinations(free_quads, 2) if not a & b] + [1 for _ in free_quads], default=0)
 
     links = link_class(DGX_1V)
     for free in range(1, 256):
-        assert whole(free ^ links.choose(free, 1)) == max(whole(free ^ 1 << at) for at in members(free)), members(free)
+        assert whole(free ^ links.choose(free, 1)) == max(whole(free ^ 1 << gpu) for gpu in members(free)), members(
+            free
+        )
 
 
 def test_a_request_for_two_takes_a_whole_pair_while_there_is_one() -> None:
@@ -205,7 +209,7 @@ def test_unknown_links_have_no_ring_and_give_the_lowest_ids() -> None:
 
 
 def test_one_gpu_has_no_ring() -> None:
-    assert [link_class(DGX_1V).ring(1 << at) for at in range(8)] == [0] * 8
+    assert [link_class(DGX_1V).ring(1 << gpu) for gpu in range(8)] == [0] * 8
     assert link_class(((0,),)).choose(1, 1) == 1
 
 
@@ -289,7 +293,7 @@ def test_the_tables_of_16_take_less_than_a_second() -> None:
 
 def topology(links: list[list[str | float]], *models: str) -> GpuTopology:
     names = models or ("",) * len(links)
-    devices = tuple(GpuDevice(str(at), model=model) for at, model in enumerate(names))
+    devices = tuple(GpuDevice(str(index), model=model) for index, model in enumerate(names))
     return GpuTopology(1, "nvidia.com/gpu", devices, tuple(map(tuple, links)))
 
 
@@ -320,8 +324,8 @@ def test_the_speed_of_each_link(link: str | float, model: str, mbs: int) -> None
 
 def test_the_page_tells_the_speeds_that_are_used() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/gpu-topology.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `([A-Z]+)` \| [^|]+ \| ([0-9.]+) \|$", page, re.MULTILINE))
-    assert {word: float(gbs) * 1000 for word, gbs in told.items()} == PCIE_MBS
+    documented = dict(re.findall(r"^\| `([A-Z]+)` \| [^|]+ \| ([0-9.]+) \|$", page, re.MULTILINE))
+    assert {word: float(gbs) * 1000 for word, gbs in documented.items()} == PCIE_MBS
     assert re.search(r"the number × 25; × 20 for P100, × 50 for " + ", ".join(list(NVLINK_MBS_OF)[1:]), page)
 
 
@@ -407,14 +411,14 @@ def test_where_nothing_is_known_all_links_are_equal(product: str, count: int) ->
 
 
 def test_the_annotation_wins_over_the_product() -> None:
-    said = topology([["X", "PIX"], ["PIX", "X"]])
-    assert node_links(said, "Tesla-T4", 2).ring(0b11) == 10600
+    annotated = topology([["X", "PIX"], ["PIX", "X"]])
+    assert node_links(annotated, "Tesla-T4", 2).ring(0b11) == 10600
 
 
 def test_an_annotation_without_links_tells_the_product_and_which_gpu_is_lost() -> None:
-    devices = tuple(GpuDevice(str(at), model="Tesla-V100-SXM2-16GB", healthy=at != 3) for at in range(8))
+    devices = tuple(GpuDevice(str(index), model="Tesla-V100-SXM2-16GB", healthy=index != 3) for index in range(8))
     assert node_links(GpuTopology(1, "nvidia.com/gpu", devices), "", 7) is link_class(DGX_1V)
-    unnamed = tuple(GpuDevice(str(at)) for at in range(8))
+    unnamed = tuple(GpuDevice(str(index)) for index in range(8))
     assert node_links(GpuTopology(1, "nvidia.com/gpu", unnamed), "Tesla-V100-SXM2-16GB", 8) is link_class(DGX_1V)
     two_models = (*devices[:7], GpuDevice("7", model="Tesla-T4"))
     assert node_links(GpuTopology(1, "nvidia.com/gpu", two_models), "", 8) is equal_links(8)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster.planning import plan_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maniple.api.decode.decode import decode
-from maniple.cluster.memory import plan_objects
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.resources import IntArray
@@ -208,7 +208,7 @@ def rivals(draw: st.DrawFn) -> list[Object]:
 @settings(max_examples=16, deadline=None)
 @given(objects=rivals())
 def test_nobody_is_evicted_twice_for_the_same_gang_and_evictions_end(policy: str | None, objects: list[Object]) -> None:
-    rounds = json.loads(json.dumps(plan_objects(objects, policy=policy, rounds=20)))["rounds"]
+    rounds = plan_objects(objects, policy=policy, rounds=20)["rounds"]
     pairs = [(gone["pod"], gone["for"]) for made in rounds for gone in made["evictions"]]
     assert sorted(pairs) == sorted(set(pairs))
     assert not any(made["evictions"] for made in rounds[10:])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cluster.planning import plan_objects
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from properties.close_worlds import close_worlds, full_close_worlds
@@ -15,7 +16,7 @@ from properties.worlds import contended_worlds
 
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.cluster.memory import MemoryCluster, plan_objects
+from maniple.cluster.memory import MemoryCluster
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import load_policy
@@ -66,7 +67,7 @@ CLUSTER = [gpu_node("h", H100), gpu_node("t", T4), queue("a"), queue("b")]
 
 def shares(objects: list[Object], text: str) -> dict[str, tuple[str, str, float]]:
     """Queue -> GPUs deserved and allocated, and its share."""
-    rows: Any = json.loads(json.dumps(plan_objects(objects, policy=text)))["queues"]
+    rows: Any = plan_objects(objects, policy=text)["queues"]
     return {row["name"]: (row["deserved"].get(GPU, "0"), row["allocated"].get(GPU, "0"), row["share"]) for row in rows}
 
 
@@ -230,7 +231,7 @@ def test_one_speed_for_all_moves_nothing(objects: list[Object]) -> None:
 @given(st.one_of(close_worlds(), full_close_worlds()))
 def test_finite_work_settles_and_stays_settled(objects: list[Object]) -> None:
     pods = sum(item["kind"] == "Pod" for item in objects)
-    made: Any = json.loads(json.dumps(plan_objects(objects, policy=policy(UNLIKE), rounds=pods + 4)))
+    made: Any = plan_objects(objects, policy=policy(UNLIKE), rounds=pods + 4)
     moved = [any(done[kind] for kind in ("binds", "evictions")) for done in made["rounds"]]
     rests = next((at for at, moves in enumerate(moved) if at and not moves), None)
     assert rests is not None, moved

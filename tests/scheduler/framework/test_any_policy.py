@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cluster.planning import plan_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maniple.cluster.memory import plan_objects
 from maniple.scheduler.actions import ACTIONS
 from maniple.scheduler.framework.policy import SWITCHES
 from maniple.scheduler.plugins import PLUGINS
@@ -63,7 +63,7 @@ CPUS = {
 @settings(max_examples=150, deadline=None)
 @given(policies())
 def test_every_choice_plans_and_over_commits_nothing(policy: Object) -> None:
-    made: Any = json.loads(json.dumps(plan_objects(CLUSTER, policy=json.dumps(policy), rounds=3)))
+    made: Any = plan_objects(CLUSTER, policy=json.dumps(policy), rounds=3)
     assert len(made["rounds"]) == 3
     first = made["rounds"][0]
     for name, held in (("n1", 3), ("n2", 1)):
