@@ -78,7 +78,7 @@ def nothing_else(_: object) -> None:
 
 
 def no_other_group(_: TaskGroup) -> bool:
-    """A declaration (pod_predicate_groups): only groups with host ports, disks or pod_affinity."""
+    """A declaration (pod_predicate_groups): only groups with host ports, disks or pod affinity."""
     return False
 
 

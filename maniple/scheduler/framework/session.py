@@ -215,7 +215,7 @@ class Session:
         )
 
     def groups(self, job: Job) -> list[TaskGroup]:
-        """The job's groups in task order. Groups with pod affinity come last: their pod_affinity may be in the gang."""
+        """The job's groups in task order. Groups with pod affinity come last: they may need pods of the gang."""
 
         def key(group: TaskGroup) -> tuple[object, ...]:
             orders = (hooks.task_order(group) for hooks in self.hooks if hooks.task_order)
