@@ -32,7 +32,7 @@ unit: $(STAMP) ## the tests that need no cluster, with fewer random cases: at mo
 	$(PYTEST) --exitfirst --hypothesis-profile=quick $(addprefix --ignore=,$(NOT_UNIT))
 
 properties: $(STAMP) ## the property tests with fresh seeds, for SECONDS=600; prints the seed of what fails
-	@$(BIN)/python -m tools.properties --seconds $(SECONDS) -- -n 2 --dist worksteal
+	@$(BIN)/python -m tools.fresh_properties --seconds $(SECONDS) -- -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -66,9 +66,9 @@ cluster-down: $(STAMP) ## stop it and remove everything of it
 	@$(BIN)/python -m tools.cluster down
 
 bench-cluster: $(STAMP) ## on a real API server: binds a second, beside a bare client and kube-scheduler; elastic jobs
-	$(BIN)/python -m benchmarks.live
-	$(BIN)/python -m benchmarks.jobs
-	$(BIN)/python -m benchmarks.agents
+	$(BIN)/python -m benchmarks.live_binds
+	$(BIN)/python -m benchmarks.elastic_jobs
+	$(BIN)/python -m benchmarks.notice_latency
 
 chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go; then 200 elastic jobs
 	PYTHONPATH=tests $(BIN)/python -m e2e.chaos --seconds 300 --seed 7

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import cache, contention, worlds
+from benchmarks import cache, contention, generated_clusters
 from benchmarks.measuring import Result, best, snapshot_of
 from maniple.api.decode.decode import decode
 from maniple.model.building.from_scratch import build_snapshot
@@ -24,7 +24,7 @@ from maniple.scheduler.placement.domains_and_models import by_domain, scopes
 
 
 def throughput() -> list[Result]:
-    snapshot = snapshot_of(worlds.big(10_000, 5_000))
+    snapshot = snapshot_of(generated_clusters.big(10_000, 5_000))
     pods = sum(job.waiting_pods for job in snapshot.waiting)
     plan: list[Plan] = []
     seconds = best(lambda: plan.append(schedule(snapshot)))
@@ -42,7 +42,7 @@ def throughput() -> list[Result]:
 
 def closeness() -> list[Result]:
     """The case of `throughput` with links and racks that all gangs care about, against the case without, in one run."""
-    plain, close = (snapshot_of(worlds.big(10_000, 5_000, is_close=is_close)) for is_close in (False, True))
+    plain, close = (snapshot_of(generated_clusters.big(10_000, 5_000, is_close=is_close)) for is_close in (False, True))
     times = {id(snapshot): math.inf for snapshot in (plain, close)}
     for _ in range(3):
         for snapshot in (plain, close):
@@ -55,8 +55,8 @@ def closeness() -> list[Result]:
 
 def domain() -> list[Result]:
     """Where to put one gang among 625 racks, against one pass over the nodes: adding up their room by rack."""
-    objects = [*worlds.nodes(10_000), worlds.topology()]
-    objects += worlds.gang("g", 64, (1, "8", "32Gi"), "default", 0, {"required": "rack"})
+    objects = [*generated_clusters.nodes(10_000), generated_clusters.topology()]
+    objects += generated_clusters.gang("g", 64, (1, "8", "32Gi"), "default", 0, {"required": "rack"})
     session = default_policy().session(snapshot_of(objects))
     job = session.snapshot.waiting[0]
     need, groups = session.job_need(job), session.groups(job)
@@ -78,14 +78,17 @@ def domain() -> list[Result]:
 
 
 def unfitting() -> list[Result]:
-    objects = [*worlds.nodes(10_000), *worlds.gang("huge", 10_001, (8, "64", "256Gi"), "default", 0)]
+    objects = [
+        *generated_clusters.nodes(10_000),
+        *generated_clusters.gang("huge", 10_001, (8, "64", "256Gi"), "default", 0),
+    ]
     snapshot = snapshot_of(objects)
     seconds = best(lambda: schedule(snapshot))
     return [Result("a gang that cannot fit, 10,000 nodes", f"{seconds * 1e3:.1f} ms", "<= 50 ms", seconds <= 0.05)]
 
 
 def idle() -> list[Result]:
-    snapshot = snapshot_of(worlds.running(10_000, 10))
+    snapshot = snapshot_of(generated_clusters.running(10_000, 10))
     schedule(snapshot)
     seconds = best(lambda: schedule(snapshot), times=5)
     name = "a cycle with nothing to do, 10,000 nodes, 100,000 running pods"
@@ -96,9 +99,9 @@ def scaling() -> list[Result]:
     """The same 200 gangs of 16 pods on 1,000 and on 10,000 nodes, in one run."""
     cost = {}
     for count in (1_000, 10_000):
-        objects = list(worlds.nodes(count))
+        objects = list(generated_clusters.nodes(count))
         for number in range(200):
-            objects += worlds.gang(f"g{number:03d}", 16, (1, "8", "32Gi"), "default", number)
+            objects += generated_clusters.gang(f"g{number:03d}", 16, (1, "8", "32Gi"), "default", number)
         snapshot = snapshot_of(objects)
         cost[count] = best(lambda snapshot=snapshot: schedule(snapshot)) / 200  # type: ignore[misc]
     ratio = cost[10_000] / cost[1_000]
@@ -148,8 +151,8 @@ def singles() -> list[Result]:
     """The worst case for batching: every pod a gang of its own."""
     count = 20_000
     moment = "2026-01-01T00:00:00Z"
-    pods = [worlds.pod(f"p{number:05d}", (1, "8", "32Gi"), {}, created=moment) for number in range(count)]
-    snapshot = snapshot_of([*worlds.nodes(10_000), *pods])
+    pods = [generated_clusters.pod(f"p{number:05d}", (1, "8", "32Gi"), {}, created=moment) for number in range(count)]
+    snapshot = snapshot_of([*generated_clusters.nodes(10_000), *pods])
     seconds = best(lambda: schedule(snapshot), times=2)
     name = f"{count:,} single pods, 10,000 nodes"
     return [Result(name, f"{count / seconds:,.0f} pods/s ({seconds:.2f} s)", "none set", True)]
@@ -164,7 +167,7 @@ def elastic() -> list[Result]:
     )
     results = []
     for name, size, gangs, what in cases:
-        snapshot = snapshot_of(worlds.elastic(10_000, 2_000, size, gangs))
+        snapshot = snapshot_of(generated_clusters.elastic(10_000, 2_000, size, gangs))
         plans: list[Plan] = []
         cycle = best(lambda snapshot=snapshot, plans=plans: plans.append(schedule(snapshot)))  # type: ignore[misc]
         seconds = min(_seconds_of(snapshot, name) for _ in range(3))

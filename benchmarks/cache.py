@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import worlds
+from benchmarks import generated_clusters
 from benchmarks.measuring import Result
 from maniple.api import kubernetes
 from maniple.api.decode.decode import Object, decode
@@ -96,11 +96,13 @@ def _load(into: Cache, items: list[Object]) -> None:
 
 
 def _objects() -> list[Object]:
-    raw = list(worlds.nodes(NODES))
+    raw = list(generated_clusters.nodes(NODES))
     for number in range(GANGS):
         first = number * GANG_SIZE
         places = [f"node-{(first + index) // _GPUS_IN_USE:05d}" for index in range(GANG_SIZE)]
-        made = list(worlds.gang(f"g{number:05d}", GANG_SIZE, (1, "8", "32Gi"), "default", number, nodes=places))
+        made = list(
+            generated_clusters.gang(f"g{number:05d}", GANG_SIZE, (1, "8", "32Gi"), "default", number, nodes=places)
+        )
         for index, pod in enumerate(made[1:]):
             meta, spec = pod["metadata"], pod["spec"]
             assert isinstance(meta, dict)
@@ -110,7 +112,7 @@ def _objects() -> list[Object]:
             else:
                 del spec["nodeName"]
         raw += made
-    return decode([("bench", worlds.dump(raw))]).objects
+    return decode([("bench", generated_clusters.dump(raw))]).objects
 
 
 def _processor_s(run: Callable[[], None]) -> float:

@@ -9,9 +9,9 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 
-from benchmarks import worlds
+from benchmarks import generated_clusters
+from benchmarks.generated_clusters import Object
 from benchmarks.measuring import Result, best, snapshot_of
-from benchmarks.worlds import Object
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, schedule
 
@@ -33,7 +33,7 @@ def preempt() -> list[Result]:
 
 def _one_gang(size: int) -> Result:
     draw = random.Random(1)
-    objects = [*worlds.nodes(500), *_queues(), *_filled(draw, 500, 1, SMALL, "b")]
+    objects = [*generated_clusters.nodes(500), *_queues(), *_filled(draw, 500, 1, SMALL, "b")]
     objects += _waiting(draw, 1, size, SMALL, "a")
     seconds, plan = _cycle(snapshot_of(objects), evicted=size)
     name = f"reclaim: a gang of {size} pods, 500 nodes x 8 GPUs full of 1-GPU jobs"
@@ -43,7 +43,7 @@ def _one_gang(size: int) -> Result:
 def _single_pods(nodes: int) -> Result:
     draw = random.Random(2)
     jobs = nodes * 4
-    objects = [*worlds.nodes(nodes), *_queues(), *_filled(draw, nodes, 1, SMALL, "b")]
+    objects = [*generated_clusters.nodes(nodes), *_queues(), *_filled(draw, nodes, 1, SMALL, "b")]
     objects += _waiting(draw, jobs, 1, SMALL, "a")
     seconds, plan = _cycle(snapshot_of(objects), evicted=jobs)
     name = f"reclaim: {jobs:,} 1-GPU jobs, {nodes:,} nodes x 8 GPUs full of 1-GPU jobs"
@@ -83,7 +83,7 @@ def _cycle(snapshot: Snapshot, evicted: int) -> tuple[float, Plan]:
 
 def _two_queues(nodes: int) -> list[Object]:
     draw = random.Random(3)
-    made = [*worlds.nodes(nodes // 16 * 16), *_queues(), *_filled(draw, nodes // 16 * 16, 8, LARGE, "b")]
+    made = [*generated_clusters.nodes(nodes // 16 * 16), *_queues(), *_filled(draw, nodes // 16 * 16, 8, LARGE, "b")]
     return [*made, *_waiting(draw, nodes // 16, 8, LARGE, "a")]
 
 
@@ -94,7 +94,7 @@ def _two_priorities(nodes: int) -> list[Object]:
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
         for name, value in classes
     ]
-    made += [*worlds.nodes(nodes // 16 * 16), *_filled(draw, nodes // 16 * 16, 8, LARGE, "default", "low")]
+    made += [*generated_clusters.nodes(nodes // 16 * 16), *_filled(draw, nodes // 16 * 16, 8, LARGE, "default", "low")]
     return [*made, *_waiting(draw, nodes // 16, 8, LARGE, "default", "high")]
 
 
@@ -111,7 +111,7 @@ def _filled(draw: random.Random, nodes: int, pods: int, shape: Shape, queue: str
     made: list[Object] = []
     for number in range(len(places) // pods):
         mine = places[number * pods : (number + 1) * pods]
-        made += worlds.gang(
+        made += generated_clusters.gang(
             f"run-{number:05d}", pods, shape, queue, draw.randrange(DAY_S), nodes=mine, priority=priority
         )
     return made
@@ -120,5 +120,7 @@ def _filled(draw: random.Random, nodes: int, pods: int, shape: Shape, queue: str
 def _waiting(draw: random.Random, gangs: int, pods: int, shape: Shape, queue: str, priority: str = "") -> list[Object]:
     made: list[Object] = []
     for number in range(gangs):
-        made += worlds.gang(f"wait-{number:05d}", pods, shape, queue, draw.randrange(DAY_S), priority=priority)
+        made += generated_clusters.gang(
+            f"wait-{number:05d}", pods, shape, queue, draw.randrange(DAY_S), priority=priority
+        )
     return made

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import worlds
+from benchmarks import generated_clusters
 from maniple.api.decode.decode import decode
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
@@ -20,8 +20,8 @@ class Result:
     met: bool
 
 
-def snapshot_of(objects: list[worlds.Object]) -> Snapshot:
-    decoded = decode([("bench", worlds.dump(objects))])
+def snapshot_of(objects: list[generated_clusters.Object]) -> Snapshot:
+    decoded = decode([("bench", generated_clusters.dump(objects))])
     return build_snapshot(sort_objects(decoded, scheduler_name="maniple"))
 
 

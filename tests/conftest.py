@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from tools import failure_report, properties
+from tools import failure_report, fresh_properties
 
-properties.load_profiles()
+fresh_properties.load_profiles()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,11 +16,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     failure_report.configure(config)
-    properties.configure(config)
+    fresh_properties.configure(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        from e2e.running import stop_shared
+        from e2e.clusters_of_this_run import stop_shared
 
         stop_shared(os.getpid())

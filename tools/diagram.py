@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from maniple.elastic.diagram import BEGIN, END, transitions
+from maniple.elastic.transition_diagram import BEGIN, END, transitions
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "objects" / "elasticjob.md"
 

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from tools.cluster import build
-from tools.cluster.go import Say
+from tools.cluster.go_build import Say
 from tools.cluster.programs import program_path
 
 

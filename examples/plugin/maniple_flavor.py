@@ -7,9 +7,9 @@
 import numpy as np
 
 from maniple.model.job import TaskGroup
-from maniple.model.reads import Reads
-from maniple.scheduler.framework.arguments import Arguments
+from maniple.model.plugin_reads import Reads
 from maniple.scheduler.framework.hooks import Check, Hooks, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 

@@ -1,8 +1,8 @@
 """The Cache: a cluster as its API server reports it, kept up to date, and the Snapshot of it.
 
-It holds three things: objects as reported; what was decided and written but not yet reported back (assumed.py); and the
-snapshot builder, which gets every object with its assumptions applied. It does no I/O and reads no clock: its caller
-watches the API server. A wrong object is set aside and does not hold up the rest; `problems` says why.
+It holds three things: objects as reported; what was decided and written but not yet reported back (assumed_writes.py);
+and the snapshot builder, which gets every object with its assumptions applied. It does no I/O and reads no clock: its
+caller watches the API server. A wrong object is set aside and does not hold up the rest; `problems` says why.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,13 +16,13 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, ObjectKey, join_key, key_of, name_of, split_name
 from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.validate.ours import problems
-from maniple.cluster.assumed import Assumed, AssumedSize, Marked, applied, marked, with_size
-from maniple.cluster.strip import countable, stripped
+from maniple.cluster.assumed_writes import Assumed, AssumedSize, Marked, applied, marked, with_size
+from maniple.cluster.strip_unread_fields import countable, stripped
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects, describe
 from maniple.model.job import Job
 from maniple.model.ownership import Ours, matters
-from maniple.model.reads import Reads
+from maniple.model.plugin_reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Bind
 

@@ -11,7 +11,7 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import ObjectKey
 from maniple.cluster.cache import Cache
 from maniple.model.building.input_objects import Objects
-from maniple.model.reads import Reads
+from maniple.model.plugin_reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Bind
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from maniple.api import types
-from maniple.elastic.job import ReplicaKey
+from maniple.elastic.job_spec import ReplicaKey
 
 # asked: to be created, not yet seen · pending: without a node · starting: on a node, not ready · the rest as in pods
 Stage = Literal["asked", "pending", "starting", "ready", "succeeded", "failed"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maniple.elastic.events import Replica
-from maniple.elastic.job import JobSpec
+from maniple.elastic.job_spec import JobSpec
 
 SETTLE_S = 2.0  # one cause kills many workers: failures within this time count as one
 _FIRST_S, LONGEST_S = 5.0, 300.0  # pauses after failures

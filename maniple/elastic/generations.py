@@ -9,7 +9,7 @@ import msgspec
 from maniple.api import types
 from maniple.api.keys import join_key
 from maniple.elastic.events import Replica
-from maniple.elastic.job import JobSpec
+from maniple.elastic.job_spec import JobSpec
 
 FIRST_PORT, PORTS = 20000, 20000
 

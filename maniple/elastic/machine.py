@@ -21,12 +21,12 @@ from maniple.elastic.events import (
     Reported,
 )
 from maniple.elastic.instructions import Arm, DeleteJob, Instruction, Publish, WriteStatus
-from maniple.elastic.job import read_job_spec
-from maniple.elastic.speeds import measured
+from maniple.elastic.job_spec import read_job_spec
+from maniple.elastic.machine_step import Step
+from maniple.elastic.measured_speeds import measured
+from maniple.elastic.replica_upkeep import keep_up
 from maniple.elastic.state import ACTIVE, WAITING, State, WorkerFailure, restore, with_decisions
-from maniple.elastic.step import Step
 from maniple.elastic.transitions import TRANSITIONS
-from maniple.elastic.upkeep import keep_up
 
 __all__ = ["advance", "restore"]
 

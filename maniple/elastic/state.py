@@ -8,8 +8,8 @@ import msgspec
 
 from maniple.api import types
 from maniple.elastic.events import Replica
-from maniple.elastic.job import JobSpec, ReplicaKey, read_job_spec
-from maniple.elastic.speeds import Samples
+from maniple.elastic.job_spec import JobSpec, ReplicaKey, read_job_spec
+from maniple.elastic.measured_speeds import Samples
 
 Phase = Literal[
     "", "Pending", "Starting", "Running", "Growing", "Shrinking", "Restarting", "Suspended", "Succeeded", "Failed"

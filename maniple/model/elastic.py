@@ -106,7 +106,7 @@ def role_sizes(
     """Role -> replicas: the scheduler's last target, else the highest index plus one, and at least the minimum.
 
     A size is above the maximum if the maximum was lowered since. The controller then shrinks the role at once
-    (elastic/sizes.py). In a plan the role keeps its size until a blocked gang reclaims the surplus.
+    (elastic/target_sizes.py). In a plan the role keeps its size until a blocked gang reclaims the surplus.
 
     `living`: (role, index) of replicas that have not finished and are not terminating. It is read only if a role has no
     target.

@@ -8,11 +8,11 @@ from maniple.api.keys import split_name
 from maniple.api.types import GpuModel
 from maniple.model.elastic import Elastic
 from maniple.model.gpu.devices import Granted
+from maniple.model.plugin_reads import nothing
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import pod_order
-from maniple.model.reads import nothing
+from maniple.model.pod_shape import Shape
 from maniple.model.resources import FloatArray
-from maniple.model.shape import Shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)

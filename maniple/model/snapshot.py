@@ -7,14 +7,14 @@ opening a session copies a few arrays and never loops over pods.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from maniple.model.budgets import Budget
-from maniple.model.domains import Domains
+from maniple.model.disruption_budgets import Budget
 from maniple.model.gpu.devices import GpuPod, Gpus, Millis
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import AffinityInfo
+from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import Axis, FloatArray
-from maniple.model.shape import Exclusive
+from maniple.model.topology_domains import Domains
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maniple.model.gpu.fragmentation import Kind, Millis
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.sim.openb import WHOLE, Node, Placer, Pod
+from maniple.sim.openb_benchmark import WHOLE, Node, Placer, Pod
 
 _TYPICAL = 0.95
 

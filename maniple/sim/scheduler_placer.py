@@ -21,7 +21,7 @@ from maniple.scheduler import Policy
 from maniple.scheduler.actions.allocate import start_gang
 from maniple.scheduler.framework.policy import default_policy
 from maniple.scheduler.framework.session import Session
-from maniple.sim.openb import WHOLE, Node, Pod
+from maniple.sim.openb_benchmark import WHOLE, Node, Pod
 
 _PRODUCT = "nvidia.com/gpu.product"
 _GPU = "nvidia.com/gpu"

@@ -13,7 +13,7 @@ from maniple.api.timestamps import format_timestamp
 from maniple.elastic.conditions import HINDERED
 from maniple.kube.user.replica_pod import ReplicaPod
 from maniple.model.elastic import current_sizes
-from maniple.views.text import counted, number
+from maniple.views.ages_and_amounts import counted, number
 
 SCHEDULED = "Scheduled"
 _WAITS = ("", "Pending", "Suspended")  # in other phases its minimum has been placed

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET
 
 from maniple.api.timestamps import format_timestamp
-from maniple.cluster.memory import Outcome, Round
+from maniple.cluster.in_memory_cluster import Outcome, Round
 from maniple.scheduler.framework.plan import Bind, Eviction, Nomination, QueueShare, ReservedNodes, Resize, Waiting
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from maniple.worker.controller_connection import ControllerConnection, Settings, free_port, from_environment, log
 from maniple.worker.local_socket import LocalSocket
 from maniple.worker.notices import Notice, environment, local_notice
-from maniple.worker.processes import Processes, adopt_orphans
+from maniple.worker.worker_processes import Processes, adopt_orphans
 
 GRACE_S = 30.0
 FAILED_GRACE_S = 5.0  # for the other workers after one has failed: there is nothing to save any more

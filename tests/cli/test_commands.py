@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.running import ROOT, run
+from cli.run_maniple import ROOT, run
 from maniple import __version__
 from maniple.cli.main import COMMANDS
 

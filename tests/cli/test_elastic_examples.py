@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.running import EXAMPLES
+from cli.run_maniple import EXAMPLES
 from maniple.kube.jobs.manifests import HOSTS_DIR
 
 SHELL = [found, "sh"] if (found := shutil.which("busybox")) else ["sh"]

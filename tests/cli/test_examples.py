@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.running import EXAMPLES, Plan, example, plan, run, untimed
+from cli.run_maniple import EXAMPLES, Plan, example, plan, run, untimed
 
 NAMES = ["01", "02", "03", "04", "05a", "05b", "06"]
 

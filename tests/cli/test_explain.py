@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.running import EXAMPLES, run
+from cli.run_maniple import EXAMPLES, run
 
 RACK = EXAMPLES / "topology/rack.yaml"
 NVLINK = EXAMPLES / "topology/nvlink.yaml"

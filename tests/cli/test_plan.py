@@ -16,7 +16,7 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from cli.running import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
+from cli.run_maniple import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
 from tools.cluster import wait_until
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '1', memory: 4Gi}}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.running import EXAMPLES, run
+from cli.run_maniple import EXAMPLES, run
 from maniple.api.gpu.nvidia_smi import read_smi
 from maniple.api.gpu.topology_annotation import parse_topology, to_json
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from maniple.api.decode.decode import decode
-from maniple.cluster.memory import MemoryCluster, run_rounds
+from maniple.cluster.in_memory_cluster import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
 from maniple.scheduler import load_policy
 

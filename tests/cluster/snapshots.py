@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from maniple.model.domains import Level
 from maniple.model.job import Job, TaskGroup
 from maniple.model.snapshot import Snapshot
+from maniple.model.topology_domains import Level
 
 Picture = dict[str, Any]
 

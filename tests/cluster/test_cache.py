@@ -10,21 +10,21 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from properties.close_worlds import close_worlds
-from properties.elastic_worlds import claimed_worlds, elastic_worlds
-from properties.raw import Object as Raw
-from properties.worlds import contended_worlds, ruled_worlds, worlds
+from properties.elastic_clusters import claimed_worlds, elastic_worlds
+from properties.random_clusters import contended_worlds, ruled_worlds, worlds
+from properties.raw_objects import Object as Raw
+from properties.topology_clusters import close_worlds
 
-from cluster.oracle import build_from_scratch
+from cluster.snapshot_oracle import build_from_scratch
 from cluster.snapshots import differences, picture
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object, decode
 from maniple.api.errors import InputError
 from maniple.api.keys import ObjectKey
 from maniple.cluster.cache import Cache
-from maniple.cluster.strip import stranger
-from maniple.model.budgets import find_budgets
+from maniple.cluster.strip_unread_fields import stranger
 from maniple.model.building.input_objects import Objects, check_pods
+from maniple.model.disruption_budgets import find_budgets
 from maniple.model.ownership import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scheduler.clusters import Object, group, member, node, pod, queue
+from scheduler.small_clusters import Object, group, member, node, pod, queue
 
 from cluster.test_cache import Model
 from maniple.api import kubernetes, types

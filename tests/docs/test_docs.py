@@ -23,8 +23,8 @@ from maniple.api.labels import POD_GROUP_LABEL
 from maniple.api.quantity import parse_quantity
 from maniple.cli.main import COMMANDS, group
 from maniple.scheduler.actions import ACTIONS
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.kube_policy import PREDICATES, PRIORITIES
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.policy import SWITCHES, load_policy
 from maniple.scheduler.plugins import PLUGINS
 from maniple.scheduler.plugins.predicates import CHECKS

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from e2e.proxy import Proxy
-from e2e.watcher import DOWN, GPU, GROUP, Pod, Watcher, cpus_of, gpus_of, group_of, node_of
+from e2e.cutting_proxy import Proxy
+from e2e.independent_watcher import DOWN, GPU, GROUP, Pod, Watcher, cpus_of, gpus_of, group_of, node_of
 from tools.cluster import ApiError, Cluster, ClusterError, Spec, build, wait_until
 from tools.cluster.cluster import programs_for
 

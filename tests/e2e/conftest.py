@@ -6,22 +6,22 @@ from contextlib import suppress
 
 import pytest
 
-from e2e import running
-from e2e.people import Person
-from e2e.serving import Bench, install_crds
+from e2e import clusters_of_this_run
+from e2e.serve_process import Bench, install_crds
+from e2e.user_at_shell import Person
 from tools.cluster import ApiError, Cluster, Spec
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The run's cluster; make simulated nodes in it with names of your own."""
-    return running.shared_cluster()
+    return clusters_of_this_run.shared_cluster()
 
 
 @pytest.fixture(scope="session")
 def real_node() -> Cluster:
     """The run's cluster with one real node, which runs containers."""
-    return running.shared_real_node()
+    return clusters_of_this_run.shared_real_node()
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def _namespace_in(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def new_cluster() -> Iterator[running.NewCluster]:
+def new_cluster() -> Iterator[clusters_of_this_run.NewCluster]:
     """Makes clusters for one test alone: `new_cluster(nodes=3)`; they end with it."""
     made: list[Cluster] = []
 
     def make(**wanted: object) -> Cluster:
-        spec = Spec(name=running.own_name(), owner_pid=running.run_pid(), **wanted)  # type: ignore[arg-type]
-        running.need(spec)
+        spec = Spec(name=clusters_of_this_run.own_name(), owner_pid=clusters_of_this_run.run_pid(), **wanted)  # type: ignore[arg-type]
+        clusters_of_this_run.need(spec)
         made.append(Cluster.up(spec))
         return made[-1]
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from e2e import chaos
-from e2e.running import NewCluster
-from e2e.watcher import over_committed
+from e2e.clusters_of_this_run import NewCluster
+from e2e.independent_watcher import over_committed
 
 
 def test_nothing_is_lost_or_doubled_whoever_is_killed(new_cluster: NewCluster, tmp_path: Path) -> None:

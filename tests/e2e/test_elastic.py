@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e.serving import GPU, OURS, Bench, Json
+from e2e.serve_process import GPU, OURS, Bench, Json
 from tools.cluster import ApiError
 from tools.cluster.client import TRANSIENT
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.running import alone_on
-from e2e.serving import GPU, OURS, ROOT, Bench, Json, install_crds
-from e2e.test_serve_real import running
+from e2e.clusters_of_this_run import alone_on
+from e2e.serve_process import GPU, OURS, ROOT, Bench, Json, install_crds
+from e2e.test_serve_real_kubelet import running
 from tools.cluster import Cluster, build, pytorch
 
 SLOTS = 4
@@ -226,12 +226,12 @@ def test_torchrun_finds_its_peers_by_the_names_of_the_job_s_service(corner: Benc
     address, port = corner.cluster.way_out
     corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
     hosts = shared_folder(corner) / "hosts"
-    shutil.copy(ROOT / "tests" / "e2e" / "names.py", shared_folder(corner))
+    shutil.copy(ROOT / "tests" / "e2e" / "name_server.py", shared_folder(corner))
     (shared_folder(corner) / "train.py").write_text(TRAIN)
     written = job(corner, "train.py")
     worker = written["spec"]["roles"][0]["template"]["spec"]
     container, volumes = worker["containers"][0], worker["volumes"]
-    namer = {"command": ["python3", "names.py", "hosts"], "resources": {}}
+    namer = {"command": ["python3", "name_server.py", "hosts"], "resources": {}}
     plain: Json = {"containers": [container | namer], "volumes": volumes, "nodeSelector": {}}
     corner.pods("names", 1, **plain, terminationGracePeriodSeconds=0)
     corner.wait("the name server to run", lambda: running(corner, ["names-0"]) == {"names-0"}, WAIT_S)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e import running
-from e2e.serving import ROOT, Bench, Json, install_crds
+from e2e import clusters_of_this_run
+from e2e.serve_process import ROOT, Bench, Json, install_crds
 from tools.cluster import Cluster, Spec, kwok
 
 EXAMPLES = sorted((ROOT / "examples").glob("0[1-6]*.yaml"))
@@ -19,8 +19,8 @@ GROUP = "maniple.dev/pod-group"
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Cluster]:
     """A cluster that nobody else uses: the examples have nodes, and a scheduler sees all of them."""
-    spec = Spec(name=running.own_name(), owner_pid=running.run_pid())
-    running.need(spec)
+    spec = Spec(name=clusters_of_this_run.own_name(), owner_pid=clusters_of_this_run.run_pid())
+    clusters_of_this_run.need(spec)
     cluster = Cluster.up(spec)
     install_crds(cluster)
     yield cluster

@@ -20,7 +20,7 @@ from deploy.rights import ROOT
 from docs.pages import blocks, commands
 
 from deploy import container
-from e2e.running import NewCluster
+from e2e.clusters_of_this_run import NewCluster
 from tools.cluster import Cluster, ClusterError, free_port, wait_until
 from tools.cluster.client import PATIENCE_S
 from tools.cluster.programs import program_path

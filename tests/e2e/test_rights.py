@@ -15,7 +15,7 @@ import pytest
 import yaml
 from deploy.rights import ROOT, Right, granted, needed_for
 
-from e2e.running import NewCluster
+from e2e.clusters_of_this_run import NewCluster
 from maniple.kube.jobs.agent_credentials import create
 from maniple.kube.jobs.agent_endpoint import Endpoint
 from maniple.kube.serve.server import Settings, serve
@@ -184,7 +184,7 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
     apply(cluster, foreign_crds())
     cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=180s")
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
-    monkeypatch.setattr("maniple.kube.serve.events._SERIES_S", 0.0)
+    monkeypatch.setattr("maniple.kube.serve.kube_events._SERIES_S", 0.0)
     # Certificates for another address are renewed. A Service of somebody else's is looked at, and left alone.
     meta = {"name": "maniple-agents", "namespace": "kube-system"}
     stale = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": create(["elsewhere"]).to_secret()}

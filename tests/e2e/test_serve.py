@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from e2e.serving import OURS, Bench, Json
+from e2e.serve_process import OURS, Bench, Json
 from tools.cluster import ApiError
 
 WHOLE = "Scheduled"

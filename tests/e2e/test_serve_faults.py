@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e import running
-from e2e.serving import Bench, install_crds
+from e2e import clusters_of_this_run
+from e2e.serve_process import Bench, install_crds
 
 
 @pytest.fixture
-def alone(new_cluster: running.NewCluster) -> Iterator[Bench]:
+def alone(new_cluster: clusters_of_this_run.NewCluster) -> Iterator[Bench]:
     """A cluster that may be broken."""
     cluster = new_cluster()
     install_crds(cluster)

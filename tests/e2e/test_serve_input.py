@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from e2e.serving import OURS, Bench, Json
+from e2e.serve_process import OURS, Bench, Json
 from tools.cluster import ApiError
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from e2e.serving import Bench
+from e2e.serve_process import Bench
 
 
 def test_an_exec_plugin_is_asked_and_asked_again(bench: Bench, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from e2e import running
-from e2e.serving import ROOT, Bench, Json, install_crds
+from e2e import clusters_of_this_run
+from e2e.serve_process import ROOT, Bench, Json, install_crds
 from tools.cluster import ApiError, Cluster, Spec
 
 UPSTREAM = "/apis/scheduling.k8s.io/v1beta1"
@@ -19,13 +19,13 @@ INITIALLY, NOW = "PodGroupInitiallyScheduled", "maniple.dev/Scheduled"
 def gated() -> Iterator[Cluster]:
     """A cluster with the gate on."""
     spec = Spec(
-        name=running.own_name(),
-        owner_pid=running.run_pid(),
+        name=clusters_of_this_run.own_name(),
+        owner_pid=clusters_of_this_run.run_pid(),
         nodes=2,
         feature_gates="GenericWorkload=true",
         runtime_config="scheduling.k8s.io/v1beta1=true",
     )
-    running.need(spec)
+    clusters_of_this_run.need(spec)
     cluster = Cluster.up(spec)
     install_crds(cluster)
     yield cluster

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic.world import World, elastic_job, running
+from elastic.simulated_cluster import World, elastic_job, running
 
 
 def test_workers_that_crash_start_again_in_their_pods() -> None:

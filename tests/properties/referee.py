@@ -12,12 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from properties.closeness import judge_domains, judge_gpus, judge_models, promised_in_vain, shown
-from properties.contention import judge_ends, judge_kept, judge_protection, judge_reasons, judge_sizes, owed_after
-from properties.facts import Facts, Node, Pod, read_facts
-from properties.placement import Site, objections_between, objections_of_company, objections_of_node
-from properties.raw import Object, Resources, add, rows, text
-from properties.replay import Breach, Promise, Round, State, after, read_round, read_state, sites
+from properties.cluster_facts import Facts, Node, Pod, read_facts
+from properties.eviction_verdicts import (
+    judge_ends,
+    judge_kept,
+    judge_protection,
+    judge_reasons,
+    judge_sizes,
+    owed_after,
+)
+from properties.kubernetes_rules import Site, objections_between, objections_of_company, objections_of_node
+from properties.raw_objects import Object, Resources, add, rows, text
+from properties.replay_rounds import Breach, Promise, Round, State, after, read_round, read_state, sites
+from properties.topology_verdicts import judge_domains, judge_gpus, judge_models, promised_in_vain, shown
 
 
 def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maniple.model.job import Job, TaskGroup
-from maniple.model.reads import Reads
+from maniple.model.plugin_reads import Reads
 from maniple.model.resources import BoolArray
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.demand import Demands
 from maniple.scheduler.framework.hooks import Check, Hooks, Victim, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import PLUGINS
-from properties.adapter import plan
-from properties.close_worlds import close_worlds, full_close_worlds
-from properties.elastic_worlds import claimed_worlds, elastic_worlds
-from properties.raw import Object
+from properties.elastic_clusters import claimed_worlds, elastic_worlds
+from properties.plan_adapter import plan
+from properties.random_clusters import contended_worlds, ruled_worlds, worlds
+from properties.raw_objects import Object
 from properties.test_promises import KUBE_BATCH, promised
-from properties.worlds import contended_worlds, ruled_worlds, worlds
+from properties.topology_clusters import close_worlds, full_close_worlds
 
 many = settings(promised, max_examples=80)
 

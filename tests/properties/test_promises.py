@@ -17,15 +17,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from properties import adapter
-from properties.adapter import plan
-from properties.close_worlds import close_worlds, full_close_worlds
-from properties.facts import gang_of, read_facts
-from properties.opportunities import missed_opportunities
-from properties.raw import Object, key_of, rows, text
+from properties import plan_adapter
+from properties.cluster_facts import gang_of, read_facts
+from properties.missed_room import missed_opportunities
+from properties.plan_adapter import plan
+from properties.random_clusters import (
+    contended_worlds,
+    limited_worlds,
+    ruled_worlds,
+    simple_worlds,
+    single_queue_worlds,
+    worlds,
+)
+from properties.raw_objects import Object, key_of, rows, text
 from properties.referee import judge, violations
-from properties.replay import Promise, read_state
-from properties.worlds import contended_worlds, limited_worlds, ruled_worlds, simple_worlds, single_queue_worlds, worlds
+from properties.replay_rounds import Promise, read_state
+from properties.topology_clusters import close_worlds, full_close_worlds
 
 KUBE_BATCH = (Path(__file__).parents[2] / "examples" / "policies" / "kube-batch.yaml").read_text()
 POLICIES = pytest.mark.parametrize("policy", [None, KUBE_BATCH], ids=["default", "kube-batch"])
@@ -137,7 +144,7 @@ def test_the_same_objects_give_the_same_plan_in_any_process() -> None:
     collect()
     outputs = [
         subprocess.run(
-            [sys.executable, str(Path(adapter.__file__))],
+            [sys.executable, str(Path(plan_adapter.__file__))],
             input=json.dumps(examples),
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,

@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from properties.devices import GPU
-from properties.facts import read_facts, requests_of
-from properties.opportunities import missed_opportunities
-from properties.raw import Object, quantity
+from properties.cluster_facts import read_facts, requests_of
+from properties.missed_room import missed_opportunities
+from properties.random_clusters import contended_worlds, worlds
+from properties.raw_objects import Object, quantity
 from properties.referee import judge, violations
-from properties.replay import Promise, read_state
-from properties.worlds import contended_worlds, worlds
+from properties.referee_devices import GPU
+from properties.replay_rounds import Promise, read_state
 
 HERE, THERE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 ZONE = "topology.kubernetes.io/zone"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from properties.facts import quantity
+from properties.cluster_facts import quantity
 
-from scenarios.fields import Fields, Table, amounts, unrolled
+from scenarios.strict_maps import Fields, Table, amounts, unrolled
 
 OURS = "maniple.dev/v1alpha1"
 ROOT = Path(__file__).parents[2]

@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 import yaml
-from properties.facts import gang_of, key_of, quantity
+from properties.cluster_facts import gang_of, key_of, quantity
 from properties.referee import violations
 
 from maniple.api.decode.decode import decode
-from maniple.cluster.memory import MemoryCluster, run_rounds
+from maniple.cluster.in_memory_cluster import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.ownership import Ours
 from maniple.scheduler import load_policy
-from scenarios.fields import Fields, Table, amounts, merged, unrolled
-from scenarios.later import after_rounds, chapters, leaving, newest, with_events
+from scenarios.later_rounds import after_rounds, chapters, leaving, newest, with_events
 from scenarios.shorthand import START, moment, objects_of, policy_of
+from scenarios.strict_maps import Fields, Table, amounts, merged, unrolled
 
 CLUSTER = ("nodes", "levels", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy", "now")
 EXPECTED = ("expect", "then", "settled", "cure", "cured")

@@ -6,10 +6,10 @@ import json
 
 import msgspec
 import pytest
-from cli.running import EXAMPLES
+from cli.run_maniple import EXAMPLES
 
 from maniple.api.decode.decode import decode
-from maniple.cluster.memory import MemoryCluster, run_rounds
+from maniple.cluster.in_memory_cluster import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
 from maniple.scheduler.framework.plan import Bind
 from maniple.views.plan import GpuSets, _gpu_sets, plan_view

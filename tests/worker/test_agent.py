@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from worker.stage import HERE, WAIT_S, Stage, is_alive, wait, zombies_of
+from worker.local_job import HERE, WAIT_S, Stage, is_alive, wait, zombies_of
 
 PODS = ["bert-worker-0", "bert-worker-1", "bert-worker-2"]
-OBEDIENT = [sys.executable, str(HERE / "obedient.py")]
+OBEDIENT = [sys.executable, str(HERE / "obedient_worker.py")]
 
 
 @pytest.fixture

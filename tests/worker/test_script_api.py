@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from maniple.worker.local_socket import new_folder
-from worker.endpoint import JOB
-from worker.stage import WAIT_S, Stage, wait
+from worker.endpoint_process import JOB
+from worker.local_job import WAIT_S, Stage, wait
 
 ROOT = Path(__file__).resolve().parents[2]
 POD = "bert-worker-0"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tools.cluster import build, pytorch
-from worker.stage import HERE, WAIT_S, Stage, wait
+from worker.local_job import HERE, WAIT_S, Stage, wait
 
 EXAMPLES = HERE.parent.parent / "examples" / "torch"
 PODS = ["bert-worker-0", "bert-worker-1", "bert-worker-2"]

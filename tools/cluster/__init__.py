@@ -5,6 +5,6 @@ Not part of the installed package, and nothing in it may import this. docs/clust
 
 from tools.cluster.client import ApiError, Client, free_port, wait_until
 from tools.cluster.cluster import Cluster, clean_up
-from tools.cluster.layout import ClusterError, Spec
+from tools.cluster.cluster_layout import ClusterError, Spec
 
 __all__ = ["ApiError", "Client", "Cluster", "ClusterError", "Spec", "clean_up", "free_port", "wait_until"]

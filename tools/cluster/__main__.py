@@ -12,8 +12,8 @@ import click
 
 from tools.cluster import build as building
 from tools.cluster.cluster import Cluster, clean_up
-from tools.cluster.go import CannotBuildError
-from tools.cluster.layout import ClusterError, Spec, all_layouts
+from tools.cluster.cluster_layout import ClusterError, Spec, all_layouts
+from tools.cluster.go_build import CannotBuildError
 from tools.cluster.programs import program_path
 
 DEFAULT_NAME = "default"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.cluster import debian, go, pytorch
-from tools.cluster.go import CannotBuildError, Say
+from tools.cluster import debian_packages, go_build, pytorch
+from tools.cluster.go_build import CannotBuildError, Say
 from tools.cluster.programs import BY_NAME, KWOK, cache_folder, missing_programs, source_folder
 
 ALL = tuple(BY_NAME)
@@ -35,9 +35,9 @@ def what_is_missing(names: tuple[str, ...] = ALL) -> str:
     """What `ensure` would build and fetch, and how long that takes on two idle cores; empty if nothing is missing."""
     parts = [program.name for program in missing_programs(names)]
     seconds = sum(program.build_s for program in missing_programs(names))
-    if debian.missing():
-        parts.append(", ".join(debian.PACKAGES))
-        seconds += debian.FETCH_S
+    if debian_packages.missing():
+        parts.append(", ".join(debian_packages.PACKAGES))
+        seconds += debian_packages.FETCH_S
     if pytorch.missing():
         parts.append(pytorch.PACKAGE)
         seconds += pytorch.FETCH_S
@@ -49,7 +49,7 @@ def _minutes(seconds: int) -> str:
 
 
 def is_built(names: tuple[str, ...] = ALL, with_packages: bool = True, with_torch: bool = False) -> bool:
-    if missing_programs(names) or _missing_stages(names) or (with_packages and debian.missing()):
+    if missing_programs(names) or _missing_stages(names) or (with_packages and debian_packages.missing()):
         return False
     return not (with_torch and pytorch.missing())
 
@@ -67,17 +67,17 @@ def ensure(say: Say, names: tuple[str, ...] = ALL, with_packages: bool = True, w
             takes = _minutes(sum(program.build_s for program in missing))
             say(f"building {listed}: once, {takes}, into {cache_folder()}")
         for program in missing:
-            go.build(program, say)
+            go_build.build(program, say)
             if program.source is KWOK:
                 _write_stages()
         if _missing_stages(names):
             _write_stages()
-        if with_packages and debian.missing():
-            debian.fetch(say)
+        if with_packages and debian_packages.missing():
+            debian_packages.fetch(say)
         if with_torch and pytorch.missing():
             pytorch.fetch(say)
         if not missing_programs(ALL):
-            go.remove_work()
+            go_build.remove_work()
 
 
 def _missing_stages(names: tuple[str, ...]) -> bool:
@@ -85,7 +85,7 @@ def _missing_stages(names: tuple[str, ...]) -> bool:
 
 
 def _write_stages() -> None:
-    folder = go.download(KWOK) / "kustomize" / "stage"
+    folder = go_build.download(KWOK) / "kustomize" / "stage"
     texts = [(folder / path).read_text() for path in STAGES.values()]
     unfinished = stages_path().with_suffix(".unfinished")
     unfinished.write_text("\n---\n".join(texts))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from tools.cluster.layout import ClusterError, Layout
+from tools.cluster.cluster_layout import ClusterError, Layout
 
 IDLE_S = 20.0  # a connection that has been idle for longer may be closed by the server this very moment
 TRANSIENT = (ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException, OSError)

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from tools.cluster import build, cgroups, components, kubeconfig, kwok, node, pytorch
-from tools.cluster import layout as folders
+from tools.cluster import cluster_layout as folders
 from tools.cluster.certificates import NODE_ADDRESS
 from tools.cluster.client import PATIENCE_S, ApiError, Client, is_free, wait_until
+from tools.cluster.cluster_layout import ClusterError, Layout, Spec
 from tools.cluster.components import PORTS
-from tools.cluster.go import Say
-from tools.cluster.layout import ClusterError, Layout, Spec
+from tools.cluster.go_build import Say
 from tools.cluster.programs import CONTROL_PLANE, REAL_NODE, cache_folder, program_path
 
 ROOT = Path(__file__).resolve().parent.parent.parent

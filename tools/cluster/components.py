@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.cluster.certificates import NODE_ADDRESS
-from tools.cluster.layout import Layout, Spec
+from tools.cluster.cluster_layout import Layout, Spec
 from tools.cluster.programs import program_path
 
 # A port on this machine for each of these; with a real node, ports inside its network namespace.

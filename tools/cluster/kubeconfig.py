@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import yaml
 
-from tools.cluster.layout import Layout
+from tools.cluster.cluster_layout import Layout
 
 COMPONENT_USERS = ("admin", "controller-manager", "scheduler", "kwok")
 

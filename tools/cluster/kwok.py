@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from tools.cluster.build import stages_path
-from tools.cluster.layout import ClusterError, Layout
+from tools.cluster.cluster_layout import ClusterError, Layout
 
 ANNOTATION = {"kwok.x-k8s.io/node": "fake"}
 GPU = "nvidia.com/gpu"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import yaml
 
-from tools.cluster import debian, images
+from tools.cluster import debian_packages, images
 from tools.cluster.certificates import NODE_ADDRESS, SERVICE_ADDRESS
+from tools.cluster.cluster_layout import ClusterError, Layout, Spec
 from tools.cluster.components import Component
-from tools.cluster.layout import ClusterError, Layout, Spec
 from tools.cluster.programs import CNI, program_path, source_folder
 
 # What the inside has of its own; neither the cache nor the clusters' folder may be below these.
@@ -51,7 +51,7 @@ def prepare_namespaces() -> None:
 
 
 def _busybox(*arguments: str) -> None:
-    done = subprocess.run([debian.path("busybox"), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([debian_packages.path("busybox"), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise ClusterError(f"{' '.join(arguments)}: {done.stderr.strip()}")
 
@@ -62,8 +62,8 @@ def containerd(layout: Layout) -> Component:
     (networks / "10-pods.conflist").write_text(json.dumps(_NETWORK))
     config = layout.folder / "containerd.toml"
     config.write_text(_containerd_config(networks))
-    command = [str(debian.path("containerd")), "--config", str(config), "--log-level", "warn"]
-    search = f"{debian.path('containerd').parent}:{debian.path('runc').parent}:{os.environ['PATH']}"
+    command = [str(debian_packages.path("containerd")), "--config", str(config), "--log-level", "warn"]
+    search = f"{debian_packages.path('containerd').parent}:{debian_packages.path('runc').parent}:{os.environ['PATH']}"
     return Component("containerd", command, {"PATH": search})
 
 
@@ -106,7 +106,7 @@ default_runtime_name = "runc"
 [{cri}.containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [{cri}.containerd.runtimes.runc.options]
-BinaryName = "{debian.path("runc")}"
+BinaryName = "{debian_packages.path("runc")}"
 SystemdCgroup = false
 [{cri}.cni]
 bin_dir = "{source_folder(CNI)}"
@@ -115,7 +115,7 @@ conf_dir = "{networks}"
 
 
 def _ctr(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(debian.path("ctr")), "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", *arguments]
+    command = [str(debian_packages.path("ctr")), "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -127,7 +127,7 @@ def import_images(layout: Layout) -> None:
     """Pause, which holds a pod's namespaces, and busybox, which tests run."""
     for name in (images.PAUSE, images.BUSYBOX):
         tar = layout.folder / "image.tar"
-        images.write_busybox(tar, name, debian.path("busybox"), ["/bin/sleep", "infinity"])
+        images.write_busybox(tar, name, debian_packages.path("busybox"), ["/bin/sleep", "infinity"])
         import_image(tar, name)
         tar.unlink()
 

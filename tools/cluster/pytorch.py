@@ -10,8 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tools.cluster import debian, images
-from tools.cluster.go import CannotBuildError, Say
+from tools.cluster import debian_packages, images
+from tools.cluster.go_build import CannotBuildError, Say
 from tools.cluster.programs import cache_folder
 
 # Raise it when what is made here changes: a new recipe never meets an old folder.
@@ -88,7 +88,9 @@ def fetch(say: Say) -> None:
     _add_shell(root)
     _write_python(unfinished / "python3", _folder() / "root")
     layer = unfinished / "layer.tar"
-    debian.run(["tar", "--create", "--file", str(layer), "--numeric-owner", "--owner=0", "--group=0", "."], root)
+    debian_packages.run(
+        ["tar", "--create", "--file", str(layer), "--numeric-owner", "--owner=0", "--group=0", "."], root
+    )
     with layer.open("rb") as content:
         images.write_image(unfinished / "image.tar", IMAGE, content, ["/usr/bin/python3"])
     layer.unlink()
@@ -111,8 +113,8 @@ def _download(folder: Path) -> list[Path]:
         "Debug::NoLocking": "true",
     }
     private = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-    debian.run(["apt-get", *private, "--quiet", "update"], folder)
-    debian.run(["apt-get", *private, "--quiet", "--yes", "--download-only", "install", PACKAGE], folder)
+    debian_packages.run(["apt-get", *private, "--quiet", "update"], folder)
+    debian_packages.run(["apt-get", *private, "--quiet", "--yes", "--download-only", "install", PACKAGE], folder)
     return sorted(archives.glob("*.deb"))
 
 
@@ -160,7 +162,7 @@ def _trim(python3: Path, root: Path) -> None:
 
 
 def _add_shell(root: Path) -> None:
-    shutil.copy(debian.path("busybox"), root / "usr/bin/busybox")
+    shutil.copy(debian_packages.path("busybox"), root / "usr/bin/busybox")
     for applet in images.APPLETS:
         if not (root / "usr/bin" / applet).exists():
             (root / "usr/bin" / applet).symlink_to("busybox")

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tools.cluster import components, kwok, node, outside
-from tools.cluster import layout as folders
+from tools.cluster import cluster_layout as folders
+from tools.cluster import components, host_network, kwok, node
 from tools.cluster.client import Client
-from tools.cluster.keeper import Keeper
-from tools.cluster.layout import ClusterError, Layout
+from tools.cluster.cluster_layout import ClusterError, Layout
+from tools.cluster.process_keeper import Keeper
 
 COME_UP_S = 180.0
 
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> None:
         if is_inside or not layout.spec.real_node:
             Runner(layout, lock, report_handle).run()
         else:
-            outside.run(layout, lock, report_handle, Stop)
+            host_network.run(layout, lock, report_handle, Stop)
     except Exception as error:
         report(report_handle, f"failed: {error}")
         raise

@@ -18,9 +18,9 @@ from maniple.api import kubernetes
 from maniple.api import types as ours
 from maniple.api.compat import other_schedulers, upstream_podgroup
 from maniple.api.decode import documents
-from maniple.api.decode.field_errors import FieldProblem, all_problems
 from maniple.api.decode.known_fields import OTHER_FIELDS
 from maniple.api.decode.msgspec_errors import explain
+from maniple.api.decode.wrong_fields import FieldProblem, all_problems
 from maniple.api.errors import InputError, Problem, nearest
 from maniple.api.keys import join_key
 from maniple.api.meta import Struct

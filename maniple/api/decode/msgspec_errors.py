@@ -6,8 +6,8 @@ import typing
 import msgspec
 
 from maniple.api import timestamps
-from maniple.api.decode.field_errors import FieldProblem
 from maniple.api.decode.known_fields import OTHER_FIELDS
+from maniple.api.decode.wrong_fields import FieldProblem
 from maniple.api.errors import Problem, nearest
 
 _MESSAGE = re.compile(r"^(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)

@@ -13,7 +13,17 @@ from maniple.cli.support.read_files import read_one
 from maniple.cli.support.table import echo_json, render
 from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
 from maniple.sim.baselines import BASELINES
-from maniple.sim.openb import ARRIVED_PERCENT, Node, Placer, Pod, arrivals, capacity_milli, play, read_nodes, read_pods
+from maniple.sim.openb_benchmark import (
+    ARRIVED_PERCENT,
+    Node,
+    Placer,
+    Pod,
+    arrivals,
+    capacity_milli,
+    play,
+    read_nodes,
+    read_pods,
+)
 from maniple.sim.scheduler_placer import SchedulerPlacer
 
 _MOST_SEEDS = 10_000

@@ -10,7 +10,7 @@ from maniple.api.gpu.assignment import format_assignment
 from maniple.api.keys import join_key
 from maniple.cli.support.job_options import Connection, complete_jobs, job_key, job_options, run_with_client
 from maniple.cli.support.table import echo_json, render, render_fields
-from maniple.views.text import age, counted, number
+from maniple.views.ages_and_amounts import age, counted, number
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient

@@ -10,8 +10,8 @@ from maniple.api.keys import join_key
 from maniple.api.phases import FINISHED
 from maniple.cli.support.job_options import Connection, check_queues, list_options, run_with_client
 from maniple.cli.support.table import echo_json, render
+from maniple.views.ages_and_amounts import age, number
 from maniple.views.jobs import JobView, job_views
-from maniple.views.text import age, number
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient

@@ -12,7 +12,7 @@ from maniple.cli.support.cluster_input import input_options, read_cluster, read_
 from maniple.cli.support.cluster_options import kubeconfig_options
 from maniple.cli.support.plan_table import describe
 from maniple.cli.support.table import echo_json
-from maniple.cluster.memory import Outcome, run_rounds
+from maniple.cluster.in_memory_cluster import Outcome, run_rounds
 
 
 @click.command(

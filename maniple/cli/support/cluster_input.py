@@ -12,10 +12,10 @@ from maniple.api.errors import InputError, printable
 from maniple.api.timestamps import LAST_YEAR, to_seconds
 from maniple.cli.support.cluster_options import run_async
 from maniple.cli.support.read_files import read_one, read_sources
-from maniple.cluster.memory import MemoryCluster
+from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.ownership import DEFAULT_SCHEDULER, Ours
-from maniple.model.reads import Reads
+from maniple.model.plugin_reads import Reads
 from maniple.scheduler import Policy, load_policy
 
 F = TypeVar("F", bound=Callable[..., Any])

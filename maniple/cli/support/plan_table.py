@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from maniple.cli.support.table import render
-from maniple.cluster.memory import Outcome
+from maniple.cluster.in_memory_cluster import Outcome
 from maniple.scheduler.framework.plan import QueueShare, Waiting
 from maniple.views.plan import GangStart, GpuSets, RoundView, plan_view
 

@@ -7,10 +7,10 @@ from maniple.api.errors import printable
 from maniple.api.keys import Key, join_key
 from maniple.api.timestamps import format_timestamp
 from maniple.cli.support.table import columns
+from maniple.views.ages_and_amounts import age, number
 from maniple.views.cluster import ClusterView
 from maniple.views.jobs import JobView, SizeHistory
 from maniple.views.nodes import NodeView, gpu_use
-from maniple.views.text import age, number
 
 BARS = "▁▂▃▄▅▆▇█"
 SAMPLES = 30

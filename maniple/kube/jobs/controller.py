@@ -37,13 +37,13 @@ from maniple.elastic.instructions import (
     WriteStatus,
 )
 from maniple.elastic.machine import advance, restore
-from maniple.elastic.sizes import wanted_sizes
 from maniple.elastic.state import State
+from maniple.elastic.target_sizes import wanted_sizes
 from maniple.kube.jobs.agent_server import Ack, AgentServer, Report
 from maniple.kube.jobs.executor import Executor, NameTakenError, RefusedError
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.pod_view import place_of, replica_of
-from maniple.kube.serve.events import Events, Regarding
+from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import PODS, RESOURCES, Resource

@@ -15,7 +15,7 @@ from maniple.api.replica_pods import ReplicaFacts
 from maniple.elastic.conditions import OURS, Conditions
 from maniple.elastic.generations import notice
 from maniple.elastic.instructions import CreateReplica, DeleteReplica
-from maniple.elastic.job import JobSpec, ReplicaKey
+from maniple.elastic.job_spec import JobSpec, ReplicaKey
 from maniple.kube.jobs import manifests
 from maniple.kube.jobs.agent_server import AgentServer
 from maniple.kube.jobs.manifests import PodSettings
@@ -23,7 +23,7 @@ from maniple.kube.jobs.pod_view import place_of
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
-from maniple.worker.pack import agent_pyz
+from maniple.worker.pack_agent import agent_pyz
 
 log = logging.getLogger("maniple.jobs")
 

@@ -12,7 +12,7 @@ from maniple.api import types
 from maniple.api.keys import join_key
 from maniple.api.labels import GENERATION_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
 from maniple.api.validate.kubernetes import is_service_name
-from maniple.elastic.job import JobSpec, ReplicaKey
+from maniple.elastic.job_spec import JobSpec, ReplicaKey
 
 AGENT_DIR, POD_DIR, HOSTS_DIR = (f"{types.RESERVED_MOUNT_PATH}/{name}" for name in ("agent", "pod", "hosts"))
 RENDEZVOUS_PORT = 29400

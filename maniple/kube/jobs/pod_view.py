@@ -7,7 +7,7 @@ from maniple.api import kubernetes, types
 from maniple.api.keys import Key
 from maniple.api.replica_pods import ReplicaFacts, is_index
 from maniple.elastic.events import Replica, Stage
-from maniple.elastic.job import ReplicaKey
+from maniple.elastic.job_spec import ReplicaKey
 from maniple.kube.transport.mirror import Mirror
 
 

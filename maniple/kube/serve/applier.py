@@ -14,14 +14,14 @@ from maniple.api import kubernetes, types
 from maniple.api.keys import join_key, split_name
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.timestamps import format_timestamp
-from maniple.cluster.assumed import with_sizes
-from maniple.kube.serve.background import Background
+from maniple.cluster.assumed_writes import with_sizes
+from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
-from maniple.kube.serve.events import Events, Regarding
 from maniple.kube.serve.evictions import Evictor
-from maniple.kube.serve.gangs import Gangs
+from maniple.kube.serve.gang_index import Gangs
+from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
-from maniple.kube.serve.patches import Patches
+from maniple.kube.serve.object_patches import Patches
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import ObjectRef

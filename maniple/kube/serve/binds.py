@@ -14,7 +14,7 @@ from maniple.api import kubernetes
 from maniple.api.decode.server_objects import read_live
 from maniple.api.gpu.assignment import format_assignment, read_assignment
 from maniple.api.keys import split_name
-from maniple.cluster.assumed import bind_annotations
+from maniple.cluster.assumed_writes import bind_annotations
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror

@@ -11,7 +11,7 @@ import msgspec
 
 from maniple.api import kubernetes
 from maniple.api.keys import split_name
-from maniple.kube.serve.events import Events, Regarding
+from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror

@@ -10,7 +10,7 @@ from maniple.api import kubernetes, types
 from maniple.api.compat import other_schedulers
 from maniple.api.meta import Struct
 from maniple.api.phases import FINISHED
-from maniple.kube.serve.gangs import SCHEDULED, has_started
+from maniple.kube.serve.gang_index import SCHEDULED, has_started
 
 INVALID = "Invalid"
 _LONGEST = 1000

@@ -17,15 +17,15 @@ from maniple.kube.jobs.agent_endpoint import Endpoint, keep_certified, open_endp
 from maniple.kube.jobs.controller import JobController
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.serve.applier import Applier
-from maniple.kube.serve.drift import check_for_ever
-from maniple.kube.serve.events import Events
-from maniple.kube.serve.feed import Feed, list_resource
-from maniple.kube.serve.gangs import Gangs
+from maniple.kube.serve.cycle_loop import PERIOD_S, Loop
+from maniple.kube.serve.drift_check import check_for_ever
+from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.serve.health import start_web
-from maniple.kube.serve.loop import PERIOD_S, Loop
+from maniple.kube.serve.kube_events import Events
 from maniple.kube.serve.metrics import Metrics
-from maniple.kube.serve.patches import Patches
-from maniple.kube.serve.status import Statuses
+from maniple.kube.serve.mirror_feed import Feed, list_resource
+from maniple.kube.serve.object_patches import Patches
+from maniple.kube.serve.status_writer import Statuses
 from maniple.kube.transport.client import ApiError, Client
 from maniple.kube.transport.lease import Lease
 from maniple.kube.transport.login import Login

@@ -4,8 +4,8 @@ import time
 from typing import NamedTuple
 
 from maniple.api.errors import printable
-from maniple.cluster.memory import Outcome, Round
-from maniple.cluster.strip import stranger
+from maniple.cluster.in_memory_cluster import Outcome, Round
+from maniple.cluster.strip_unread_fields import stranger
 from maniple.kube.serve.server import Server, Settings
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import log_in

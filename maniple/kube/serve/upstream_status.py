@@ -5,8 +5,8 @@ is a condition of our own.
 """
 
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
+from maniple.kube.serve.gang_index import SCHEDULED_NOW
 from maniple.kube.serve.gang_status import Conditions, Count, Why, condition_of, gang_conditions
-from maniple.kube.serve.gangs import SCHEDULED_NOW
 
 INITIALLY = "PodGroupInitiallyScheduled"
 _UNSCHEDULABLE = "Unschedulable"  # the word that upstream has for it; ours begins the message

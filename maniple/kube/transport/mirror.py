@@ -15,10 +15,10 @@ from maniple.api.keys import Key
 from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.cluster.shared_cache import SharedCache
-from maniple.cluster.strip import stripped
+from maniple.cluster.strip_unread_fields import stripped
 from maniple.kube.transport.resource_kinds import RESOURCES, ObjectRef, Resource
 from maniple.model.building.input_objects import Objects
-from maniple.model.reads import Reads
+from maniple.model.plugin_reads import Reads
 
 __all__ = ["Key", "Mirror", "Rejected", "Seen", "as_number"]
 

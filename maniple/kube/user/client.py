@@ -28,7 +28,7 @@ from maniple.kube.transport.client import (
 from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.login import log_in
 from maniple.kube.transport.resource_kinds import RESOURCES, Resource
-from maniple.kube.user.job_events import Event
+from maniple.kube.user.event_objects import Event
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute

@@ -12,7 +12,7 @@ from maniple.api import types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.errors import InputError, nearest
 from maniple.api.keys import Key, join_key
-from maniple.elastic.job import read_job_spec
+from maniple.elastic.job_spec import read_job_spec
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.manifests import pod as pod_manifest
 from maniple.kube.transport.client import ApiError, UnansweredError

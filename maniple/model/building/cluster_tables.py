@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from maniple.api import kubernetes, types
-from maniple.model.budgets import Budget
-from maniple.model.domains import Domains
+from maniple.model.disruption_budgets import Budget
 from maniple.model.nodes import NodeTable
 from maniple.model.ownership import Ours
+from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityReader
+from maniple.model.pod_shape import Shapes
 from maniple.model.priority import Priorities
 from maniple.model.queues import build_queues
-from maniple.model.reads import Reads
 from maniple.model.resources import Axis, FloatArray, RequestTable
-from maniple.model.shape import Shapes
+from maniple.model.topology_domains import Domains
 
 
 class ClusterTables:

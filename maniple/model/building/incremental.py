@@ -16,7 +16,6 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, ObjectKey, join_key, name_of, split_name
 from maniple.api.meta import LabelSelector
 from maniple.api.phases import FINISHED
-from maniple.model.budgets import Budget, find_budgets
 from maniple.model.building.cluster_tables import ClusterTables, fixed_names
 from maniple.model.building.job_assembly import assemble_job
 from maniple.model.building.job_builder import JobBuilder
@@ -27,18 +26,19 @@ from maniple.model.building.queue_usage import JobUsage, QueueUsage
 from maniple.model.building.snapshot_assembly import assemble_snapshot
 from maniple.model.building.sorted_jobs import SortedJobs
 from maniple.model.building.task_groups import may_wait
-from maniple.model.domains import Domains
+from maniple.model.disruption_budgets import Budget, find_budgets
 from maniple.model.gpu.devices import gpu_problems
 from maniple.model.job import Job
 from maniple.model.nodes import same_resources
 from maniple.model.ownership import Ours
+from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityReader
 from maniple.model.pod_identity import JobKey, job_key
 from maniple.model.queues import sound_queues
-from maniple.model.reads import Reads
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
-from maniple.model.storage import Storage
+from maniple.model.topology_domains import Domains
+from maniple.model.volume_claims import Storage
 
 _KINDS = (
     kubernetes.Node,

@@ -16,9 +16,9 @@ from maniple.model.building.node_usage import PodUsage
 from maniple.model.building.queue_usage import GpuKind, JobUsage
 from maniple.model.building.task_groups import TaskGroups
 from maniple.model.job import Job, PlacedPod
+from maniple.model.plugin_reads import pick
 from maniple.model.pod_identity import lasts_s, pod_role
 from maniple.model.priority import is_critical
-from maniple.model.reads import pick
 from maniple.model.resources import FloatArray
 
 

@@ -18,8 +18,8 @@ from maniple.api.timestamps import to_seconds
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.elastic import read_elastic
 from maniple.model.job import Job
+from maniple.model.plugin_reads import pick
 from maniple.model.pod_identity import JobKey, job_key, pod_role
-from maniple.model.reads import pick
 
 _OF_ITS_PODS = -(2**31)  # a priority that is known only when all pods have been seen
 

@@ -15,8 +15,8 @@ from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import JobKey, pod_owner
+from maniple.model.pod_shape import Exclusive, exclusives_of
 from maniple.model.resources import FloatArray
-from maniple.model.shape import Exclusive, exclusives_of
 
 _Counted = TypeVar("_Counted")
 

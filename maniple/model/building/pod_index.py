@@ -13,7 +13,7 @@ from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import term_keys
 from maniple.model.pod_identity import JobKey, named_gangs
 from maniple.model.resources import RequestTable
-from maniple.model.storage import claims_of
+from maniple.model.volume_claims import claims_of
 
 
 class GangMembers:

@@ -11,8 +11,8 @@ from maniple.model.elastic import Elastic, replica_index
 from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import lasts_s, pod_order, pod_owner, pod_role
+from maniple.model.pod_shape import Shape
 from maniple.model.priority import is_critical
-from maniple.model.shape import Shape
 
 
 def may_wait(pod: kubernetes.Pod) -> bool:

@@ -16,8 +16,8 @@ from maniple.api.gpu.assignment import parse_assignment, read_assignment
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.keys import Key, key_of
 from maniple.model.gpu.devices import GpuAsk, GpuTable, Granted, Millis
+from maniple.model.pod_shape import Shapes
 from maniple.model.resources import RequestTable
-from maniple.model.shape import Shapes
 
 
 @dataclass(slots=True, eq=False)

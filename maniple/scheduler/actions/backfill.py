@@ -21,7 +21,7 @@ from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeAndReservedRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
-from maniple.scheduler.reservation.book import Reservation
+from maniple.scheduler.reservation.reservation_book import Reservation
 from maniple.scheduler.reservation.reserve import host_of
 
 

@@ -21,8 +21,8 @@ from maniple.model.job import Job
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
+from maniple.scheduler.growth.growth_room import GrowthRoom, TakenRoom
 from maniple.scheduler.growth.resize_value import Sizing, gpus_of, sizing
-from maniple.scheduler.growth.room import GrowthRoom, TakenRoom
 from maniple.scheduler.reservation.reserve import host_of
 
 _DIGITS = 9  # equal gains may differ beyond these

@@ -17,7 +17,7 @@ from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.domains_and_models import room_in, scopes
-from maniple.scheduler.placement.search import place_gang
+from maniple.scheduler.placement.placement_search import place_gang
 
 _GROWTH = 8  # factor by which the prefix grows while the gang does not fit
 _MOST_TRIED = 48  # units put back one by one where each means a placement of the whole gang

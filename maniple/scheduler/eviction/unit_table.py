@@ -16,7 +16,7 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.framework.session import Session
-from maniple.scheduler.reservation.book import Reservation
+from maniple.scheduler.reservation.reservation_book import Reservation
 
 _NONE = -1
 

@@ -12,7 +12,7 @@ from maniple.api.errors import InputError, nearest
 from maniple.api.timestamps import parse_timestamp
 from maniple.model.job import Job, PlacedPod
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.gpus import GpuRoom
+from maniple.scheduler.framework.gpu_room import GpuRoom
 from maniple.scheduler.framework.make_plan import named_gpus
 from maniple.scheduler.framework.plan import Bind, Eviction, Plan, QueueShare, ReservedNodes, Waiting
 

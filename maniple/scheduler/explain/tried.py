@@ -16,18 +16,18 @@ from itertools import chain
 import numpy as np
 
 from maniple.model.job import Job
-from maniple.scheduler.eviction.consent import agreed
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
-from maniple.scheduler.explain.holders import Holders, soonest
+from maniple.scheduler.eviction.victim_consent import agreed
 from maniple.scheduler.explain.nearest_miss import find_miss
+from maniple.scheduler.explain.running_pods import Holders, soonest
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
 from maniple.scheduler.framework.hooks import Reason, VictimRule
 from maniple.scheduler.framework.plan import Nearest, Tried
 from maniple.scheduler.framework.queue_dues import EPSILON, entitled
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
-from maniple.scheduler.placement.search import place_gang
+from maniple.scheduler.placement.placement_search import place_gang
 
 _MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
 

@@ -14,9 +14,9 @@ import numpy as np
 from maniple.api.keys import split_name
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray
-from maniple.scheduler.explain.holders import Holders
 from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
-from maniple.scheduler.explain.nodes import NodeReport, count_nodes
+from maniple.scheduler.explain.node_counts import NodeReport, count_nodes
+from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.topology_reasons import is_torn, never_close, no_such_model, not_close
 from maniple.scheduler.explain.tried import Case, EndOfCycle
 from maniple.scheduler.explain.words import change, pods

@@ -18,7 +18,7 @@ from maniple.model.gpu.devices import GpuTable, Granted, Millis
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.framework.arguments import Arguments
+from maniple.scheduler.framework.plugin_arguments import Arguments
 
 if TYPE_CHECKING:
     from maniple.scheduler.framework.session import Session

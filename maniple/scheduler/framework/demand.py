@@ -13,8 +13,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from maniple.model.job import Job, PlacedPod, TaskGroup
+from maniple.model.plugin_reads import Reads
 from maniple.model.pod_identity import JobKey
-from maniple.model.reads import Reads
 from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from maniple.api.types import GpuModel
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.pod_identity import pod_order
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.gpus import DeviceGrants, GpuRoom
+from maniple.scheduler.framework.gpu_room import DeviceGrants, GpuRoom
 
 
 class JobState:

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.verdict import Explainer
-from maniple.scheduler.framework.gpus import DeviceGrants, GpuRoom
+from maniple.scheduler.framework.gpu_room import DeviceGrants, GpuRoom
 from maniple.scheduler.framework.plan import (
     SHRUNK,
     Bind,

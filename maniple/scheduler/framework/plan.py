@@ -1,6 +1,6 @@
 """The result of a cycle: binds, evictions, nominations, resizes, reservations, and why gangs wait. Values, sorted.
 
-kube/serve/applier.py and cluster/memory.py apply it.
+kube/serve/applier.py and cluster/in_memory_cluster.py apply it.
 """
 
 import math

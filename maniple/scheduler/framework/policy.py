@@ -14,12 +14,12 @@ from maniple.api.decode.documents import load_one
 from maniple.api.errors import InputError, nearest
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects
-from maniple.model.reads import Reads
+from maniple.model.plugin_reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.actions import REGISTRY as ACTIONS
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import REGISTRY as PLUGINS
 from maniple.scheduler.plugins import Plugin

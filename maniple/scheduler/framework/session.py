@@ -13,20 +13,20 @@ import numpy as np
 
 from maniple.api.errors import InputError
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
+from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityCounts
 from maniple.model.pod_identity import JobKey, pod_order
-from maniple.model.reads import Reads
+from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import FloatArray, IntArray
-from maniple.model.shape import Exclusive
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.demand import Demand, Demands
-from maniple.scheduler.framework.gpus import GpuRoom
+from maniple.scheduler.framework.gpu_room import GpuRoom
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
 from maniple.scheduler.framework.job_state import JobState
-from maniple.scheduler.reservation.book import ReservationBook
+from maniple.scheduler.reservation.reservation_book import ReservationBook
 
 if TYPE_CHECKING:
     from maniple.scheduler.explain.tried import Note

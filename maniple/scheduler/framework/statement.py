@@ -15,7 +15,7 @@ import numpy as np
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import FloatArray, IntArray
-from maniple.scheduler.framework.gpus import DeviceGrants
+from maniple.scheduler.framework.gpu_room import DeviceGrants
 from maniple.scheduler.framework.session import Session
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from maniple.api.types import GpuModel
-from maniple.model.domains import Level
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.model.topology_domains import Level
 from maniple.scheduler.framework.hooks import Need
 from maniple.scheduler.framework.session import Session
 

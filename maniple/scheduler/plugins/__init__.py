@@ -5,8 +5,8 @@ Plugins of other packages are entry points of the group `maniple.plugins`; examp
 
 from typing import Protocol
 
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.registry import Registry
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.conformance import Conformance

@@ -6,8 +6,8 @@ These are pods in kube-system and pods of the classes system-cluster-critical an
 from collections.abc import Sequence
 
 from maniple.model.job import Job
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 

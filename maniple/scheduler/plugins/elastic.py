@@ -4,8 +4,8 @@ A resize stops the whole job for its `restartSeconds`, and must gain more than t
 spreads from one node to a second gains only `crossing` of what its curve says; 0 keeps it on its node.
 """
 
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.growth.resize_value import DEFAULT, Sizing
 

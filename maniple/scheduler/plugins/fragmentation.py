@@ -17,8 +17,8 @@ from maniple.model.gpu.devices import GpuAsk, GpuPod, Millis
 from maniple.model.gpu.fragmentation import Kind, Mix, choose_devices, fragmentation, learn
 from maniple.model.job import TaskGroup
 from maniple.model.resources import CPU, MEMORY, FloatArray
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 _PER_POINT = 1000.0  # fragmentation() counts ten thousand for a GPU

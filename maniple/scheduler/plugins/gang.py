@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from maniple.api.kubernetes import NodeSelectorTerm
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.predicates import tolerates
 

@@ -13,10 +13,10 @@ from maniple.api.kubernetes import Taint, Toleration
 from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import AffinityInfo, Spread
+from maniple.model.pod_shape import ZONE_LABELS
 from maniple.model.resources import BoolArray
-from maniple.model.shape import ZONE_LABELS
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Check, Hooks, no_other_group, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 # The checks by name. kube-scheduler's Policy files select among them; by default all are on.

@@ -7,8 +7,8 @@ wait behind the job that preempted them.
 from collections.abc import Sequence
 
 from maniple.model.job import Job
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 

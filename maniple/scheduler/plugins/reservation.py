@@ -7,8 +7,8 @@ Without this plugin nothing is reserved, and small jobs may pass a large gang fo
 where a reservation is and which jobs may use it meanwhile, with every policy.
 """
 
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 

@@ -15,8 +15,8 @@ from maniple.model.gpu.devices import GpuAsk
 from maniple.model.gpu.links import LinkClass
 from maniple.model.job import TaskGroup
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
 HIGHEST = 10.0

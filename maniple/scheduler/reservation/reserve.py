@@ -1,9 +1,9 @@
 """Reservations: finds where a blocked gang will fit soonest, and keeps that room from cycle to cycle until it starts.
 
 Later there is never less room than now, so a binary search over the T times at which pods will be gone finds the first
-at which the gang fits, and its nodes: O(log T) placements. The room there is kept (book.py): a pod that comes later
-leaves the gang what it needs, ends in time, or makes way. Pods that were there before are left alone. So the gang
-starts at the latest when all of these have ended, whatever arrives meanwhile.
+at which the gang fits, and its nodes: O(log T) placements. The room there is kept (reservation_book.py): a pod that
+comes later leaves the gang what it needs, ends in time, or makes way. Pods that were there before are left alone. So
+the gang starts at the latest when all of these have ended, whatever arrives meanwhile.
 
 Guests are pods in reserved room that make way. They are evicted when the gang fits without them, not before, and then
 wait in their queue. There is no ping-pong: they leave only for a gang that starts, and they come back into reserved
@@ -19,14 +19,14 @@ import numpy as np
 from maniple.model.gpu.devices import MIXED
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.eviction.search import make_room
 from maniple.scheduler.eviction.units import Unit
+from maniple.scheduler.eviction.victim_search import make_room
 from maniple.scheduler.framework.queue_dues import yielding
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement
-from maniple.scheduler.placement.search import place_gang
-from maniple.scheduler.reservation.book import Reservation, devices_left
+from maniple.scheduler.placement.placement_search import place_gang
 from maniple.scheduler.reservation.departures import Departures, RunningPods, departures
+from maniple.scheduler.reservation.reservation_book import Reservation, devices_left
 
 _MOST_SEARCHES = 8  # failed searches in a queue and cycle; the jobs after that wait
 

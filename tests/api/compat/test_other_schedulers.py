@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cluster.planning import plan_objects
 
-from api.decode.reading import NODE, read
+from api.decode.minimal_objects import NODE, read
 from maniple.api import types
 
 # -- other systems' objects

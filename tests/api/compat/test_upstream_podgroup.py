@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cluster.planning import plan_objects
 
-from api.decode.reading import NODE, errors, names, read
+from api.decode.minimal_objects import NODE, errors, names, read
 from maniple.api import types
 
 VERSION = "scheduling.k8s.io/v1beta1"

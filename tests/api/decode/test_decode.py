@@ -9,7 +9,7 @@ import pytest
 import yaml
 from cluster.planning import plan_objects
 
-from api.decode.reading import NODE, NODE_YAML, POD, POD_YAML, QUEUE, bare, errors, many, names, pod_with, read
+from api.decode.minimal_objects import NODE, NODE_YAML, POD, POD_YAML, QUEUE, bare, errors, many, names, pod_with, read
 from maniple.api import kubernetes, types
 from maniple.api.errors import InputError
 from maniple.model.building.input_objects import sort_objects

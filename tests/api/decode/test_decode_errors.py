@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from api.decode.reading import NODE, NODE_YAML, POD, POD_YAML, QUEUE, bare, errors, many, names, pod_with, read
+from api.decode.minimal_objects import NODE, NODE_YAML, POD, POD_YAML, QUEUE, bare, errors, many, names, pod_with, read
 
 # -- fields: each error names file, document, object and field, and says what is expected
 

@@ -24,12 +24,12 @@ from cluster.planning import plan_objects
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from api.corpus import EXAMPLES, GPU, OWN_WORLDS, Object, node, pod, running, worlds
+from api.fuzz_corpus import EXAMPLES, GPU, OWN_WORLDS, Object, node, pod, running, worlds
 from maniple.api import kubernetes, meta, types
 from maniple.api.compat import other_schedulers, upstream_podgroup
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.cluster.memory import MemoryCluster, run_rounds
+from maniple.cluster.in_memory_cluster import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.ownership import Ours
 from maniple.scheduler import Policy, load_policy

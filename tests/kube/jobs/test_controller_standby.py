@@ -9,7 +9,7 @@ from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.jobs.agent_server import Report
 from maniple.kube.jobs.controller import JOBS, JobController
 from maniple.kube.jobs.manifests import PodSettings
-from maniple.kube.serve.events import Events
+from maniple.kube.serve.kube_events import Events
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import Login

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from maniple.api import types
-from maniple.elastic.job import JobSpec, read_job_spec
+from maniple.elastic.job_spec import JobSpec, read_job_spec
 from maniple.kube.jobs import manifests
 from maniple.kube.jobs.executor import Executor
 

@@ -8,7 +8,7 @@ import pytest
 
 from maniple.api import types
 from maniple.api.labels import GENERATION_ANNOTATION
-from maniple.elastic.job import JobSpec, read_job_spec
+from maniple.elastic.job_spec import JobSpec, read_job_spec
 from maniple.kube.jobs import manifests
 
 TO = manifests.PodSettings("maniple", "https://maniple-agents.maniple-system.svc:443")

@@ -11,8 +11,8 @@ import pytest
 from maniple.api import kubernetes, types
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
-from maniple.kube.serve.feed import Watcher
 from maniple.kube.serve.metrics import Metrics
+from maniple.kube.serve.mirror_feed import Watcher
 from maniple.kube.transport.client import ApiError, Backoff
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import RESOURCES

@@ -9,7 +9,7 @@ from maniple.api import kubernetes, types
 from maniple.api.decode.server_objects import Live, read_live
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
-from maniple.kube.serve.gangs import Gangs
+from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import PODS, RESOURCES, Resource
 from maniple.model.ownership import Ours

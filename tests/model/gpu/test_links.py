@@ -27,7 +27,7 @@ from maniple.model.gpu.links import (
     node_links,
     nvlink_mbs,
 )
-from model.golden import (
+from model.golden_topologies import (
     ASYMMETRIC_16,
     DGX_1V,
     EIGHTS,

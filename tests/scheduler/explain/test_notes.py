@@ -11,7 +11,7 @@ from maniple.scheduler.actions.allocate import Allocate
 from maniple.scheduler.actions.preempt import Preempt
 from maniple.scheduler.explain.tried import Case, Note
 from maniple.scheduler.framework.session import Session
-from scheduler.clusters import Object, group, member, node, plan, pod
+from scheduler.small_clusters import Object, group, member, node, plan, pod
 
 TIERS = [{"plugins": [{"name": name} for name in ("priority", "gang", "predicates")]}]
 

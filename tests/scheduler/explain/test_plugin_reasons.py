@@ -8,11 +8,11 @@ import pytest
 
 from maniple.model.job import Job, Queue
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Reason
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import PLUGINS
-from scheduler.clusters import Object, node, plan, pod
+from scheduler.small_clusters import Object, node, plan, pod
 
 ACTIONS = "allocate, shrink, reclaim, preempt, backfill"
 

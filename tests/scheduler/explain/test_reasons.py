@@ -12,7 +12,7 @@ from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
 from maniple.scheduler.explain import tried as tried_module
-from scheduler.clusters import Object, group, member, node, pod
+from scheduler.small_clusters import Object, group, member, node, pod
 
 
 def crowded() -> Snapshot:

@@ -11,18 +11,18 @@ import yaml
 from cluster.planning import plan_objects
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from properties.close_worlds import close_worlds, full_close_worlds
-from properties.worlds import contended_worlds
+from properties.random_clusters import contended_worlds
+from properties.topology_clusters import close_worlds, full_close_worlds
 
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.cluster.memory import MemoryCluster
+from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import load_policy
 from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, speed_of
 from maniple.scheduler.framework.session import Session
-from scheduler.clusters import Object, group, member, node, plan, pod, queue
+from scheduler.small_clusters import Object, group, member, node, plan, pod, queue
 
 H100, T4 = "NVIDIA-H100-80GB-HBM3", "Tesla-T4"
 GPU = "nvidia.com/gpu"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from maniple.scheduler.actions import ACTIONS
 from maniple.scheduler.framework.policy import SWITCHES
 from maniple.scheduler.plugins import PLUGINS
-from scheduler.clusters import Object, group, member, node, plan, pod, queue
+from scheduler.small_clusters import Object, group, member, node, plan, pod, queue
 
 
 @st.composite

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from maniple.model.job import Job, TaskGroup
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Check, Hooks, Victim
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import PLUGINS
-from scheduler.clusters import Object, binds, node, plan, pod
+from scheduler.small_clusters import Object, binds, node, plan, pod
 
 
 class Picky:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from maniple.cluster.memory import MemoryCluster
+from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects
 from maniple.scheduler import Policy, default_policy, load_policy
 from maniple.scheduler.framework.policy import SWITCHES
 from maniple.scheduler.framework.session import Session
-from scheduler.clusters import Object, binds, group, member, node, plan, pod, queue
+from scheduler.small_clusters import Object, binds, group, member, node, plan, pod, queue
 
 SHIPPED = Path(__file__).parents[3] / "examples/policies/kube-batch.yaml"
 # As kube-batch ships it, https://github.com/kubernetes-sigs/kube-batch: config/kube-batch-conf.yaml.

@@ -12,7 +12,7 @@ from maniple.api.errors import InputError
 from maniple.scheduler import load_policy
 from maniple.scheduler.framework.kube_policy import PREDICATES, translate
 from maniple.scheduler.plugins.predicates import CHECKS
-from scheduler.clusters import Object, binds, group, member, node, pod
+from scheduler.small_clusters import Object, binds, group, member, node, pod
 
 # The file that every tutorial has, tabs and all.
 CLASSIC = """{

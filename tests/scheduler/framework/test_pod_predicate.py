@@ -9,11 +9,11 @@ import pytest
 
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Check, Hooks
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import PLUGINS
-from scheduler.clusters import Object, binds, group, member, node, plan, pod
+from scheduler.small_clusters import Object, binds, group, member, node, plan, pod
 
 
 class Lonely:

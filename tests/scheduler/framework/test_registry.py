@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.running import run_here
+from cli.run_maniple import run_here
 
 from maniple.api.errors import InputError
 from maniple.scheduler import load_policy
 from maniple.scheduler.actions import REGISTRY as ACTIONS
 from maniple.scheduler.actions.preempt import Preempt
-from maniple.scheduler.framework.arguments import Arguments
 from maniple.scheduler.framework.hooks import Hooks, Need
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import REGISTRY as PLUGINS
-from scheduler.clusters import Object, node, plan, pod
+from scheduler.small_clusters import Object, node, plan, pod
 
 
 class Quiet:

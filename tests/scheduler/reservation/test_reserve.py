@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from maniple.api.decode.decode import decode
-from maniple.cluster.memory import MemoryCluster
+from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.job import Job
 from maniple.scheduler import default_policy
 from maniple.scheduler.actions.allocate import Allocate
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
-from maniple.scheduler.placement.search import place_gang
-from scheduler.clusters import Object, group, member, node
+from maniple.scheduler.placement.placement_search import place_gang
+from scheduler.small_clusters import Object, group, member, node
 
 GPU = "nvidia.com/gpu"
 NOW = 1767225600.0  # 2026-01-01

@@ -11,8 +11,8 @@ from maniple.model.resources import BoolArray
 from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
 from maniple.scheduler.actions.common.job_queue import JobQueue
-from maniple.scheduler.eviction.search import RoomMaker
 from maniple.scheduler.eviction.unit_table import OfferedUnits
+from maniple.scheduler.eviction.victim_search import RoomMaker
 from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import VictimRule

@@ -1,0 +1,100 @@
+"""What has been decided and written but not reported back yet: the cluster as it will be when the watch catches up.
+
+Assumptions are laid over objects as reported. An assumption ends when its object says the same.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from maniple.api import kubernetes, types
+from maniple.api.gpu.assignment import format_assignment
+from maniple.api.keys import name_of
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, RESERVED_ANNOTATION
+from maniple.api.phases import FINISHED
+from maniple.elastic.target_sizes import decided_sizes, resized
+from maniple.scheduler.framework.plan import Bind
+
+_LEAVES = datetime.fromtimestamp(0, UTC)  # only that it leaves matters, not when
+Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, kubernetes.Pod)
+
+replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """That the pod with this uid is bound, or is leaving, or both."""
+
+    uid: str
+    bind: Bind | None = None
+    is_leaving: bool = False
+
+    def against(self, pod: kubernetes.Pod) -> "Assumed | None":
+        """What is still to be assumed of the pod as it is reported now; None: nothing."""
+        if pod.metadata.uid != self.uid or pod.status.phase in FINISHED:
+            return None
+        bind = None if pod.spec.node_name else self.bind
+        is_leaving = self.is_leaving and pod.metadata.deletion_timestamp is None
+        return Assumed(self.uid, bind, is_leaving) if bind is not None or is_leaving else None
+
+
+def bind_annotations(bind: Bind) -> dict[str, str]:
+    """The annotations of a binding. The API server copies them to the pod in the same write."""
+    annotations = {GPUS_ANNOTATION: format_assignment(bind.gpus)} if bind.gpus else {}
+    if bind.backfill is not msgspec.UNSET:
+        annotations[BACKFILL_ANNOTATION] = bind.backfill
+    return annotations
+
+
+def with_bind(pod: kubernetes.Pod, bind: Bind) -> kubernetes.Pod:
+    """The pod as the API server has it once the binding is written."""
+    annotations, metadata = bind_annotations(bind), pod.metadata
+    if annotations:
+        metadata = replace(metadata, annotations={**metadata.annotations, **annotations})
+    return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=bind.node))
+
+
+def applied(pod: kubernetes.Pod, assumed: Assumed | None) -> kubernetes.Pod:
+    if assumed is None:
+        return pod
+    if assumed.bind is not None:
+        pod = with_bind(pod, assumed.bind)
+    if assumed.is_leaving:
+        pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_LEAVES))
+    return pod
+
+
+@dataclass(frozen=True)
+class AssumedSize:
+    """That some roles of an elastic job have been given these sizes."""
+
+    sizes: Mapping[str, int]
+    moment: datetime
+
+    def is_seen(self, job: types.ElasticJob) -> bool:
+        reported = decided_sizes(job.status)
+        return all(reported.get(role) == size for role, size in self.sizes.items())
+
+
+def with_size(job: types.ElasticJob, assumed: AssumedSize | None) -> types.ElasticJob:
+    return job if assumed is None else with_sizes(job, assumed.sizes, assumed.moment)
+
+
+def with_sizes(job: types.ElasticJob, sizes: Mapping[str, int], now: datetime) -> types.ElasticJob:
+    """The job after a resize of these roles. Every size that the scheduler decides is written by this function."""
+    return replace(job, status=resized(job.status, {**decided_sizes(job.status), **sizes}, now))
+
+
+def marked(item: Marked, holders: Container[str]) -> Marked:
+    """The item, annotated as reserved for if its namespace/name is among the holders, and not annotated otherwise."""
+    meta = item.metadata
+    is_holder = name_of(meta) in holders
+    if is_holder == (meta.annotations.get(RESERVED_ANNOTATION) == "true"):
+        return item
+    annotations = {key: value for key, value in meta.annotations.items() if key != RESERVED_ANNOTATION}
+    if is_holder:
+        annotations[RESERVED_ANNOTATION] = "true"
+    return replace(item, metadata=replace(meta, annotations=annotations))

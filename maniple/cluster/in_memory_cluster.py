@@ -1,0 +1,204 @@
+"""A cluster in memory that plans are applied to at once. `maniple plan` and the tests use it.
+
+Applying a plan is idealised: bound pods run, evicted pods are pending again, terminating pods are gone, and jobs have
+their new size. A round takes one second in which nothing else happens. With a `step_s`, a round takes that long, and
+objects also arrive and end (arrivals_and_deadlines.py).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+
+from maniple.api import kubernetes, types
+from maniple.api.keys import key_of, name_of
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
+from maniple.api.phases import FINISHED
+from maniple.cluster.arrivals_and_deadlines import Arrivals
+from maniple.cluster.assumed_writes import marked, with_bind, with_sizes
+from maniple.model.building.from_scratch import build_snapshot
+from maniple.model.building.input_objects import Objects, beyond_their_size, implied_pods
+from maniple.model.ownership import Ours
+from maniple.model.plugin_reads import Reads
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler import Plan, Policy, schedule
+from maniple.scheduler.framework.plan import Bind, Resize
+
+ROUND_S = 1.0
+
+
+class MemoryCluster:
+    def __init__(
+        self,
+        objects: Objects,
+        ours: Ours | None = None,
+        now: float | None = None,
+        step_s: float | None = None,
+        reads: Reads | None = None,
+    ) -> None:
+        """`step_s`: the length of a round. `reads`: the labels and annotations that the policy's plugins declare."""
+        self._objects = objects
+        self._ours = ours or Ours()
+        self._reads = reads
+        self._now = now
+        self._step_s = ROUND_S if step_s is None else step_s
+        self._holders: set[str] = set()  # gangs with a reservation
+        self._arrivals: Arrivals | None = None
+        if step_s is not None:
+            self._arrivals = Arrivals(objects, np.inf if now is None else now)
+            self._add_implied_pods([])
+
+    def snapshot(self) -> Snapshot:
+        snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads)
+        self._now = snapshot.now
+        return snapshot
+
+    def why_at_rest(self, job: str) -> str:
+        """Why the scheduler decides nothing for an ElasticJob: `Succeeded`, `Failed` or `Suspended`. Else empty."""
+        for elastic_job in self._objects.elastic_jobs:
+            if name_of(elastic_job.metadata) == job:
+                if elastic_job.status.phase in FINISHED:
+                    return elastic_job.status.phase
+                return "Suspended" if elastic_job.spec.suspend else ""
+        return ""
+
+    def apply(self, plan: Plan) -> None:
+        now = datetime.fromtimestamp(self._now or 0.0, UTC)
+        binds = {bind.pod: bind for bind in plan.binds}
+        leaving = {eviction.pod for eviction in plan.leaving()}
+        nominated = {nomination.pod: nomination.node for nomination in plan.nominations}
+        pods = []
+        for pod in self._objects.pods:
+            name = name_of(pod.metadata)
+            if name in binds:
+                pods.append(_bound(pod, binds[name], now))
+            elif name in leaving:
+                pods.append(_replacement(pod, now))
+            elif pod.metadata.deletion_timestamp is None:
+                pods.append(_nominated(pod, nominated.get(name, "")))
+        implied = {name_of(pod.metadata): pod for pod in self._objects.implied}
+        pods += [_bound(pod, binds[name], now) for name, pod in implied.items() if name in binds]
+        still_implied = [_nominated(pod, nominated.get(name, "")) for name, pod in implied.items() if name not in binds]
+        jobs = _resized(self._objects.elastic_jobs, plan.resizes, now)
+        if plan.resizes:
+            surplus = beyond_their_size(jobs, [*pods, *still_implied])
+            pods = [pod for pod in pods if name_of(pod.metadata) not in surplus]
+            still_implied = [pod for pod in still_implied if name_of(pod.metadata) not in surplus]
+        self._objects.pods, self._objects.elastic_jobs = pods, jobs
+        self._mark_holders(plan)
+        self._now = (self._now or 0.0) + self._step_s
+        if self._arrivals is not None:
+            self._arrivals.pass_to(self._now)
+        self._add_implied_pods(still_implied)
+
+    def _mark_holders(self, plan: Plan) -> None:
+        """Annotates the gangs that hold a reservation."""
+        objects, holders = self._objects, {reservation.group for reservation in plan.reservations}
+        if holders or self._holders:
+            objects.pod_groups = [marked(item, holders) for item in objects.pod_groups]
+            objects.elastic_jobs = [marked(item, holders) for item in objects.elastic_jobs]
+            objects.pods = [marked(item, holders) for item in objects.pods]
+        self._holders = holders
+
+    def _add_implied_pods(self, implied: list[kubernetes.Pod]) -> None:
+        """Adds the pods that jobs have yet to create. `implied`: those that were added before."""
+        objects = self._objects
+        finished = {key_of(job.metadata) for job in objects.elastic_jobs if job.status.phase in FINISHED}
+        implied = [pod for pod in implied if (pod.metadata.namespace, pod.metadata.labels[JOB_LABEL]) not in finished]
+        # A job whose last pods have just left has no pods again.
+        new = implied_pods(objects.elastic_jobs, [*objects.pods, *implied], scheduler_name=self._ours.scheduler_name)
+        objects.implied = [*implied, *new]
+
+
+def _resized(jobs: list[types.ElasticJob], resizes: Sequence[Resize], now: datetime) -> list[types.ElasticJob]:
+    """The jobs, with the new sizes of those that are resized."""
+    sizes: dict[str, dict[str, int]] = {}
+    for resize in resizes:
+        sizes.setdefault(resize.job, {})[resize.role] = resize.to_size
+    return [
+        with_sizes(job, sizes[name_of(job.metadata)], now) if name_of(job.metadata) in sizes else job for job in jobs
+    ]
+
+
+def _bound(pod: kubernetes.Pod, bind: Bind, now: datetime) -> kubernetes.Pod:
+    bound = with_bind(pod, bind)
+    return kubernetes.Pod(bound.metadata, bound.spec, kubernetes.PodStatus(phase="Running", start_time=now))
+
+
+def _nominated(pod: kubernetes.Pod, node: str) -> kubernetes.Pod:
+    if pod.status.nominated_node_name == node:
+        return pod
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
+
+
+def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
+    """The pending pod that its controller creates in place of an evicted one."""
+    set_by_bind = (GPUS_ANNOTATION, BACKFILL_ANNOTATION)
+    annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in set_by_bind}
+    metadata = msgspec.structs.replace(
+        pod.metadata, annotations=annotations, uid="", creation_timestamp=now, deletion_timestamp=None
+    )
+    return kubernetes.Pod(metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=""))
+
+
+@dataclass
+class Round:
+    snapshot: Snapshot
+    plan: Plan
+
+
+@dataclass
+class Outcome:
+    """The rounds of a planning run and how long each took."""
+
+    rounds: list[Round] = field(default_factory=list)
+    load_s: float = 0.0
+    schedule_s: list[float] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, object]:
+        """The documented JSON form of a plan, as plain values in a stable order."""
+        return {
+            "rounds": [
+                {
+                    "binds": _plain(round_.plan.binds),
+                    "evictions": _plain(round_.plan.evictions),
+                    "nominations": _plain(round_.plan.nominations),
+                    "resizes": _plain(round_.plan.resizes),
+                    "reservations": _plain(round_.plan.reservations),
+                    "waiting": _plain(round_.plan.waiting),
+                }
+                for round_ in self.rounds
+            ],
+            "queues": _plain(self.rounds[-1].plan.queues) if self.rounds else [],
+            "timings": {
+                "load_s": round(self.load_s, 6),
+                "schedule_s": [round(s, 6) for s in self.schedule_s],
+            },
+        }
+
+
+def _plain(values: Sequence[object]) -> object:
+    return msgspec.to_builtins(values)
+
+
+def run_rounds(
+    cluster: MemoryCluster, policy: Policy | None, rounds: int, progress: Callable[[int], None] | None = None
+) -> Outcome:
+    """Plans, applies and plans again, `rounds` times."""
+    outcome = Outcome()
+    for number in range(rounds):
+        start = time.perf_counter()
+        snapshot = cluster.snapshot()
+        built = time.perf_counter()
+        plan = schedule(snapshot, policy)
+        outcome.schedule_s.append(time.perf_counter() - built)
+        if number == 0:
+            outcome.load_s = built - start
+        outcome.rounds.append(Round(snapshot, plan))
+        cluster.apply(plan)
+        if progress:
+            progress(number + 1)
+    return outcome

@@ -1,0 +1,115 @@
+"""Strips objects of all that no decision depends on, so that a heartbeat or a status update is not a change."""
+
+from typing import TypeVar
+
+import msgspec
+
+from maniple.api import kubernetes, types
+from maniple.api.decode.decode import Object
+from maniple.api.meta import ObjectMeta, ResourceList
+from maniple.api.phases import FINISHED
+from maniple.api.quantity import parse_quantity
+from maniple.model.nodes import PRESSURES
+from maniple.model.plugin_reads import Reads
+from maniple.model.pod_identity import GANG_NAMES, READ_ANNOTATIONS
+
+_CONDITIONS = frozenset({"Ready", *PRESSURES})
+_NO_READS = Reads()
+Some = TypeVar("Some", kubernetes.Pod, kubernetes.Node, types.PodGroup, types.ElasticJob)
+
+replace = msgspec.structs.replace
+
+
+def stripped(item: Object, reads: Reads = _NO_READS) -> Object:
+    """`reads`: the annotations that plugins declare, which are kept. Labels are always kept."""
+    if isinstance(item, kubernetes.Pod):
+        return _annotated(item, reads)
+    if isinstance(item, kubernetes.Node):
+        return _node(item)
+    if isinstance(item, types.PodGroup):
+        return replace(_annotated(item, reads), status=types.PodGroupStatus())
+    if isinstance(item, types.ElasticJob):
+        status = item.status
+        phase = status.phase if status.phase in FINISHED else ""
+        kept = types.ElasticJobStatus(
+            phase=phase,
+            target=status.target,
+            last_resize_time=status.last_resize_time,
+            speeds=status.speeds,
+            grow_after=status.grow_after,
+        )
+        return replace(_annotated(item, reads), status=kept)
+    if isinstance(item, types.Queue):
+        return types.Queue(metadata=_named(item.metadata), spec=item.spec)
+    return item
+
+
+def _annotated(item: Some, reads: Reads) -> Some:
+    """The object with only the annotations that are read."""
+    annotations = item.metadata.annotations
+    if not annotations or annotations.keys() <= READ_ANNOTATIONS:
+        return item
+    kept = {key: value for key, value in annotations.items() if key in READ_ANNOTATIONS or key in reads.annotations}
+    if len(kept) == len(annotations):
+        return item
+    return replace(item, metadata=replace(item.metadata, annotations=kept))
+
+
+def _named(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
+
+
+def _node(node: kubernetes.Node) -> kubernetes.Node:
+    status = node.status
+    conditions = tuple(condition for condition in status.conditions if condition.type in _CONDITIONS)
+    kept = kubernetes.NodeStatus(
+        capacity={} if status.allocatable else status.capacity,
+        allocatable=status.allocatable,
+        conditions=conditions,
+        images=status.images,
+    )
+    return replace(_annotated(node, _NO_READS), status=kept)
+
+
+def countable(pod: kubernetes.Pod) -> kubernetes.Pod:
+    """The pod without unreadable amounts. Its other resources must count even if the pod is invalid."""
+    spec = pod.spec
+    counted = replace(
+        spec,
+        containers=tuple(_container(container) for container in spec.containers),
+        init_containers=tuple(_container(container) for container in spec.init_containers),
+        resources=_resources(spec.resources),
+        overhead=_readable(spec.overhead),
+    )
+    return replace(pod, spec=counted)
+
+
+def stranger(pod: kubernetes.Pod) -> kubernetes.Pod:
+    """An invalid pod on a node: it still holds its resources, but belongs to no gang and no scheduler."""
+    meta, spec = pod.metadata, countable(pod).spec
+    labels = {key: value for key, value in meta.labels.items() if key not in GANG_NAMES}
+    annotations = {key: value for key, value in meta.annotations.items() if key not in GANG_NAMES}
+    return replace(
+        pod,
+        metadata=replace(meta, labels=labels, annotations=annotations),
+        spec=replace(spec, scheduler_name="", scheduling_group=None, priority_class_name=""),
+    )
+
+
+def _container(container: kubernetes.Container) -> kubernetes.Container:
+    return replace(container, resources=_resources(container.resources))
+
+
+def _resources(resources: kubernetes.ResourceRequirements) -> kubernetes.ResourceRequirements:
+    return kubernetes.ResourceRequirements(_readable(resources.requests), _readable(resources.limits))
+
+
+def _readable(resources: ResourceList) -> ResourceList:
+    return {name: value for name, value in resources.items() if _is_amount(value)}
+
+
+def _is_amount(value: str | int | float) -> bool:
+    try:
+        return parse_quantity(str(value)) >= 0
+    except ValueError:
+        return False

@@ -1,0 +1,339 @@
+"""Writes the status of gangs, queues and waiting pods, and events about them. Only what has changed is written.
+
+What changes only in its wording is written seldom. The number of pods written in a cycle is limited.
+"""
+
+import logging
+import time
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from maniple.api import kubernetes, types
+from maniple.api.compat.upstream_podgroup import UpstreamPodGroup, UpstreamPodGroupStatus
+from maniple.api.keys import Key, split_name
+from maniple.api.timestamps import format_timestamp
+from maniple.kube.serve.background_writes import Background
+from maniple.kube.serve.gang_index import SCHEDULED, Gangs, jobs_by_queue
+from maniple.kube.serve.gang_status import (
+    INVALID,
+    Count,
+    Why,
+    condition_of,
+    foreign_status,
+    is_message_only,
+    job_conditions,
+    least,
+    only_reworded,
+    pod_group_status,
+)
+from maniple.kube.serve.kube_events import Events, Regarding
+from maniple.kube.serve.object_patches import Patches
+from maniple.kube.serve.upstream_status import upstream_conditions
+from maniple.kube.serve.write_throttle import Throttle
+from maniple.kube.transport.client import STRATEGIC_PATCH
+from maniple.kube.transport.mirror import Mirror, Rejected, Seen
+from maniple.kube.transport.resource_kinds import PODS, ObjectRef
+from maniple.model.snapshot import Snapshot
+from maniple.scheduler.framework.plan import Plan, QueueShare, Waiting
+
+log = logging.getLogger("maniple.status")
+
+VALID = "Valid"  # the condition of a queue
+_MOST_PODS = 100  # whose condition is written in one cycle
+_MOST_UNDER_WAY = 400
+_REWORD_S = 10.0  # the same reason in other words, at most this often
+_REWORD_POD_S = 3 * _REWORD_S
+_HELD_S = 30.0  # what a controller here is about to write, or to make superfluous
+_REPEAT_EVENT_S = 60.0  # an event with the same reason
+_QUEUE_S = 2.0
+_UNCLAIMED_S = 5.0
+_LONGEST = 1000
+_REMEMBERED = 10_000
+
+NOT_ENOUGH = "NotEnoughPods"
+
+
+class _Change(NamedTuple):
+    status: dict[str, Any]
+    pause_s: float  # since the last write
+
+
+class Statuses:
+    def __init__(self, patches: Patches, mirror: Mirror, gangs: Gangs, events: Events) -> None:
+        self._patches = patches
+        self._mirror = mirror
+        self._gangs = gangs
+        self._events = events
+        self._written: Throttle[ObjectRef] = Throttle()
+        self._pods: Throttle[str] = Throttle()  # uid of a pod -> the condition that it has
+        self._complete: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod has it
+        self._waiting_events: Throttle[str] = Throttle()  # uid of a gang -> the reason that its last event gave
+        self._invalid_events: Throttle[ObjectRef] = Throttle()
+        self._unread_events: Throttle[ObjectRef] = Throttle()
+        self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
+        self.writes = Background(log, "status")
+
+    def write(self, snapshot: Snapshot, plan: Plan, rejected: Mapping[ObjectRef, Rejected]) -> None:
+        """Begins to write what has changed; `rejected` are the objects that are set aside."""
+        waiting = {split_name(entry.group): _why(entry) for entry in plan.waiting}
+        for (resource, key), entry in rejected.items():
+            if key in waiting and resource.read_as in (types.PodGroup, types.ElasticJob):
+                waiting[key] = Why(INVALID, f"{resource.kind} {key[1]} is set aside: {_problems(entry)}"[:_LONGEST])
+        touched, self._gangs.touched = self._gangs.touched | waiting.keys(), set()
+        for key in touched:
+            if len(self.writes.tasks) > _MOST_UNDER_WAY:
+                self._gangs.touched.add(key)
+            else:
+                self._write_gang(key, waiting.get(key), rejected)
+        self._write_pods(snapshot, waiting)
+        self._write_queues(snapshot, plan.queues, rejected)
+        self._report_unread_queues()
+        self._report_rejected(rejected)
+        if len(self._written) > _REMEMBERED:
+            self._written.keep(lambda ref: self._written.is_recent(ref, 10 * _REWORD_S))
+            self._waiting_events.keep(lambda uid: self._waiting_events.is_recent(uid, 10 * _REWORD_S))
+
+    def _begin(self, ref: ObjectRef, work: Coroutine[Any, Any, bool]) -> None:
+        async def write() -> None:
+            if not await work:
+                self._gangs.touched.add(ref[1])
+                if ref[0].struct is types.ElasticJob:  # its controller wrote first: there is no need to wait
+                    self._written.forget(ref)
+
+        self._written.note(ref)
+        self.writes.begin(write(), ref)
+
+    # -- gangs
+
+    def _write_gang(self, key: Key, why: Why | None, rejected: Mapping[ObjectRef, Rejected]) -> None:
+        seen = self._gangs.find(key)
+        if seen is None:
+            return
+        ref = seen.ref
+        if self.writes.is_busy(ref):
+            self._gangs.touched.add(key)
+            return
+        if isinstance(seen.item, types.ElasticJob) and not self._gangs.runs(seen.item):
+            return
+        if ref in rejected:
+            why = Why(INVALID, _problems(rejected[ref]))
+        members = self._gangs.members(key)
+        if members and not self._gangs.is_ours(key):
+            return
+        if not members and seen.source is not None and not self._is_unclaimed(key, seen):
+            return
+        change = self._change_of(seen, Count.of(members), why)
+        if change is None:
+            return
+        if self._written.is_recent(ref, change.pause_s):
+            self._gangs.touched.add(key)
+            return
+        self._begin(ref, self._patches.write(*ref, _exactly(seen, change.status), "status"))
+        if why is not None and self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
+            self._events.add(Regarding.of(*ref, seen.uid), why.reason, why.message, "Schedule", "Warning")
+        if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first write to it
+            self._report_unread(seen)
+
+    def _is_unclaimed(self, key: Key, seen: Seen) -> bool:
+        """Another system's group without pods, whose own scheduler would have written something by now."""
+        if isinstance(seen.source, UpstreamPodGroup):
+            return False  # no controller waits for our status
+        created = None if seen.item is None else seen.item.metadata.creation_timestamp
+        if created is not None and time.time() - created.timestamp() < _UNCLAIMED_S:
+            self._gangs.touched.add(key)
+            return False
+        status: dict[str, Any] = getattr(seen.source, "status", {})
+        return status.get("phase", "Pending") in ("", "Pending") and not status.get("conditions")
+
+    def _change_of(self, seen: Seen, count: Count, why: Why | None) -> _Change | None:
+        """The status that the gang should have; None: it has it."""
+        now, item, source = _now(), seen.item, seen.source
+        if isinstance(item, types.ElasticJob):
+            return self._change_of_job(seen.ref, item, count, why, now)
+        if not isinstance(item, types.PodGroup):
+            return None
+        if isinstance(source, UpstreamPodGroup):
+            before, after = source.status.conditions, upstream_conditions(source, count, why, now)
+            if set(after) == set(before):
+                return None
+            pause_s = _REWORD_S if only_reworded(before, after) else 0.0
+            return _Change({"conditions": msgspec.to_builtins(after)}, pause_s)
+        if source is not None:
+            foreign = foreign_status(source, item.spec.min_member, count, why, now)
+            return None if foreign is None else _Change(foreign, 0.0)
+        status = pod_group_status(item, count, why, now)
+        if status == item.status:
+            return None
+        return _Change(msgspec.to_builtins(status), _REWORD_S if is_message_only(item.status, status) else 0.0)
+
+    def _change_of_job(
+        self, ref: ObjectRef, job: types.ElasticJob, count: Count, why: Why | None, now: str
+    ) -> _Change | None:
+        """Of an ElasticJob only the condition Scheduled is ours."""
+        before, after = job.status.conditions, job_conditions(job, count, why, now)
+        if after == before:
+            return None
+        old, is_whole = _status_of(SCHEDULED, before), count.is_whole(least(job))
+        has_turned = old != _status_of(SCHEDULED, after)
+        pause_s = 0.0 if has_turned else _REWORD_S
+        if self.makes_pods and has_turned and job.status.phase in ("", "Pending"):
+            # A controller here writes that all are bound together with the start of the job. About pods that it is
+            # making there is nothing to write.
+            is_being_made = not old and not is_whole and (why is None or why.reason == NOT_ENOUGH)
+            if is_whole or is_being_made:
+                pause_s = _HELD_S
+                self._written.admit(ref, None)  # the pause begins now, if nothing was written before
+        return _Change({"conditions": msgspec.to_builtins(after)}, pause_s)
+
+    def conditions_of(self, key: Key, job: types.ElasticJob) -> tuple[types.StatusCondition, ...]:
+        """All conditions with ours as it is now, for the controller to write with its own."""
+        count = Count.of(self._gangs.members(key))
+        return job_conditions(job, count, None, _now()) if count.is_whole(least(job)) else job.status.conditions
+
+    def _report_unread(self, seen: Seen) -> None:
+        """Fields of another system's object that have no counterpart here."""
+        if seen.notes:
+            self._events.add(Regarding.of(*seen.ref, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
+
+    # -- pods
+
+    def _write_pods(self, snapshot: Snapshot, waiting: Mapping[Key, Why]) -> None:
+        left = _MOST_PODS - self.writes.count_busy(PODS)
+        known, self._complete = self._complete, {}
+        for job in snapshot.waiting:
+            why = waiting.get(split_name(job.name))
+            if why is None:
+                continue
+            wanted = (why, tuple(group.pods for group in job.groups))
+            if known.get(job.name) == wanted:
+                self._complete[job.name] = wanted
+                continue
+            is_complete = True
+            for pod in (pod for group in job.groups for pod in group.pods):
+                if left <= 0:
+                    is_complete = False
+                    break
+                is_written = self._write_pod(split_name(pod), why)
+                left -= is_written
+                is_complete &= not is_written and self._has_condition(split_name(pod), why)
+            if is_complete:
+                self._complete[job.name] = wanted
+        if len(self._pods) > 2 * sum(job.waiting_pods for job in snapshot.waiting) + 1000:
+            self._pods.clear()  # most are of pods that are gone; writing the rest again changes nothing on the server
+
+    def _has_condition(self, key: Key, why: Why) -> bool:
+        pod = self._mirror.find(kubernetes.Pod, key)
+        return pod is None or self._pods.is_same(pod.uid, why.reason, why.message)
+
+    def _write_pod(self, key: Key, why: Why) -> bool:
+        pod = self._mirror.find(kubernetes.Pod, key)
+        if pod is None or not isinstance(pod.item, kubernetes.Pod) or pod.item.spec.node_name:
+            return False
+        uid, ref = pod.uid, pod.ref
+        if self.writes.is_busy(ref) or not self._pods.admit(uid, why.reason, why.message, reword_s=_REWORD_POD_S):
+            return False
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",  # the word that cluster autoscalers look for; ours begins the message
+            "message": f"{why.reason}: {why.message}",
+            "lastTransitionTime": pod.item.metadata.creation_timestamp,  # it has never been scheduled
+        }
+        self._begin(ref, self._write_condition(ref, uid, {"status": {"conditions": [condition]}}))
+        return True
+
+    async def _write_condition(self, ref: ObjectRef, uid: str, body: dict[str, Any]) -> bool:
+        if not await self._patches.write(*ref, body, "status", STRATEGIC_PATCH):
+            self._pods.forget(uid)
+            self._complete.clear()
+        return True
+
+    # -- queues
+
+    def _write_queues(
+        self, snapshot: Snapshot, shares: tuple[QueueShare, ...], rejected: Mapping[ObjectRef, Rejected]
+    ) -> None:
+        pending, running = jobs_by_queue(snapshot)
+        by_name = {share.name: share for share in shares}
+        ours = next(queues for queues in self._mirror.rivals(types.Queue) if not queues.is_foreign)
+        for key, seen in self._mirror.seen(ours).items():
+            ref = seen.ref
+            if self.writes.is_busy(ref) or self._written.is_recent(ref, _QUEUE_S):
+                continue
+            before = seen.item.status if isinstance(seen.item, types.Queue) else types.QueueStatus()
+            generation = 0 if seen.item is None else seen.item.metadata.generation
+            share = by_name.get(key[1])
+            conditions = before.conditions
+            if ref in rejected:
+                why = Why(INVALID, _problems(rejected[ref]))
+                conditions = condition_of(conditions, VALID, False, why, _now(), generation)
+            else:
+                conditions = tuple(condition for condition in conditions if condition.type != VALID)
+            after = types.QueueStatus(
+                deserved={} if share is None else dict(share.deserved),
+                allocated={} if share is None else dict(share.allocated),
+                pending_jobs=pending.get(key[1], 0),
+                running_jobs=running.get(key[1], 0),
+                conditions=conditions,
+            )
+            if after != before:
+                status: dict[str, Any] = msgspec.to_builtins(after)
+                for name in ("deserved", "allocated"):  # a merge patch leaves what is not named
+                    gone = getattr(before, name).keys() - status[name].keys()
+                    status[name] |= dict.fromkeys(gone)
+                self._begin(ref, self._patches.write(*ref, _exactly(seen, status), "status"))
+
+    def _report_unread_queues(self) -> None:
+        for resource in self._mirror.rivals(types.Queue):
+            for seen in self._mirror.seen(resource).values():
+                if seen.notes and self._unread_events.admit(seen.ref, seen.notes):
+                    self._report_unread(seen)
+
+    # -- objects that are set aside
+
+    def _report_rejected(self, rejected: Mapping[ObjectRef, Rejected]) -> None:
+        self._invalid_events.keep(lambda ref: ref in rejected)
+        for ref, entry in rejected.items():
+            problems = _problems(entry)
+            if not self._invalid_events.admit(ref, problems):
+                continue
+            resource, key = ref
+            log.warning("set aside", extra={"object": resource.describe(key), "why": problems})
+            self._events.add(Regarding.of(*ref, entry.uid), INVALID, problems, "Read", "Warning")
+            why = Why(INVALID, problems)
+            seen = self._mirror.seen(resource).get(key)
+            if seen is None or self.writes.is_busy(ref):
+                continue
+            if resource is PODS:
+                self._write_pod(key, why)
+            elif (
+                resource.read_as in (types.PodGroup, types.ElasticJob) and seen.item is None and not resource.is_foreign
+            ):
+                conditions = condition_of((), SCHEDULED, False, why, _now(), 0)
+                body = {"status": {"conditions": msgspec.to_builtins(conditions)}}
+                self._begin(ref, self._patches.write(*ref, body, "status"))
+
+
+def _why(entry: Waiting) -> Why:
+    would = entry.would_start_if if entry.reason != "BackingOff" else ""  # a countdown would be news every second
+    message = f"{entry.message}; would start if {would}" if would else entry.message
+    return Why(entry.reason, message[:_LONGEST])
+
+
+def _problems(entry: Rejected) -> str:
+    return "; ".join(entry.why)[:_LONGEST]
+
+
+def _status_of(kind: str, conditions: Iterable[types.StatusCondition]) -> str:
+    return next((condition.status for condition in conditions if condition.type == kind), "")
+
+
+def _exactly(seen: Seen, status: dict[str, Any]) -> dict[str, Any]:
+    """A change of exactly the version that we have seen: lists are replaced, and another may have added to them."""
+    return {"metadata": {"resourceVersion": str(seen.version)}, "status": status}
+
+
+def _now() -> str:
+    return format_timestamp(time.time())

@@ -1,0 +1,213 @@
+"""Finds the victims whose eviction lets a gang start, together with the place where it starts.
+
+Victims are evicted in units: a step of a job's surplus, or a whole gang, never a part of one. A trial finds the fewest
+units of an order that make room. Only then are the rules asked about these; units they refuse are left out, and the
+trial is repeated. Nothing is evicted unless the gang is nominated for all that it needs, so no eviction is in vain and
+none is superfluous.
+
+The cheapest units may be spread over many nodes and free no place. So the order by cost is only the first of several:
+others group units by node, by size, and by domain for a gang that must be in one. The cheapest result wins. Each order
+costs at most _MOST_REFUSED + 1 trials.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from maniple.model.job import Job, Queue
+from maniple.model.resources import BoolArray, IntArray
+from maniple.scheduler.eviction.node_first_order import best_domains, units_by_node
+from maniple.scheduler.eviction.trial import Trial
+from maniple.scheduler.eviction.unit_table import UnitTable
+from maniple.scheduler.eviction.units import Unit
+from maniple.scheduler.eviction.victim_consent import agreed
+from maniple.scheduler.framework.hooks import VictimRule
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.placement.domains_and_models import by_domain, home_of, members_of
+
+_MOST_REFUSED = 8  # trials of one order that the rules may refuse; then they are asked about the whole order
+_MOST_DOMAINS = 8  # domains that are tried, those that evict least first
+_DIGITS = 9  # a sum of losses depends on the order of its terms beyond these
+_NO_UNITS: IntArray = np.zeros(0, dtype=np.intp)
+
+
+def make_room(
+    session: Session, queue: Queue, job: Job, units: Sequence[Unit], rules: Sequence[VictimRule], reason: str
+) -> list[Unit]:
+    """Evicts the cheapest units that let `job` start, nominates it for their room and returns them; or does nothing."""
+    table = UnitTable(session, units)
+    everything = np.ones(len(table), dtype=bool)
+    victims = RoomMaker(session, table, everything, rules, reason).make_room(queue, job, everything)
+    return [] if victims is None else [table.units[unit] for unit in victims.tolist()]
+
+
+class RoomMaker:
+    """Makes room for claimants with the same demand, one after the other, by evicting units in `offered`."""
+
+    def __init__(
+        self, session: Session, table: UnitTable, offered: BoolArray, rules: Sequence[VictimRule], reason: str
+    ) -> None:
+        self._session = session
+        self._table = table
+        self._offered = offered
+        self._rules = rules
+        self._reason = reason
+        self._is_pruned = False
+
+    def make_room(self, queue: Queue, job: Job, left: BoolArray) -> IntArray | None:
+        """Evicts units in `left`, nominates the job for their room and returns them; None if the job cannot start."""
+        left = left & self._offered
+        with self._session.reserved.seen_by(job):
+            trial = Trial(self._session, self._table, queue, job)
+            if trial.fits():
+                victims = self._leftover(trial)
+            else:
+                obvious = self._obvious(trial, left)
+                if obvious is not None and trial.commit(obvious, self._reason):
+                    return obvious
+                victims = self._best(trial, left)
+            return victims if victims is not None and trial.commit(victims, self._reason) else None
+
+    def _leftover(self, trial: Trial) -> IntArray | None:
+        """Returns no units if the job fits into room that this cycle's victims leave, else None.
+
+        Room that is free now is allocate's to give, and an overused queue gets none.
+        """
+        session = self._session
+        asked = session.asked(trial.job)
+        if session.evicted and not trial.fits(later=False) and session.overused(trial.queue, asked) is None:
+            return _NO_UNITS
+        return None
+
+    def _obvious(self, trial: Trial, left: BoolArray) -> IntArray | None:
+        """Returns the cheapest unit if it is one pod at least as large as the one pod that waits, else None.
+
+        No other unit can be better if the pod fits then. This is the path of thousands of single pods.
+        """
+        table = self._table
+        if not trial.is_single or not left.any():
+            return None
+        unit = np.array([np.argmax(left)])
+        pods = table.pods_of(unit)
+        is_large_enough = len(pods) == 1 and (table.requests[:, pods[0]] >= trial.group.shape.requests).all()
+        if not is_large_enough or table.grades[unit[0]] > table.grades[left].min():
+            return None
+        return unit if agreed(self._session, trial.job, [table.units[unit[0]]], self._rules) else None
+
+    def _best(self, trial: Trial, left: BoolArray) -> IntArray | None:
+        """Returns the cheapest units found in several orders, or None."""
+        table = self._table
+        if not left.any():
+            return None
+        best = self._search(trial, np.flatnonzero(left), left)
+        if best is not None:
+            if self._is_least(trial, best, left):
+                return best
+            left = left & (table.grades <= table.grades[best].max())
+        left = left & self._offered  # _prune may have removed some
+        for order in _orders(self._session, trial, table, left):
+            victims = self._search(trial, order, left)
+            if victims is not None and (best is None or self._price(victims) < self._price(best)):
+                best = victims
+        return best
+
+    def _search(self, trial: Trial, order: IntArray, left: BoolArray) -> IntArray | None:
+        """Returns the fewest units from the front of `order` that make room and that the rules allow, or None."""
+        session, table, job = self._session, self._table, trial.job
+        order = table.ordered(order, left)
+        for _ in range(_MOST_REFUSED):
+            order = order[self._offered[order]]
+            victims = trial.fewest(order)
+            if victims is None:
+                return None
+            allowed = set(agreed(session, job, [table.units[unit] for unit in victims.tolist()], self._rules))
+            refused = [unit for unit in victims.tolist() if table.units[unit] not in allowed]
+            if not refused:
+                return victims
+            self._prune(job, left)
+            order = order[~table.with_dependents(np.array(refused))[order]]
+        allowed = set(agreed(session, job, [table.units[unit] for unit in order.tolist()], self._rules))
+        refused = [unit for unit in order.tolist() if table.units[unit] not in allowed]
+        return trial.fewest(order[~table.with_dependents(np.array(refused, dtype=np.intp))[order]])
+
+    def _prune(self, job: Job, left: BoolArray) -> None:
+        """Removes, once, units that the rules refuse even alone. They stay refused: later there is less to spare."""
+        if self._is_pruned:
+            return
+        self._is_pruned = True
+        table = self._table
+        verdicts: dict[int, bool] = {}
+        refused = []
+        for unit in np.flatnonzero(left).tolist():
+            kind = int(table.kinds[unit])
+            if kind not in verdicts:
+                alone = [table.units[number] for number in table.ordered(np.array([unit]), left).tolist()]
+                verdicts[kind] = len(agreed(self._session, job, alone, self._rules)) == len(alone)
+            if not verdicts[kind]:
+                refused.append(unit)
+        self._offered = self._offered & ~table.with_dependents(np.array(refused, dtype=np.intp))
+
+    def _price(self, units: IntArray) -> tuple[Any, ...]:
+        """Returns what evicting the units costs: highest grade, whole gangs, speed, pods."""
+        table = self._table
+        return (
+            float(table.grades[units].max()),
+            int(table.is_whole[units].sum()),
+            round(float(table.losses[units].sum()), _DIGITS),
+            int(table.counts[units].sum()),
+            sorted(units.tolist(), reverse=True),  # units are numbered by cost
+        )
+
+    def _is_least(self, trial: Trial, victims: IntArray, left: BoolArray) -> bool:
+        """Whether no other order can give better victims than the order by cost gave.
+
+        In the order by cost a whole gang comes only after all surplus, so one whole gang is then the minimum.
+        """
+        table = self._table
+        return (
+            trial.is_fewest(victims)
+            and int(table.is_whole[victims].sum()) <= 1
+            and float(table.grades[victims].max()) <= float(table.grades[left].min())
+        )
+
+
+# --- orders of units other than by cost
+
+
+def _orders(session: Session, trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[IntArray]:
+    if not trial.job.required:
+        yield units_by_node(session, trial.group, table, left).units
+        yield from _by_size(trial, table, left)
+        return
+    for nodes in _domains(session, trial, table, left):
+        inside = np.zeros(len(table), dtype=bool)
+        inside[np.repeat(np.arange(len(table)), table.counts)[nodes[table.nodes]]] = True
+        inside &= left
+        yield np.flatnonzero(inside)
+        yield units_by_node(session, trial.group, table, left, nodes).units
+        yield from _by_size(trial, table, inside)
+
+
+def _by_size(trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[IntArray]:
+    """Small units first, to evict few pods; then units first that may be enough alone, to evict few gangs."""
+    units = np.flatnonzero(left)
+    size = table.dragged(left)[units]
+    if len(units) and size.min() < size.max():
+        yield units[np.lexsort((units, size))]
+        is_small = size < trial.missing
+        yield units[np.lexsort((units, np.where(is_small, -size, size), is_small))]
+
+
+def _domains(session: Session, trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[BoolArray]:
+    """Yields the nodes of each domain that could hold the gang, those that evict least first."""
+    level = session.snapshot.domains.levels[trial.job.required]
+    home = home_of(level, members_of(session, trial.job))
+    if home is None:
+        missing = trial.need.total - by_domain(level, trial.room)
+        domains = best_domains(units_by_node(session, trial.group, table, left), level.codes, missing)
+    else:
+        domains = np.array([home])
+    for domain in domains[:_MOST_DOMAINS].tolist():
+        if domain >= 0:
+            yield level.codes == domain

@@ -1,0 +1,190 @@
+"""The reservations of a cycle: room kept for gangs that cannot start yet, and what others may use of it meanwhile.
+
+On a reserved node other jobs may use what will be free when the gang can start, less what the gang takes there.
+Statements and suppositions update these sums together with the session's own; no other code may change them. A
+reservation does not bind its own gang, nor jobs before it in its queue. `lifted` suspends reservations for one attempt.
+
+A node is reserved for at most one gang, and a queue has at most one reservation.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maniple.api.gpu.requests import WHOLE
+from maniple.model.gpu.devices import Millis
+from maniple.model.job import Job, PlacedPod
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.gpu_room import GpuRoom
+
+if TYPE_CHECKING:
+    from maniple.scheduler.reservation.departures import RunningPods
+
+JobKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reservation:
+    job: Job
+    order: tuple[Any, ...]  # Session.job_key of the gang
+    nodes: dict[int, int]  # node -> pods of the gang
+    pods: tuple[tuple[str, int], ...]  # each pod and its node
+    expected: float  # when the gang will start, as far as known
+    # The soonest the gang can start: a pod without a deadline may end at any moment.
+    ready: float
+    spare: FloatArray  # [R, nodes] what others may use
+    devices: dict[int, Millis]  # row -> [nodes, G] what others may use of each GPU
+    leaving: frozenset[str]  # pods on its nodes that it expects to be gone by then
+
+    @property
+    def places(self) -> IntArray:
+        return np.fromiter(self.nodes, dtype=np.intp, count=len(self.nodes))
+
+
+class ReservationBook:
+    def __init__(self, gpus: GpuRoom, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]]) -> None:
+        self._gpus = gpus
+        self._shape = shape  # resources, nodes
+        self._order = order
+        self.by_job: dict[JobKey, Reservation] = {}
+        self.by_queue: dict[int, Reservation] = {}
+        self._by_node: dict[int, Reservation] = {}
+        self.spare: FloatArray | None = None  # [R, N], inf where nothing is reserved; None: no reservations
+        self.settled: set[int] = set()  # queues that get no further reservation in this cycle
+        self.searches: dict[int, int] = {}  # queue -> searches for a reservation in this cycle
+        self.running: RunningPods | None = None  # for those searches
+        # Gang -> the jobs that run in its room and make way for it, each with its pods there.
+        self.guests: dict[str, dict[JobKey, tuple[Job, list[PlacedPod]]]] = {}
+        # Job -> gang -> how many of its pods this cycle placed in the gang's room.
+        self.newcomers: dict[JobKey, Counter[str]] = {}
+        self.is_open = False  # whether the reservations of earlier cycles have been renewed
+        self._lifted: tuple[Reservation, ...] = ()
+        self._most: FloatArray | None = None
+        self._mask: BoolArray | None = None
+        self._is_stale = False
+
+    def add(self, reservation: Reservation) -> None:
+        if self.spare is None:
+            self.spare = np.full(self._shape, np.inf)
+            self._gpus.open_spare()
+        self.by_job[reservation.job.key] = self.by_queue[reservation.job.queue] = reservation
+        self._by_node.update(dict.fromkeys(reservation.nodes, reservation))
+        self.spare[:, reservation.places] = reservation.spare
+        self._gpus.set_spare(reservation.places, reservation.devices)
+        self._is_stale = True
+
+    def drop(self, key: JobKey) -> None:
+        """The gang has room elsewhere, or is no longer the first of its queue."""
+        reservation = self.by_job.pop(key)
+        del self.by_queue[reservation.job.queue]
+        for node in reservation.nodes:
+            del self._by_node[node]
+        if self.spare is not None:
+            self.spare[:, reservation.places] = np.inf
+            self._gpus.set_spare(reservation.places, {})
+        self._is_stale = True
+
+    def holder(self, node: int) -> Reservation | None:
+        return self._by_node.get(node)
+
+    # -- which jobs they bind
+
+    @property
+    def mask(self) -> BoolArray | None:
+        """[N] the nodes that the current job may not use in full; None: it may use all."""
+        if self._is_stale:
+            binding = [reservation for reservation in self.by_job.values() if reservation not in self._lifted]
+            self._mask = np.zeros(self._shape[1], dtype=bool) if binding else None
+            for reservation in binding:
+                self._mask[reservation.places] = True  # type: ignore[index]
+            self._is_stale = False
+        return self._mask
+
+    @property
+    def most(self) -> FloatArray | None:
+        """[N] the most pods that the current attempt may place on each node; None: as many as fit."""
+        return self._most
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the conditions that hold for every job hold now."""
+        return self._most is None and not self._lifted
+
+    def exempts(self, job: Job) -> bool:
+        """Whether the reservation of the job's queue belongs to the job or to one behind it."""
+        reservation = self.by_queue.get(job.queue)
+        return reservation is not None and (reservation.job is job or self._order(job) < reservation.order)
+
+    def is_past(self, job: Job) -> bool:
+        """Whether the job is certainly bound by all reservations; does not compute its order."""
+        reservation = self.by_queue.get(job.queue)
+        return reservation is None or (job.queue in self.settled and reservation.job is not job)
+
+    @contextmanager
+    def lifted(self, reservations: Iterable[Reservation], most: FloatArray | None = None) -> Iterator[None]:
+        """Suspends these reservations in addition to those already suspended; `most` replaces an earlier one."""
+        before = self._lifted, self._most
+        self._lifted += tuple(reservations)
+        self._most = before[1] if most is None else most
+        self._is_stale = True
+        try:
+            yield
+        finally:
+            self._lifted, self._most = before
+            self._is_stale = True
+
+    @contextmanager
+    def seen_by(self, job: Job) -> Iterator[None]:
+        """Suspends the reservation that does not bind the job, if there is one."""
+        if self.by_queue and self.exempts(job):
+            with self.lifted([self.by_queue[job.queue]]):
+                yield
+        else:
+            yield
+
+    # -- changes, by statements and suppositions only
+
+    def take(self, nodes: IntArray, used: FloatArray) -> None:
+        """Takes `used` [R, nodes] from what others may use; negative amounts are given back."""
+        if self.spare is not None:
+            self.spare[:, nodes] -= used
+
+    def give_back(self, nodes: IntArray, amounts: FloatArray, spare: BoolArray | None) -> None:
+        """Gives back the `amounts` [R, pods] of leaving pods, with the node of each; a node may occur twice.
+
+        `spare` marks the pods whose room no reservation counts on; None: all of them.
+        """
+        if self.spare is not None:
+            counts = np.isfinite(self.spare[0, nodes]) if spare is None else spare & np.isfinite(self.spare[0, nodes])
+            np.add.at(self.spare.T, nodes[counts], amounts[:, counts].T)
+
+    def counts_on(self, pod: str, node: int) -> bool:
+        """Whether a reservation already counts on the pod's room, so that its eviction frees nothing for others."""
+        reservation = self.holder(node)
+        return reservation is not None and pod in reservation.leaving
+
+
+def devices_left(
+    free: dict[int, Millis],
+    usable: dict[int, Millis],
+    exact: Iterable[tuple[int, int, int, int]],
+    whole: Iterable[tuple[int, int, int]],
+) -> dict[int, Millis]:
+    """Returns what others may use of each GPU when the gang has taken its own out of `free` (row -> [nodes, G]).
+
+    `exact` has (row, position, device, thousandths) of GPUs the gang was given. For `whole`, (row, position, count),
+    any GPUs do: those in use now are taken first, so that others can use the free ones.
+    """
+    left = {row: array.copy() for row, array in free.items()}
+    for row, position, device, milli in exact:
+        left[row][position, device] -= milli
+    for row, position, count in whole:
+        devices = np.flatnonzero(left[row][position] >= WHOLE)
+        in_use = devices[usable[row][position, devices] < WHOLE]
+        rest = devices[usable[row][position, devices] >= WHOLE]
+        left[row][position, np.concatenate([in_use, rest])[:count]] -= WHOLE
+    return left

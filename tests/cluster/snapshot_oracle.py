@@ -1,0 +1,310 @@
+"""A Snapshot built from scratch, in the simplest way: what the incremental builder is compared with.
+
+It shares with that the tables, the reading of single objects, and the sorting of waiting pods into groups. Which pods
+belong to which gang, what is used where, and all sums are computed here on their own.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from maniple.api import kubernetes, types
+from maniple.api.decode.decode import Object
+from maniple.api.errors import InputError
+from maniple.api.labels import BACKFILL_ANNOTATION, JOB_LABEL
+from maniple.model.building.cluster_tables import ClusterTables
+from maniple.model.building.input_objects import Objects, next_replicas, pods_by_job
+from maniple.model.building.job_builder import JobBuilder, gpu_models
+from maniple.model.building.task_groups import TaskGroups, may_wait
+from maniple.model.disruption_budgets import find_budgets
+from maniple.model.elastic import current_sizes
+from maniple.model.gpu.devices import GpuPod, count_gpu_pods, gpu_problems
+from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
+from maniple.model.job import Job, PlacedPod
+from maniple.model.ownership import Ours, matters
+from maniple.model.plugin_reads import Reads, pick
+from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
+from maniple.model.pod_identity import group_name, lasts_s, pod_owner, pod_role
+from maniple.model.pod_shape import Exclusive, exclusives_of
+from maniple.model.priority import is_critical
+from maniple.model.queues import tree_problems, with_default
+from maniple.model.resources import FloatArray, RequestTable
+from maniple.model.snapshot import Snapshot
+
+JobKey = tuple[str, str]
+FINISHED = ("Succeeded", "Failed")
+
+
+def build_from_scratch(objects: Objects, ours: Ours, now: float, reads: Reads | None = None) -> Snapshot:
+    return _Oracle(objects, ours, reads or Reads()).build(now)
+
+
+def key_of(item: Object, kind: str = "") -> JobKey:
+    return f"{item.metadata.namespace}/{item.metadata.name}", kind or type(item).__name__
+
+
+class _Oracle:
+    def __init__(self, objects: Objects, ours: Ours, reads: Reads) -> None:
+        self.objects = objects
+        self.ours = ours
+        self.wrong: list[str] = []
+        pods = [pod for pod in objects.pods if matters(pod, ours)]
+        self.placed = [pod for pod in pods if pod.spec.node_name]
+        self.waiting = [*(pod for pod in pods if not pod.spec.node_name), *objects.implied]
+        self.requests = RequestTable()
+        self.sizes: dict[JobKey, dict[str, int]] = {}
+        self.growing: list[tuple[JobKey, types.ElasticRole, kubernetes.Pod]] = []
+        by_job = pods_by_job((*objects.pods, *objects.implied))
+        for job in objects.elastic_jobs:
+            key = key_of(job)
+            self.sizes[key] = current_sizes(job, by_job.get((job.metadata.namespace, job.metadata.name), []))
+            self.growing += [
+                (key, role, replica) for role, replica in next_replicas(job, self.sizes[key], ours.scheduler_name)
+            ]
+        everyone = [*self.placed, *self.waiting, *(replica for _, _, replica in self.growing)]
+        for pod in everyone:
+            self.requests.number(pod)
+        queues = with_default(objects.queues)
+        for queue, text in tree_problems(queues):
+            self.report(queue, text)
+        self.stop_if_wrong()
+        self.tables = ClusterTables(
+            ours,
+            reads,
+            self.requests,
+            nodes=objects.nodes,
+            queues=queues,
+            priority_classes=objects.priority_classes,
+            topologies=objects.topologies,
+            claims={(claim.metadata.namespace, claim.metadata.name): claim for claim in objects.claims},
+            volumes={volume.metadata.name: volume for volume in objects.volumes},
+        )
+        terms = [keys for pod in everyone if (keys := term_keys(pod)) is not None]
+        namespaces = {namespace.metadata.name: namespace.metadata.labels for namespace in objects.namespaces}
+        self.tables.reader = AffinityReader(namespaces, has_terms=bool(terms), keys=frozenset().union(*terms))
+        self.tables.budgets = find_budgets(objects.budgets, objects.pods)
+        self.builder = JobBuilder(self.tables, self.report)
+        self.jobs: dict[JobKey, Job] = {}
+        self.declared: set[JobKey] = set()
+        self.gangless: set[JobKey] = set()
+        self.called = {self.called_by(pod) for pod in (*self.waiting, *self.placed) if ours.claims(pod)}
+
+    def report(self, item: Object, text: str) -> None:
+        implied = (*self.objects.implied, *(replica for _, _, replica in self.growing))
+        if not any(item is pod for pod in implied):
+            self.wrong.append(f"{self.objects.place_of(item)}: {text}")
+
+    def stop_if_wrong(self) -> None:
+        if self.wrong:
+            raise InputError(dict.fromkeys(self.wrong))
+
+    def build(self, now: float) -> Snapshot:
+        self.declare_jobs()
+        groups: dict[JobKey, TaskGroups] = {}
+        for pod in self.waiting:
+            job = self.job_of(pod) if may_wait(pod) else None
+            if job is not None:
+                waiting = groups.setdefault(job.key, TaskGroups(job, self.tables))
+                is_read = self.ours.claims(pod) and not pod.spec.scheduling_gates
+                waiting.add(key_of(pod)[0], pod, self.requests.number(pod), self.priority(pod) if is_read else 0)
+        for waiting in groups.values():
+            waiting.finish()
+        for key, role, replica in self.growing:
+            growing = groups.get(key) or TaskGroups(self.jobs[key], self.tables)
+            growing.add_growth(role, replica, self.requests.number(replica), self.priority(replica))
+        usage = _Usage(self)
+        for pod in self.placed:
+            if pod.status.phase in FINISHED:
+                self.count_succeeded(pod)
+            else:
+                usage.place(pod, self.job_of(pod))
+        self.stop_if_wrong()
+        for job in self.jobs.values():
+            self.builder.settle(job)
+        return self.snapshot(usage, now)
+
+    def snapshot(self, usage: _Usage, now: float) -> Snapshot:
+        tables = self.tables
+        jobs = sorted(self.jobs.values(), key=lambda job: job.key)
+        waiting = [job for job in jobs if job.groups or job.gated]
+        queue_pending = np.zeros((len(tables.queues), len(tables.axis)))
+        for job in waiting:
+            if job.pending is not None and job.exists and not job.is_suspended:
+                queue_pending[job.queue] += job.pending
+        gpus_free, gpus_releasing = usage.gpus()
+        owners = {group.owner for job in jobs for group in job.groups if group.owner}
+        return Snapshot(
+            now=now,
+            axis=tables.axis,
+            nodes=tables.nodes,
+            free=tables.nodes.allocatable - usage.used,
+            releasing=usage.releasing,
+            total=tables.total(usage.used, usage.foreign),
+            queues=tables.queues,
+            queue_allocated=usage.queue_allocated,
+            queue_pending=queue_pending,
+            jobs=jobs,
+            waiting=waiting,
+            gpus=tables.gpus,
+            gpus_free=gpus_free,
+            gpus_releasing=gpus_releasing,
+            domains=tables.domains,
+            gpu_pods=self.gpu_pods(usage, waiting),
+            pod_affinity=usage.pod_affinity,
+            exclusives={node: tuple(held) for node, held in usage.exclusives.items()},
+            owners={owner: usage.owners.get(owner, {}) for owner in owners},
+            budgets=tables.budgets,
+        )
+
+    def gpu_pods(self, usage: _Usage, waiting: list[Job]) -> dict[GpuPod, int]:
+        counts: dict[GpuPod, int] = {}
+        shapes = self.tables.shapes
+        for request, models in usage.gpu_requests:
+            count_gpu_pods(counts, shapes.vector(request), shapes.asks(request), models, 1)
+        for group in (group for job in waiting for group in job.groups):
+            shape = group.shape
+            count_gpu_pods(counts, shape.requests, shape.gpus, shape.constraint.gpu_models, len(group.pods))
+        return counts
+
+    def declare_jobs(self) -> None:
+        for node in self.objects.nodes:
+            for problem in gpu_problems(node):
+                self.report(node, problem)
+        for group in self.objects.pod_groups:
+            job = self.builder.of_group(group)
+            if group.spec.min_member == 0:
+                self.gangless.add(job.key)
+            else:
+                self.jobs[job.key] = job
+        for item in self.objects.elastic_jobs:
+            self.jobs[key_of(item)] = self.builder.of_elastic(item, self.sizes[key_of(item)])
+        self.declared.update(self.jobs)
+
+    def called_by(self, pod: kubernetes.Pod) -> JobKey | None:
+        """The gang that a pod of ours brings into being by naming it."""
+        is_over = pod.status.phase == "Failed" or (not pod.spec.node_name and not may_wait(pod))
+        group, job = group_name(pod), pod.metadata.labels.get(JOB_LABEL)
+        if is_over or not (group or job):
+            return None
+        return f"{pod.metadata.namespace}/{group or job}", "PodGroup" if group else "ElasticJob"
+
+    def gang_of(self, pod: kubernetes.Pod) -> JobKey | None:
+        namespace, name, group = pod.metadata.namespace, pod.metadata.labels.get(JOB_LABEL), group_name(pod)
+        if name and (f"{namespace}/{name}", "ElasticJob") in self.declared:
+            return f"{namespace}/{name}", "ElasticJob"
+        if group or name:
+            key = (f"{namespace}/{group or name}", "PodGroup" if group else "ElasticJob")
+            if key not in self.gangless:
+                return key if key in self.declared or self.ours.claims(pod) or key in self.called else None
+        return key_of(pod, "Pod") if self.ours.claims(pod) else None
+
+    def job_of(self, pod: kubernetes.Pod) -> Job | None:
+        key = self.gang_of(pod)
+        if key is None:
+            return None
+        job = self.jobs.get(key)
+        if job is None:
+            is_pod = key[1] == "Pod"
+            job = self.builder.of_pod(key, pod, self.priority(pod)) if is_pod else self.builder.missing(key)
+            self.jobs[key] = job
+        self.builder.note_age(job, pod)
+        return job
+
+    def priority(self, pod: kubernetes.Pod) -> int:
+        priority = self.tables.priorities.of_pod(pod)
+        if priority is None:
+            problem = self.tables.priorities.unknown(pod.spec.priority_class_name)
+            self.report(pod, f"spec.priorityClassName: {problem}")
+        return priority or 0
+
+    def count_succeeded(self, pod: kubernetes.Pod) -> None:
+        key = self.gang_of(pod) if pod.status.phase == "Succeeded" else None
+        job = None if key is None or key[1] == "Pod" else self.job_of(pod)
+        if job is not None:
+            role = pod_role(pod.metadata)
+            job.succeeded += 1
+            job.succeeded_by_role[role] = job.succeeded_by_role.get(role, 0) + 1
+
+
+class _Usage:
+    """Pods on nodes, and what they use."""
+
+    def __init__(self, oracle: _Oracle) -> None:
+        self.oracle = oracle
+        self.tables = tables = oracle.tables
+        shape = len(tables.axis), len(tables.nodes)
+        self.used, self.releasing, self.foreign = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.queue_allocated = np.zeros((len(tables.queues), len(tables.axis)))
+        self.exclusives: dict[int, list[Exclusive]] = {}
+        self.owners: dict[str, dict[int, int]] = {}
+        self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
+        self.gpu_requests: list[tuple[int, tuple[types.GpuModel, ...]]] = []
+        self.holdings = GpuHoldings(tables.gpus.tables, tables.shapes, tables.requests)
+        self.held: list[tuple[HeldGpus, PlacedPod | None]] = []
+
+    def place(self, pod: kubernetes.Pod, job: Job | None) -> None:
+        """`pod` is on a node and not finished."""
+        node = self.tables.nodes.index.get(pod.spec.node_name, -1)
+        request = self.tables.requests.number(pod)
+        gpus, held = self.holdings.read(pod, node, request) if node >= 0 else (None, request)
+        vector = self.tables.shapes.vector(held)
+        is_leaving = pod.metadata.deletion_timestamp is not None
+        pod_affinity = self.occupy(pod, node, vector) if node >= 0 else None
+        if node >= 0 and (is_leaving or job is None):
+            (self.releasing if is_leaving else self.foreign)[:, node] += vector
+        if job is None or is_leaving:
+            if gpus is not None:
+                self.held.append((gpus, None))
+            return
+        placed = self.placed_pod(pod, job, node, vector, pod_affinity)
+        if gpus is not None:
+            self.held.append((gpus, placed))
+            placed.gpu_models = gpu_models(pod, job)
+            self.gpu_requests.append((request, placed.gpu_models))
+        job.placed.append(placed)
+        job.placed_by_role[placed.role] = job.placed_by_role.get(placed.role, 0) + 1
+        job.allocated = vector if job.allocated is None else job.allocated + vector
+        self.queue_allocated[job.queue] += vector
+
+    def placed_pod(
+        self, pod: kubernetes.Pod, job: Job, node: int, vector: FloatArray, pod_affinity: AffinityInfo | None
+    ) -> PlacedPod:
+        meta = pod.metadata
+        started = self.oracle.builder.started(pod)
+        return PlacedPod(
+            pod=f"{meta.namespace}/{meta.name}",
+            node=node,
+            role=pod_role(meta),
+            priority=job.priority if job.key[1] == "Pod" else self.oracle.priority(pod),
+            requests=vector,
+            pod_affinity=pod_affinity,
+            started=started,
+            is_critical=is_critical(pod),
+            labels=meta.labels,
+            ends=inf if pod.spec.active_deadline_seconds is None else started + lasts_s(pod),
+            makes_way_for=meta.annotations.get(BACKFILL_ANNOTATION, ""),
+            is_ours=self.oracle.ours.claims(pod),
+            annotations=pick(self.tables.reads.pod_annotations, meta.annotations),
+        )
+
+    def occupy(self, pod: kubernetes.Pod, node: int, vector: FloatArray) -> AffinityInfo | None:
+        self.used[:, node] += vector
+        if exclusives := exclusives_of(pod.spec):
+            self.exclusives.setdefault(node, []).extend(exclusives)
+        counts = self.owners.setdefault(pod_owner(pod.metadata), {})
+        counts[node] = counts.get(node, 0) + 1
+        if not self.tables.reader.has_terms:
+            return None
+        pod_affinity = self.tables.reader.read(pod)
+        self.pod_affinity[pod_affinity, node] = self.pod_affinity.get((pod_affinity, node), 0) + 1
+        return pod_affinity
+
+    def gpus(self) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
+        free, releasing = self.holdings.all_free()
+        self.holdings.settle([gpus for gpus, _ in self.held], free, releasing)
+        for gpus, placed in self.held:
+            if placed is not None:
+                placed.gpus = gpus.gpus
+        return free, releasing

@@ -1,0 +1,255 @@
+"""The verdicts on who leaves and who is resized: only those who may, whole gangs or surplus, from the upper end.
+
+Surplus is what a gang has above its minimum. Whoever is left with less than its minimum has lost all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from properties.cluster_facts import PROTECTED_CLASSES, Facts, Gang, Pod
+from properties.kubernetes_rules import selects
+from properties.raw_objects import Resources, add, number
+from properties.replay_rounds import SHRUNK, Resize, Round, State
+
+DISPLACED, PREEMPTED, RECLAIMED = "Displaced", "Preempted", "Reclaimed"
+
+
+def roles_of(state: State, keys: Iterable[str], gang: str) -> list[str]:
+    return [state.pods[key].role for key in keys if state.pods[key].gang == gang]
+
+
+def keeps_minimum(facts: Facts, state: State, played: Round, gang: str) -> bool:
+    """Whether those who stay are enough, without the ones who come only now."""
+    left = roles_of(state, state.staying(played.evicted), gang)
+    return not facts.gang(gang).missing(left + state.succeeded.get(gang, []))
+
+
+def priority_of_pod(facts: Facts, pod: Pod) -> int:
+    return number(pod.spec, "priority", default=facts.priorities.get(pod.priority_class, 0))
+
+
+def priority_of(facts: Facts, state: State, gang: Gang) -> int:
+    """That of its class; without one, the highest among its pods."""
+    if gang.priority_class:
+        return facts.priorities.get(gang.priority_class, 0)
+    return max((priority_of_pod(facts, pod) for pod in state.pods.values() if pod.gang == gang.key), default=0)
+
+
+# Who may be taken.
+
+
+def judge_protection(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    for key, reason in sorted(played.reasons.items()):
+        pod = state.pods[key]
+        gang = facts.gang(pod.gang)
+        if pod.namespace == "kube-system" or {pod.priority_class, gang.priority_class} & set(PROTECTED_CLASSES):
+            yield f"{key} is evicted, but it is critical to the system"
+        is_surplus = reason in {SHRUNK, DISPLACED} and keeps_minimum(facts, state, played, gang.key)
+        if not gang.is_preemptable and not is_surplus:
+            yield f"{key} is evicted, but {gang.key} says preemptable: false"
+        ran_s = state.now - state.started.get(key, 0)
+        if ran_s < gang.min_runtime_s and reason != DISPLACED:
+            yield f"{key} is evicted after {ran_s} s, but {gang.key} has {gang.min_runtime_s} s for sure"
+    for budget in facts.budgets:
+        covered = [
+            key
+            for key, pod in state.pods.items()
+            if pod.namespace == budget.namespace and selects(budget.selector, pod.labels)
+        ]
+        allowed = budget.allowed
+        if allowed is None:
+            if budget.least is None:
+                continue
+            allowed = max(0, sum(key in covered for key in state.staying()) - budget.least)
+        gone = [key for key in covered if key in played.evicted]
+        if len(gone) > allowed:
+            yield f"{', '.join(gone)} are evicted, but a budget lets only {allowed} go"
+
+
+def judge_reasons(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    for key, reason in sorted(played.reasons.items()):
+        victim, claimant = facts.gang(state.pods[key].gang), facts.gang(played.evicted[key])
+        if victim.key == claimant.key:
+            yield f"{key} is evicted for its own gang"
+        match reason:
+            case "Preempted":
+                if victim.queue != claimant.queue:
+                    yield f"{key} of queue {victim.queue} is preempted for {claimant.key} of queue {claimant.queue}"
+                if priority_of(facts, state, victim) >= priority_of(facts, state, claimant):
+                    yield f"{key} is preempted for {claimant.key}, which has no higher priority"
+            case "Reclaimed":
+                if victim.queue == claimant.queue:
+                    yield f"{key} is reclaimed for {claimant.key} of its own queue"
+            case "Shrunk":
+                if not keeps_minimum(facts, state, played, victim.key):
+                    yield f"{key} is shrunk away, but {victim.key} does not keep its minimum"
+            case "Displaced":
+                yield from wrongly_displaced(state, played, key)
+            case _:
+                yield f"{key} is evicted for the unknown reason {reason!r}"
+
+
+def wrongly_displaced(state: State, played: Round, key: str) -> Iterator[str]:
+    """Only from a node that was kept for the gang, and to which the gang now goes."""
+    gang, node = played.evicted[key], state.where[key]
+    if node not in state.promised.get(gang, ()):
+        yield f"{key} is displaced from {node}, which was not kept for {gang}"
+    coming = {move.node.name for move in [*played.binds, *played.nominations] if move.pod.gang == gang}
+    if node not in coming:
+        yield f"{key} is displaced from {node}, to which {gang} does not go"
+
+
+def judge_ends(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    """Surplus goes from the upper end: sizes of ElasticJobs are lowered, of a PodGroup's pods on a node the last go."""
+    lowered = {(resize.job, resize.role): resize.new for resize in played.resizes if resize.new < resize.old}
+    for key, reason in sorted(played.reasons.items()):
+        if reason != SHRUNK:
+            continue
+        pod = state.pods[key]
+        if pod.gang not in facts.jobs:
+            likes = [
+                other
+                for other in state.staying(played.evicted)
+                if state.where[other] == state.where[key] and is_like(state.pods[other], pod)
+            ]
+            if any(state.pods[other].index > pod.index for other in likes if may_go(facts, state, other)):
+                yield f"{key} is shrunk away, and a later pod of {pod.gang} on the same node stays"
+            continue
+        if pod.index >= lowered.get((pod.gang, pod.role), pod.index + 1):
+            continue
+        yield f"{key} is shrunk away, but its job is not resized to less than {pod.index + 1} {pod.role}"
+
+
+def is_like(one: Pod, other: Pod) -> bool:
+    return (one.gang, one.role, one.ask) == (other.gang, other.role, other.ask) and one.requests == other.requests
+
+
+def may_go(facts: Facts, state: State, key: str) -> bool:
+    """Nothing of its own protects it."""
+    pod = state.pods[key]
+    covered = any(pod.namespace == b.namespace and selects(b.selector, pod.labels) for b in facts.budgets)
+    return not covered and state.now - state.started.get(key, 0) >= facts.gang(pod.gang).min_runtime_s
+
+
+# Sizes.
+
+
+def judge_sizes(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    for (job, role), several in groupby(sorted(played.resizes, key=_place), key=_place):
+        resizes = list(several)
+        if len(resizes) > 1:
+            yield f"{job} is resized twice in {role}"
+        yield from wrong_resize(facts, state, played, resizes[0])
+    for job in sorted({resize.job for resize in played.resizes}):
+        mine = [resize for resize in played.resizes if resize.job == job]
+        elastic, last = facts.jobs[job].elastic, state.resized.get(job)
+        if last is not None and state.now - last < elastic.cooldown_s:
+            yield f"{job} is resized after {state.now - last} s, and has to cool down for {elastic.cooldown_s} s"
+        if any(resize.new > resize.old for resize in mine) and state.now < (elastic.grow_after or 0):
+            yield f"{job} grows at {state.now}, before {elastic.grow_after}"
+        if any(resize.new > resize.old for resize in mine):
+            yield from wrong_growth(facts, state, played, job, mine)
+    yield from growth_over_limits(facts, state, played)
+
+
+def _place(resize: Resize) -> tuple[str, str]:
+    return resize.job, resize.role
+
+
+def wrong_resize(facts: Facts, state: State, played: Round, resize: Resize) -> Iterator[str]:
+    role, elastic = facts.jobs[resize.job].elastic.roles[resize.role], facts.jobs[resize.job].elastic
+    shown = f"{resize.job} is resized from {resize.old} to {resize.new} {resize.role}"
+    if resize.old != state.size(facts, resize.job, resize.role):
+        yield f"{shown}, but has {state.size(facts, resize.job, resize.role)}"
+    if resize.old == resize.new or (resize.new - resize.old) % role.step:
+        yield f"{shown}, which is not in steps of {role.step}"
+    if not role.least <= resize.new <= role.most:
+        yield f"{shown}, beyond its bounds {role.least} and {role.most}"
+    if resize.new >= resize.old:
+        return
+    if resize.new < 1 and resize.role == elastic.first_role:
+        yield f"{shown}: its first replica goes"
+    mine = [key for key in state.staying() if state.pods[key].gang == resize.job]
+    beyond = [key for key in mine if state.pods[key].role == resize.role and state.pods[key].index >= resize.new]
+    left = [key for key in beyond if key not in played.evicted]
+    if left:
+        yield f"{shown}, but {', '.join(sorted(left))} stay"
+    if not beyond:
+        yield f"{shown}, and nobody leaves: in vain"
+    bound = [move.pod for move in played.binds if (move.pod.gang, move.pod.role) == (resize.job, resize.role)]
+    if any(pod.index >= resize.new for pod in bound):
+        yield f"{shown}, and a replica beyond that is bound"
+
+
+def wrong_growth(facts: Facts, state: State, played: Round, job: str, resizes: list[Resize]) -> Iterator[str]:
+    """Only a job that runs and has all its pods grows, and only if that pays back."""
+    elastic = facts.jobs[job].elastic
+    bound = {move.pod.key for move in played.binds}
+    waiting = [key for key in state.pending if state.pods[key].gang == job and key not in bound]
+    placed = set(state.staying(played.evicted)) | bound
+    roles = [state.pods[key].role for key in placed if state.pods[key].gang == job]
+    if any(resize.new < resize.old for resize in resizes):
+        yield f"{job} grows and shrinks at once"
+    if waiting:
+        yield f"{job} grows although {', '.join(sorted(waiting))} wait"
+    if facts.gang(job).missing(roles + state.succeeded.get(job, [])):
+        yield f"{job} grows although it does not run"
+    if any(state.pods[key].gang == job for key in played.evicted):
+        yield f"{job} grows and loses pods"
+    old = sum(state.size(facts, job, role) for role in elastic.roles)
+    new = old + sum(resize.new - resize.old for resize in resizes)
+    if not elastic.pays_back(old, new):
+        yield f"{job} grows from {old} to {new}, which does not pay back"
+
+
+def growth_over_limits(facts: Facts, state: State, played: Round) -> Iterator[str]:
+    """What grows is charged at once: with it, with the bound and with the promised, no limit is passed."""
+    grown = [resize for resize in played.resizes if resize.new > resize.old]
+    if not grown or not any(queue.limit for queue in facts.queues.values()):
+        return
+    held: dict[str, Resources] = {}
+    more: dict[str, Resources] = {}
+
+    def charge(sums: dict[str, Resources], gang: str, requests: Resources) -> None:
+        for queue in facts.queue_line(facts.gang(gang).queue):
+            add(sums.setdefault(queue, {}), requests)
+
+    for key in state.staying(played.evicted):
+        if state.pods[key].is_ours:
+            charge(held, state.pods[key].gang, state.requests(facts, key))
+    for move in [*played.binds, *played.nominations]:
+        charge(held, move.pod.gang, move.pod.requests_at(move.node, move.gpus))
+    for resize in grown:
+        for index in range(resize.old, resize.new):
+            charge(more, resize.job, facts.smallest_asked(facts.jobs[resize.job].replica(resize.role, index)))
+    for name, wanted in sorted(more.items()):
+        limit = facts.queues[name].limit if name in facts.queues else {}
+        for resource in sorted(limit.keys() & wanted.keys()):
+            total = held.get(name, {}).get(resource, 0) + wanted[resource]
+            if total > limit[resource]:
+                yield f"growth brings queue {name} to {total} {resource}, over its limit of {limit[resource]}"
+
+
+# What was taken for a gang is the gang's.
+
+
+def judge_kept(facts: Facts, state: State, played: Round, owed: dict[str, list[str]]) -> Iterator[str]:
+    """Victims of the round before are gone now: the gangs that they left for start."""
+    for gang, victims in sorted(owed.items()):
+        roles = roles_of(state, state.staying(played.evicted), gang) + state.succeeded.get(gang, [])
+        roles += [move.pod.role for move in played.binds if move.pod.gang == gang]
+        if facts.gang(gang).missing(roles):
+            yield f"{', '.join(victims)} left for {gang} in vain: it does not start when they are gone"
+
+
+def owed_after(facts: Facts, state: State, played: Round) -> dict[str, list[str]]:
+    owed: dict[str, list[str]] = {}
+    for victim, gang in sorted(played.evicted.items()):
+        owed.setdefault(gang, []).append(victim)
+    now = {gang: roles_of(state, state.staying(played.evicted), gang) for gang in owed}
+    for move in played.binds:
+        if move.pod.gang in now:
+            now[move.pod.gang].append(move.pod.role)
+    return {gang: victims for gang, victims in owed.items() if facts.gang(gang).missing(now[gang])}

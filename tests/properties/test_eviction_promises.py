@@ -1,0 +1,112 @@
+"""The promises in full clusters: surplus gives way, gangs go whole or stay, nothing is in vain, nobody starves."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from properties.deserved_shares import lost_dues
+from properties.elastic_clusters import claimed_worlds, elastic_worlds, growing_worlds
+from properties.growth_verdicts import grown_in_vain
+from properties.job_stream import Setting, Stream
+from properties.needless_victims import could_have_stayed
+from properties.plan_adapter import plan
+from properties.raw_objects import Object
+from properties.referee import violations
+from properties.replay_rounds import Promise
+from properties.test_promises import KUBE_BATCH, broken, moves, promised
+
+many = settings(promised, max_examples=140)
+some = settings(promised, max_examples=60)
+few = settings(promised, max_examples=12)
+
+
+@many
+@given(elastic_worlds() | claimed_worlds())
+def test_only_those_who_may_leave_and_for_a_gang_that_starts(objects: list[Object]) -> None:
+    """Surplus from the upper end or whole gangs; in the round after that the gang they left for is bound."""
+    assert broken(objects, Promise.VICTIMS) == []
+
+
+@many
+@given(elastic_worlds() | claimed_worlds())
+def test_a_gang_loses_surplus_or_everything(objects: list[Object]) -> None:
+    assert broken(objects, Promise.GANGS) == []
+
+
+@many
+@given(elastic_worlds() | growing_worlds())
+def test_sizes_change_within_bounds_in_steps_and_not_too_often(objects: list[Object]) -> None:
+    assert broken(objects, Promise.SIZES) == []
+
+
+@many
+@given(claimed_worlds() | elastic_worlds())
+def test_nobody_leaves_who_could_have_stayed(objects: list[Object]) -> None:
+    assert could_have_stayed(objects, plan(objects, rounds=2)) == []
+
+
+@many
+@given(elastic_worlds() | claimed_worlds())
+def test_no_queue_loses_what_it_deserves_by_shrinking_or_reclaiming(objects: list[Object]) -> None:
+    assert lost_dues(objects, plan(objects, rounds=3)) == []
+
+
+@many
+@given(growing_worlds())
+def test_nobody_grows_in_vain(objects: list[Object]) -> None:
+    assert grown_in_vain(objects, plan(objects, rounds=4)) == []
+
+
+@some
+@given(growing_worlds() | elastic_worlds(limits_one_in=2))
+def test_elastic_jobs_keep_every_promise(objects: list[Object]) -> None:
+    """Limits, required domains and devices among them, over rounds in which jobs grow and shrink."""
+    assert violations(objects, plan(objects, rounds=4)) == []
+
+
+@some
+@given(elastic_worlds())
+def test_elastic_jobs_keep_every_promise_with_the_policy_of_kube_batch(objects: list[Object]) -> None:
+    assert violations(objects, plan(objects, KUBE_BATCH, rounds=3)) == []
+
+
+@some
+@given(elastic_worlds() | growing_worlds())
+def test_a_settled_cluster_with_elastic_jobs_stays_settled(objects: list[Object]) -> None:
+    """It rests at the latest when everybody has had a turn, and five rounds later nothing has moved."""
+    moved = moves(plan(objects, rounds=16))
+    rests = next((index for index, has_moved in enumerate(moved) if index and not has_moved), len(moved))
+    assert rests <= 11, moved
+    assert not any(moved[rests:]), moved
+
+
+@st.composite
+def settings_of_streams(draw: st.DrawFn, undeclared_one_in: int = 0) -> Setting:
+    nodes, gpus = draw(st.integers(2, 5)), draw(st.sampled_from((2, 4)))
+    each = draw(st.sampled_from((1, 2)))
+    return Setting(
+        nodes=nodes,
+        gpus=gpus,
+        members=draw(st.integers(1 + nodes * gpus // each // 2, nodes * gpus // each)),
+        gpus_each=each,
+        tick_s=60,
+        backlog=draw(st.integers(1, 6)),
+        longest_s=draw(st.sampled_from((120, 600, 900))),
+        undeclared_one_in=undeclared_one_in,
+        firm_one_in=draw(st.sampled_from((1, 2, 4))),
+        seed=draw(st.integers(0, 2**16)),
+    )
+
+
+@few
+@given(settings_of_streams())
+def test_a_large_gang_starts_within_the_bound_whatever_arrives(setting: Setting) -> None:
+    """At the latest when all who ran on its reserved nodes have ended; and GPUs elsewhere are not left idle for it."""
+    assert Stream(setting, plan).run(60) == []
+
+
+@few
+@given(settings_of_streams(undeclared_one_in=3))
+def test_a_large_gang_starts_within_the_bound_although_some_do_not_say_how_long_they_run(setting: Setting) -> None:
+    assert Stream(setting, plan).run(60) == []

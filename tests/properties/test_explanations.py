@@ -1,0 +1,64 @@
+"""Whoever waits is told its place in line, what was tried and what would help; all of it, and nothing but the truth."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from properties.apply_cure import alone, cured
+from properties.elastic_clusters import claimed_worlds, elastic_worlds, growing_worlds
+from properties.explanation_verdicts import untrue
+from properties.plan_adapter import plan
+from properties.random_clusters import contended_worlds, limited_worlds, simple_worlds, worlds
+from properties.raw_objects import Object, rows, text
+from properties.test_promises import KUBE_BATCH, promised
+from properties.topology_clusters import close_worlds, full_close_worlds
+
+DEFAULT_ACTIONS = ["allocate", "shrink", "reclaim", "preempt", "backfill", "grow"]
+KUBE_BATCH_ACTIONS = ["reclaim", "allocate", "backfill", "preempt"]
+
+many = settings(promised, max_examples=200)
+some = settings(promised, max_examples=150)
+
+
+@many
+@given(st.one_of(elastic_worlds(), claimed_worlds(), growing_worlds(), worlds(), limited_worlds()))
+def test_whoever_waits_is_told_all_of_it_and_the_truth(objects: list[Object]) -> None:
+    assert untrue(objects, plan(objects, rounds=3), DEFAULT_ACTIONS) == []
+
+
+@many
+@given(st.one_of(close_worlds(), full_close_worlds(), contended_worlds()))
+def test_whoever_waits_for_a_domain_or_a_model_is_told_the_truth(objects: list[Object]) -> None:
+    assert untrue(objects, plan(objects, rounds=2), DEFAULT_ACTIONS) == []
+
+
+@many
+@given(st.one_of(contended_worlds(), elastic_worlds(), limited_worlds()))
+def test_whoever_waits_is_told_the_truth_with_the_policy_of_kube_batch(objects: list[Object]) -> None:
+    assert untrue(objects, plan(objects, KUBE_BATCH, rounds=3), KUBE_BATCH_ACTIONS) == []
+
+
+@some
+@given(
+    st.one_of(simple_worlds(), limited_worlds(), contended_worlds(), elastic_worlds(limits_one_in=2), claimed_worlds())
+)
+def test_doing_what_would_start_a_gang_starts_it(objects: list[Object]) -> None:
+    """Nobody else waits: whose turn it is when the room is there is another matter."""
+    (first,) = rows(plan(objects), "rounds")
+    for group in [text(entry, "group") for entry in rows(first, "waiting")][:4]:
+        world = alone(objects, group)
+        reason, would, before = told(world, group)
+        changed = cured(world, group, would) if reason not in ("", "Promised") else None
+        if changed is not None:
+            now, left, after = told(changed, group)
+            starts = now in ("", "Promised") or (now == "SurplusWaiting" and reason != now) or after > before
+            assert starts, f"{group} would start if {would}; and then if {left}"
+
+
+def told(objects: list[Object], group: str) -> tuple[str, str, int]:
+    """Why the gang waits (empty: it does not), what would start it, and how many pods are bound."""
+    (done,) = rows(plan(objects), "rounds")
+    waiting = [entry for entry in rows(done, "waiting") if text(entry, "group") == group]
+    bound = len(rows(done, "binds"))
+    return (text(waiting[0], "reason"), text(waiting[0], "wouldStartIf"), bound) if waiting else ("", "", bound)

@@ -1,0 +1,105 @@
+"""The promises about others: a queue keeps what it deserves, nobody leaves in vain, nobody starves."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from properties.cluster_facts import read_facts
+from properties.deserved_shares import TOLERANCE, Tree, find_dues, lost_dues
+from properties.missed_room import missed_opportunities
+from properties.plan_adapter import plan
+from properties.random_clusters import contended_worlds, simple_worlds, worlds
+from properties.raw_objects import Object, flat, key_of, rows, table, text
+from properties.referee import excess
+from properties.replay_rounds import after, read_round, read_state
+from properties.test_promises import KUBE_BATCH, long_promised, promised
+from properties.topology_clusters import close_worlds
+
+
+@promised
+@given(st.one_of(worlds(), contended_worlds(), close_worlds()))
+def test_deserved_is_what_it_is_on_paper(objects: list[Object]) -> None:
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    expected = find_dues(facts, state, Tree(objects)).deserved
+    shown = {text(queue, "name"): table(queue, "deserved") for queue in rows(plan(objects), "queues")}
+    assert set(shown) == set(expected)
+    for queue, amounts in expected.items():
+        for resource, amount in amounts.items():
+            given_ = _amount(shown[queue].get(resource, "0"))
+            assert abs(given_ - amount) <= TOLERANCE * max(Fraction(1), amount), (
+                f"{queue} {resource}: {given_} for {amount}"
+            )
+
+
+def _amount(written: object) -> Fraction:
+    word = str(written)
+    for suffix, scale in (("Ki", 1024), ("Mi", 1024**2), ("Gi", 1024**3), ("Ti", 1024**4), ("m", Fraction(1, 1000))):
+        if word.endswith(suffix):
+            return Fraction(word.removesuffix(suffix)) * scale
+    return Fraction(word)
+
+
+@promised
+@given(contended_worlds())
+def test_a_queue_never_loses_what_it_deserves(objects: list[Object]) -> None:
+    """Of what leaves for another queue, its own queue and those above it keep what they deserve of what is scarce."""
+    assert lost_dues(objects, plan(objects, KUBE_BATCH, rounds=4)) == []
+
+
+@promised
+@given(contended_worlds())
+def test_no_victim_could_have_stayed(objects: list[Object]) -> None:
+    """Put any one of them back beside those who come in its place: its node does not hold them all."""
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    for written in rows(plan(objects, KUBE_BATCH, rounds=4), "rounds"):
+        played = read_round(facts, state, written)
+        for victim in played.evicted:
+            node = facts.nodes[state.where[victim]]
+            there = [key for key in state.staying(played.evicted) if state.where[key] == node.name]
+            coming = [move.pod for move in (*played.binds, *played.nominations) if move.node is node]
+            company = [*(state.pods[key] for key in there), *coming]
+            assert list(excess(node, company, [state.pods[victim]])), f"{victim} could have stayed on {node.name}"
+        state = after(facts, state, played)
+
+
+@long_promised
+@given(simple_worlds())
+def test_the_oldest_gang_starts_in_bounded_time(objects: list[Object]) -> None:
+    """Work ends and none arrives: who fits an empty cluster has started after as many rounds as there are gangs."""
+    nothing_runs = [item for item in objects if not (text(item, "kind") == "Pod" and text(item, "spec", "nodeName"))]
+    gangs = {text(entry, "group") for entry in rows(_first(nothing_runs), "waiting")}
+    gangs |= {_gang_of(nothing_runs, text(entry, "pod")) for entry in rows(_first(nothing_runs), "binds")}
+    current = nothing_runs
+    for _ in range(len(gangs) + 1):
+        done = _first(current)
+        if not rows(done, "binds"):
+            break
+        current = _ended(current, {text(entry, "pod") for entry in rows(done, "binds")})
+    # The cluster is empty now and nothing more starts: whoever is left does not fit, alone as it is.
+    assert missed_opportunities(current, plan(current)) == []
+
+
+def _first(objects: list[Object]) -> object:
+    return rows(plan(objects), "rounds")[0]
+
+
+def _gang_of(objects: list[Object], pod: str) -> str:
+    facts = read_facts(objects)
+    return read_state(facts, objects).pods[pod].gang
+
+
+def _ended(objects: list[Object], pods: set[str]) -> list[Object]:
+    """The cluster after `pods` have run and succeeded; jobs whose pods were only implied are gone with them."""
+    jobs = {pod for pod in pods if not any(text(i, "kind") == "Pod" and key_of(i) == pod for i in flat(objects))}
+    made: list[Object] = []
+    for item in objects:
+        if text(item, "kind") == "Pod" and key_of(item) in pods:
+            made.append({**item, "status": {"phase": "Succeeded"}, "spec": {**table(item, "spec"), "nodeName": "gone"}})
+        elif text(item, "kind") != "ElasticJob" or not any(pod.startswith(f"{key_of(item)}-") for pod in jobs):
+            made.append(item)
+    return made
