@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maniple.model.gpu.fragmentation import Kind, Millis
+from maniple.model.gpu.fragmentation import Millis, PodRequests
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.sim.openb_benchmark import WHOLE, Node, Placer, Pod
 
@@ -30,11 +30,11 @@ class Fleet:
         has = np.arange(most) < np.array([[node.gpus] for node in nodes])
         self.gpu: Millis = np.where(has, WHOLE, 0).astype(np.int32)
 
-    def kind(self, pod: Pod) -> Kind:
+    def kind(self, pod: Pod) -> PodRequests:
         models = tuple(model in pod.models for model in self.models) if pod.models else None
-        return Kind(pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli, models)
+        return PodRequests(pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli, models)
 
-    def fits(self, kind: Kind, rows: IntArray) -> BoolArray:
+    def fits(self, kind: PodRequests, rows: IntArray) -> BoolArray:
         fits = (self.cpu[rows] >= kind.cpu) & (self.memory[rows] >= kind.memory)
         if kind.gpus:
             fits &= (self.gpu[rows] >= kind.milli).sum(axis=1) >= kind.gpus
@@ -42,7 +42,7 @@ class Fleet:
             fits &= np.array(kind.models)[self.model[rows]]
         return np.asarray(fits)
 
-    def take(self, kind: Kind, row: int, devices: IntArray) -> None:
+    def take(self, kind: PodRequests, row: int, devices: IntArray) -> None:
         self.cpu[row] -= kind.cpu
         self.memory[row] -= kind.memory
         self.gpu[row, devices] -= kind.milli
@@ -54,15 +54,15 @@ class Fleet:
 class Score(Protocol):
     """Scores nodes for a pod. Higher is better."""
 
-    def arrived(self, kind: Kind) -> bool:
+    def arrived(self, kind: PodRequests) -> bool:
         """Called for every pod. Returns whether cached scores are out of date."""
         ...
 
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         """Scores of nodes that the pod fits on."""
         ...
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray: ...
+    def devices(self, fleet: Fleet, kind: PodRequests, row: int) -> IntArray: ...
 
 
 class ScoredPlacer:
@@ -72,8 +72,8 @@ class ScoredPlacer:
         self.fleet = Fleet(nodes)
         self._kinds = [self.fleet.kind(pod) for pod in pods]
         self._score = score
-        self._scores: dict[Kind, FloatArray] = {}
-        self._scored_at: dict[Kind, int] = {}
+        self._scores: dict[PodRequests, FloatArray] = {}
+        self._scored_at: dict[PodRequests, int] = {}
         self._changed: list[int] = []
         self._all = np.arange(len(nodes))
 
@@ -89,7 +89,7 @@ class ScoredPlacer:
         self._changed.append(row)
         return True
 
-    def _scores_of(self, kind: Kind) -> FloatArray:
+    def _scores_of(self, kind: PodRequests) -> FloatArray:
         scores = self._scores.get(kind)
         if scores is None:
             scores = self._scores[kind] = np.full(len(self._all), -np.inf)
@@ -106,7 +106,7 @@ class ScoredPlacer:
         return scores
 
 
-def _tightest(gpu: Millis, kind: Kind) -> IntArray:
+def _tightest(gpu: Millis, kind: PodRequests) -> IntArray:
     """The devices of a node with the least free capacity that is enough."""
     order = np.argsort(np.where(gpu >= kind.milli, gpu, 2 * WHOLE), kind="stable")
     return np.asarray(order[: kind.gpus])
@@ -119,15 +119,15 @@ class BestFit:
         self._most_cpu = max(node.cpu_milli for node in nodes)
         self._most_gpu = WHOLE * max(node.gpus for node in nodes)
 
-    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
+    def arrived(self, kind: PodRequests) -> bool:  # noqa: ARG002
         return False
 
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         cpu = (fleet.cpu[rows] - kind.cpu) / self._most_cpu
         gpu = (fleet.gpu[rows].sum(axis=1) - kind.gpus * kind.milli) / self._most_gpu
         return np.asarray(np.floor(100 * (1 - 0.5 * cpu - 0.5 * gpu)))
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+    def devices(self, fleet: Fleet, kind: PodRequests, row: int) -> IntArray:
         return _tightest(fleet.gpu[row], kind)
 
 
@@ -137,13 +137,13 @@ class Random:
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
-    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
+    def arrived(self, kind: PodRequests) -> bool:  # noqa: ARG002
         return True
 
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:  # noqa: ARG002
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:  # noqa: ARG002
         return self._random.random(len(rows))
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+    def devices(self, fleet: Fleet, kind: PodRequests, row: int) -> IntArray:
         enough = np.flatnonzero(fleet.gpu[row] >= kind.milli)
         return np.asarray(self._random.permutation(enough)[: kind.gpus])
 
@@ -155,7 +155,7 @@ class Fgd:
     to hundredths of a sigmoid. The rounding matters: without it the loss is a quarter higher.
     """
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
+    def __init__(self, kinds: Sequence[PodRequests]) -> None:
         counts = sorted(Counter(kinds).items(), key=lambda item: -item[1])
         missing = _TYPICAL * len(kinds)
         typical = []
@@ -175,18 +175,18 @@ class Fgd:
         self._lost = np.where(self._enough, 0, free).astype(np.float64)
         self._allowed: BoolArray | None = None
 
-    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
+    def arrived(self, kind: PodRequests) -> bool:  # noqa: ARG002
         return False
 
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         return np.asarray(self._by_device(fleet, kind, rows).max(axis=1))
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+    def devices(self, fleet: Fleet, kind: PodRequests, row: int) -> IntArray:
         if kind.gpus == 1 and kind.milli < WHOLE:
             return np.asarray(self._by_device(fleet, kind, np.array([row]))[0].argmax()).reshape(1)
         return _tightest(fleet.gpu[row], kind)
 
-    def _by_device(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    def _by_device(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         """Scores. For a fraction of a GPU one for each device, [n, G], -inf where it does not fit; else [n, 1]."""
         gpu = fleet.gpu[rows]
         cpu = fleet.cpu[rows]

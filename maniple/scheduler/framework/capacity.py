@@ -11,7 +11,7 @@ import numpy as np
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.demand import Demands
-from maniple.scheduler.framework.gpu_room import GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Rows
 
 # An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands must not fill the memory.
@@ -57,7 +57,7 @@ class NodeCapacity:
         self,
         free: Callable[[IntArray], tuple[FloatArray, FloatArray]],
         future: Callable[[IntArray], FloatArray],
-        gpus: GpuRoom,
+        gpus: FreeGpus,
         count: int,
         hooks: Sequence[Hooks],
         demands: Demands,

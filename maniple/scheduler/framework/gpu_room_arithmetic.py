@@ -1,4 +1,4 @@
-"""The arithmetic of GpuRoom on plain lists and arrays: which devices a pod takes, and how many pods fit."""
+"""The arithmetic of FreeGpus on plain lists and arrays: which devices a pod takes, and how many pods fit."""
 
 from collections.abc import Mapping
 

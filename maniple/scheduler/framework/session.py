@@ -23,7 +23,7 @@ from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, 
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.demand import Demand, Demands
-from maniple.scheduler.framework.gpu_room import GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
 from maniple.scheduler.framework.job_state import JobState
 from maniple.scheduler.reservation.reservation_book import ReservationBook
@@ -68,7 +68,7 @@ class Session:
         self.free = snapshot.free.copy()
         # What will be free when all leaving pods have left and all promised pods have started.
         self.future = snapshot.free + snapshot.releasing
-        self.gpus = GpuRoom(snapshot)
+        self.gpus = FreeGpus(snapshot)
         self._releasing = bool(snapshot.releasing.any())
         self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] including the queues below
         # A queue and its ancestors: all of them are charged for what its jobs hold.

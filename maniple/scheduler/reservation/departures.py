@@ -87,10 +87,10 @@ class RunningPods:
         for row, table in self._session.gpus.tables.items():
             width = table.there.shape[1]
             held = [
-                (holder, pod.node * width + granted.device, granted.milli)
+                (holder, pod.node * width + grant.device, grant.milli)
                 for holder, pod in enumerate(pods, first)
-                for granted in pod.gpus
-                if granted.row == row
+                for grant in pod.gpus
+                if grant.row == row
             ]
             if held:
                 columns = np.array(held, dtype=np.intp).T

@@ -241,12 +241,12 @@ def _reservation(
             spare[:, position[node]] -= used[:, column]
         whole_rows = {ask.row for ask in done.group.shape.gpus if ask.is_whole}
         for node, grants in done.slots():
-            for row in {granted.row for granted in grants}:
-                of_row = [granted for granted in grants if granted.row == row]
+            for row in {grant.row for grant in grants}:
+                of_row = [grant for grant in grants if grant.row == row]
                 if row in whole_rows and session.gpus.tables[row].node_model[node] != MIXED:
                     whole.append((row, position[node], len(of_row)))
                 else:
-                    exact += [(row, position[node], granted.device, granted.milli) for granted in of_row]
+                    exact += [(row, position[node], grant.device, grant.milli) for grant in of_row]
     rows = session.gpus.tables
     places = np.array(nodes, dtype=np.intp)
     return Reservation(

@@ -11,19 +11,19 @@ import numpy as np
 from maniple.api.gpu.requests import ANY_MODEL, WHOLE, matches
 from maniple.api.quantity import format_quantity
 from maniple.api.types import GpuModel
-from maniple.model.gpu.devices import MIXED, GpuAsk, GpuTable, Granted, Millis
+from maniple.model.gpu.devices import MIXED, GpuAsk, GpuGrant, GpuTable, Millis
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.gpu_room_arithmetic import count_pods, in_use_first, leaving_enough
 from maniple.scheduler.framework.hooks import Check
 
-DeviceGrants = tuple[Granted, ...]
+GpuGrants = tuple[GpuGrant, ...]
 
 _ANY = 10**9  # thousandths of a device where nothing is reserved
 
 
-class GpuRoom:
+class FreeGpus:
     def __init__(self, snapshot: Snapshot) -> None:
         self.tables = snapshot.gpus.tables
         self.models = snapshot.gpus.models
@@ -34,7 +34,7 @@ class GpuRoom:
         self.spare: dict[int, Millis] = {}
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
-        self._whole: dict[tuple[int, int], DeviceGrants] = {}
+        self._whole: dict[tuple[int, int], GpuGrants] = {}
         # What a device is worth to other pods by its free thousandths; None: all are worth the same.
         self.worth: list[float] | None = None
         # Whether it matters which model a gang goes to.
@@ -101,7 +101,7 @@ class GpuRoom:
         table = self.tables[row]
         return np.asarray(np.array([len(ids) for ids in table.ids]) > table.there.sum(axis=1), dtype=bool)
 
-    def model_of(self, node: int, grants: DeviceGrants) -> int:
+    def model_of(self, node: int, grants: GpuGrants) -> int:
         """The model of the GPUs that a pod has on a node; -1: the pod has none."""
         return int(self.tables[grants[0].row].model[node, grants[0].device]) if grants else -1
 
@@ -213,16 +213,16 @@ class GpuRoom:
         later: bool,
         model: int | None,
         reserved: BoolArray | None = None,
-    ) -> tuple[DeviceGrants, ...]:
+    ) -> tuple[GpuGrants, ...]:
         """Returns the devices of each pod, for `counts` pods on each of `nodes`, in that order. Changes nothing."""
         if not shape.gpus:
             return ()
         codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
         rows = [self._usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
-        chosen: list[DeviceGrants] = []
+        chosen: list[GpuGrants] = []
         for index, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
             for following in range(int(count) - 1, -1, -1):
-                grants: DeviceGrants = ()
+                grants: GpuGrants = ()
                 for number, ask in enumerate(shape.gpus):
                     models = codes if number == 0 else None
                     grants += self._take(ask, node, rows[number][index], models, following, later=later)
@@ -231,7 +231,7 @@ class GpuRoom:
 
     def _take(
         self, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int, *, later: bool
-    ) -> DeviceGrants:
+    ) -> GpuGrants:
         """Takes devices for one pod from what is `left` of the node's; `following` more pods will come."""
         table = self.tables[ask.row]
         if table.node_model[node] == MIXED:
@@ -251,7 +251,7 @@ class GpuRoom:
         left: list[int],
         codes: tuple[int, ...] | None,
         following: int,
-    ) -> DeviceGrants:
+    ) -> GpuGrants:
         models = table.model[node].tolist()
         for code in codes if codes is not None else sorted({code for code in models if code >= 0}):
             mine = [model == code for model in models]
@@ -263,9 +263,7 @@ class GpuRoom:
                 return self._take_shares(table, ask, node, left, mine, min(following, int(room) - 1))
         raise AssertionError("placed where its GPUs do not fit")
 
-    def _take_whole(
-        self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], free: Sequence[bool]
-    ) -> DeviceGrants:
+    def _take_whole(self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], free: Sequence[bool]) -> GpuGrants:
         mask = 0
         for device, is_free in enumerate(free):
             if is_free:
@@ -275,14 +273,14 @@ class GpuRoom:
         grants = self._whole.get(key)
         if grants is None:
             devices = [device for device in range(chosen.bit_length()) if chosen >> device & 1]
-            grants = self._whole[key] = tuple(Granted(ask.row, device, WHOLE) for device in devices)
-        for granted in grants:
-            left[granted.device] = 0
+            grants = self._whole[key] = tuple(GpuGrant(ask.row, device, WHOLE) for device in devices)
+        for grant in grants:
+            left[grant.device] = 0
         return grants
 
     def _take_shares(
         self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], mine: Sequence[bool], following: int
-    ) -> DeviceGrants:
+    ) -> GpuGrants:
         """Takes the devices that other pods miss least, the fullest first; of whole ones those with the worst links."""
         if ask.memory:
             need = table.milli_for(ask.memory, np.array([node]))[0].tolist()
@@ -307,16 +305,16 @@ class GpuRoom:
             chosen = opened + [device for device in range(whole.bit_length()) if whole >> device & 1]
         for device in chosen:
             left[device] -= need[device]
-        return tuple(Granted(ask.row, device, need[device]) for device in sorted(chosen))
+        return tuple(GpuGrant(ask.row, device, need[device]) for device in sorted(chosen))
 
-    def shift(self, nodes: Sequence[int], grants: Sequence[DeviceGrants], sign: int, *, now: bool) -> None:
+    def shift(self, nodes: Sequence[int], grants: Sequence[GpuGrants], sign: int, *, now: bool) -> None:
         """Takes (1) or gives back (-1) the devices of pods; `nodes` has the node of each pod."""
         for row in self.tables:
             parts = [
-                (node, granted.device, granted.milli * sign)
-                for node, hand in zip(nodes, grants, strict=True)
-                for granted in hand
-                if granted.row == row
+                (node, grant.device, grant.milli * sign)
+                for node, of_pod in zip(nodes, grants, strict=True)
+                for grant in of_pod
+                if grant.row == row
             ]
             if parts:
                 on, devices, millis = np.array(parts, dtype=np.intp).T
@@ -339,19 +337,19 @@ class GpuRoom:
             if ((free > future).any(axis=1) & (free < future).any(axis=1)).any():
                 self._plain.discard(row)
 
-    def leave(self, node: int, grants: DeviceGrants, sign: int, *, is_spare: bool) -> None:
+    def leave(self, node: int, grants: GpuGrants, sign: int, *, is_spare: bool) -> None:
         """A pod will give back its devices (1), or will not after all (-1). Lost devices do not count.
 
         `is_spare`: no reservation has counted on them yet.
         """
-        for granted in grants:
-            if granted.milli != WHOLE:
-                self._plain.discard(granted.row)  # shares add up in the vector, but not on one device
-            if self.tables[granted.row].there[node, granted.device]:
-                self.future[granted.row][node, granted.device] += granted.milli * sign
+        for grant in grants:
+            if grant.milli != WHOLE:
+                self._plain.discard(grant.row)  # shares add up in the vector, but not on one device
+            if self.tables[grant.row].there[node, grant.device]:
+                self.future[grant.row][node, grant.device] += grant.milli * sign
                 if self.spare and is_spare:
-                    self.spare[granted.row][node, granted.device] += granted.milli * sign
-                self._check_crossed(granted.row, np.array([node]))
+                    self.spare[grant.row][node, grant.device] += grant.milli * sign
+                self._check_crossed(grant.row, np.array([node]))
 
     def leave_all(
         self, row: int, nodes: IntArray, devices: IntArray, millis: IntArray, is_spare: BoolArray | None
@@ -386,12 +384,12 @@ class GpuRoom:
         for row, array in self.spare.items():
             array[nodes] = devices.get(row, _ANY)
 
-    def ring_gbs(self, node: int, grants: DeviceGrants) -> float | None:
+    def ring_gbs(self, node: int, grants: GpuGrants) -> float | None:
         """The bandwidth of a ring over a pod's GPUs in GB/s; None: one GPU only, or unknown links."""
-        if len(grants) < 2 or len({granted.row for granted in grants}) > 1:
+        if len(grants) < 2 or len({grant.row for grant in grants}) > 1:
             return None
         table = self.tables[grants[0].row]
-        speed = table.links[table.link_class[node]].ring(sum(1 << granted.device for granted in grants))
+        speed = table.links[table.link_class[node]].ring(sum(1 << grant.device for grant in grants))
         return speed / 1000 if speed else None
 
 
