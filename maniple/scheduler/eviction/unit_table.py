@@ -75,16 +75,8 @@ class UnitTable:
 
     @cached_property
     def requests(self) -> FloatArray:
-        """[R, pods]. Equal pods share one vector, so few vectors are converted."""
-        numbers: dict[int, int] = {}
-        vectors: list[FloatArray] = []
-        vector_of_pod = []
-        for pod in self.pods:
-            number = numbers.setdefault(id(pod.requests), len(vectors))
-            if number == len(vectors):
-                vectors.append(pod.requests)
-            vector_of_pod.append(number)
-        return np.ascontiguousarray(np.array(vectors)[vector_of_pod].T)
+        """[R, pods]"""
+        return np.ascontiguousarray(stacked_requests(self.pods).T)
 
     @cached_property
     def largest(self) -> FloatArray:
@@ -217,6 +209,13 @@ class UnitNodes:
     node: IntArray
     held: FloatArray  # [R, pairs] what the unit's pods on the node hold
     of_pod: IntArray  # pod -> its pair
+
+
+def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
+    """[pods, R] what the pods request. Equal pods share one vector, so few vectors are converted."""
+    vectors = {id(pod.requests): pod.requests for pod in pods}
+    number_of = {vector: number for number, vector in enumerate(vectors)}
+    return np.array(list(vectors.values()))[[number_of[id(pod.requests)] for pod in pods]]
 
 
 class DeviceParts:

@@ -21,7 +21,8 @@ from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.eviction.victim_search import make_room
-from maniple.scheduler.framework.queue_dues import yielding
+from maniple.scheduler.framework.job_state import SurplusCount
+from maniple.scheduler.framework.queue_dues import displaceable
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement
 from maniple.scheduler.placement.placement_search import place_gang
@@ -107,14 +108,11 @@ def reserve(session: Session, queue: Queue, job: Job) -> None:
 
 def _may_reserve(session: Session, queue: Queue, job: Job) -> bool:
     """Whether the job has waited long enough, and only lacks room."""
-    if not _has_waited(session, job) or session.overused(queue, session.asked(job)) is not None:
+    patience = session.patience_s
+    has_waited = patience is not None and session.snapshot.now - job.created >= patience
+    if not has_waited or session.overused(queue, session.asked(job)) is not None:
         return False
     return session.admissible(queue, session.needed_resources(job)) is None
-
-
-def _has_waited(session: Session, job: Job) -> bool:
-    patience = session.patience_s
-    return patience is not None and session.snapshot.now - job.created >= patience
 
 
 def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:
@@ -283,7 +281,7 @@ def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> 
     units = [unit for other, pods in guests for unit in _guest_units(session, other, pods)]
     units.sort(key=lambda unit: unit.cost)
     with session.reserved.lifted([], most):
-        rules = [lambda claimant, candidates: yielding(session, claimant, candidates)]
+        rules = [lambda claimant, candidates: displaceable(session, claimant, candidates)]
         return bool(make_room(session, queue, job, units, rules, "Displaced"))
 
 
@@ -310,12 +308,9 @@ def _guest_units(session: Session, job: Job, guests: Sequence[PlacedPod]) -> Ite
     """Yields the surplus among the guests one by one, highest indices first; then all, if no other pod is left."""
     state, now = session.state(job), session.snapshot.now
     there = [pod for pod in guests if pod.pod not in state.evicted and now - pod.started >= job.min_runtime_s]
-    left = state.placed_count + job.succeeded
-    by_role = {role: count + job.succeeded_by_role.get(role, 0) for role, count in state.placed.items()}
+    surplus = SurplusCount(job, state.placed)
     for nth, pod in enumerate(sorted(there, key=lambda pod: pod.order, reverse=True)):
-        if left > max(job.min_member, 1) and by_role[pod.role] > job.role_min.get(pod.role, 0):
-            left -= 1
-            by_role[pod.role] -= 1
+        if surplus.take(pod.role):
             yield Unit(job, (pod,), False, (False, job.priority, -pod.started, job.key, nth), job.priority)
     if there and len(there) == state.placed_count:
         started = max(pod.started for pod in there)
