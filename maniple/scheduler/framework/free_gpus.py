@@ -15,7 +15,7 @@ from maniple.model.gpu.devices import MIXED, GpuAsk, GpuGrant, GpuTable, Millis
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.gpu_room_arithmetic import count_pods, in_use_first, leaving_enough
+from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough
 from maniple.scheduler.framework.hooks import Check
 
 GpuGrants = tuple[GpuGrant, ...]
@@ -127,49 +127,41 @@ class FreeGpus:
         On nodes with unlike GPUs only devices of `model` count, or of all models that the shape allows (None). `checks`
         and `has_model` tell whether a node with one model has the right one.
         """
-        codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
-        fits: FloatArray | None = None
+        codes = self._codes(shape, model)
+        fits: FloatArray = np.full(free.shape[1], np.inf)
         for number, ask in enumerate(shape.gpus):
+            table = self.tables.get(ask.row)
+            if table is None or not table.there.size:
+                return np.zeros(free.shape[1])
+            if empty:
+                usable = (table.there if nodes is None else table.there[nodes]) * np.int32(WHOLE)
+            else:
+                usable = self.usable(ask.row, nodes, reserved, later=later)
             # A pod's list of models is about the first of its GPU resources.
-            models = codes if number == 0 else None
-            part = self._fits(ask, nodes, models, later=later, empty=empty, reserved=reserved)
-            fits = part if fits is None else np.minimum(fits, part)
-        if fits is None:
-            raise ValueError("the shape asks for no GPU")
+            np.minimum(fits, self._count(ask, table, nodes, usable, codes if number == 0 else None), out=fits)
         ask = shape.gpus[0]
         # The resource vector holds the share that such a pod would have of the largest device.
         return np.minimum(fits, self._by_memory(ask, free[ask.row], nodes)) if ask.memory else fits
 
-    def _fits(
-        self,
-        ask: GpuAsk,
-        nodes: IntArray | None,
-        codes: tuple[int, ...] | None,
-        *,
-        later: bool,
-        empty: bool,
-        reserved: BoolArray | None,
+    def _codes(self, shape: Shape, model: int | None) -> tuple[int, ...] | None:
+        return self.allowed(shape.constraint.gpu_models) if model is None else (model,)
+
+    def _count(
+        self, ask: GpuAsk, table: GpuTable, nodes: IntArray | None, usable: Millis, codes: tuple[int, ...] | None
     ) -> FloatArray:
-        table = self.tables.get(ask.row)
-        if table is None or not table.there.size:
-            return np.zeros(len(nodes) if nodes is not None else len(table.ids) if table else 0)
-        usable = table.there * np.int32(WHOLE) if empty else self._usable(ask.row, nodes, reserved, later=later)
-        if empty and nodes is not None:
-            usable = usable[nodes]
-        models = table.model if nodes is None else table.model[nodes]
-        kind = table.node_model if nodes is None else table.node_model[nodes]
+        """How many pods fit into what is `usable` of the devices of `nodes`, on models in `codes` (None: all)."""
         need: int | Millis = table.milli_for(ask.memory, nodes) if ask.memory else ask.milli
         fits = count_pods(ask, usable, need)
-        mixed = np.flatnonzero(kind == MIXED) if self.has_mixed_nodes else ()
+        if not self.has_mixed_nodes:
+            return fits
+        mixed = np.flatnonzero((table.node_model if nodes is None else table.node_model[nodes]) == MIXED)
         if len(mixed):
             # The GPUs of one pod are of one model, so each model of the node is counted separately.
-            present = np.unique(models[mixed])
+            models = table.model[mixed if nodes is None else nodes[mixed]]
+            present = np.unique(models)
+            need = need if isinstance(need, int) else need[mixed]
             parts = [
-                count_pods(
-                    ask,
-                    np.where(models[mixed] == code, usable[mixed], 0),
-                    need if isinstance(need, int) else need[mixed],
-                )
+                count_pods(ask, np.where(models == code, usable[mixed], 0), need)
                 for code in present[present >= 0].tolist()
                 if codes is None or code in codes
             ]
@@ -182,25 +174,20 @@ class FreeGpus:
         share = np.where(milli <= WHOLE, milli, 0).max(axis=1, initial=0)
         return np.asarray(np.floor(np.divide(free, share * ask.count, out=np.zeros_like(free), where=share > 0)))
 
-    def _usable(self, row: int, nodes: IntArray | None, reserved: BoolArray | None = None, *, later: bool) -> Millis:
-        """What a pod may use of each device: the lower of now and later, so that promises are kept.
+    def usable(
+        self, row: int, nodes: IntArray | None, reserved: BoolArray | None = None, *, later: bool = False
+    ) -> Millis:
+        """[nodes, G] what a pod may use of each device: the lower of now and later, so that promises are kept.
 
         On `reserved` nodes [N] only what the reservation leaves.
         """
-        free, future = self.free[row], self.future[row]
-        if nodes is not None:
-            future = future[nodes]
-            free = future if later else free[nodes]
-        usable = future if later else np.minimum(free, future)
+        chosen = slice(None) if nodes is None else nodes
+        usable = self.future[row][chosen]
+        if not later:
+            usable = np.minimum(self.free[row][chosen], usable)
         if reserved is None:
             return usable
-        spare = self.spare[row] if nodes is None else self.spare[row][nodes]
-        bound = reserved if nodes is None else reserved[nodes]
-        return np.where(bound[:, None], np.minimum(usable, spare), usable)
-
-    def usable(self, row: int, nodes: IntArray) -> Millis:
-        """[nodes, G] what a pod may use now."""
-        return self._usable(row, nodes, later=False)
+        return np.where(reserved[chosen][:, None], np.minimum(usable, self.spare[row][chosen]), usable)
 
     # -- choice
 
@@ -217,8 +204,8 @@ class FreeGpus:
         """Returns the devices of each pod, for `counts` pods on each of `nodes`, in that order. Changes nothing."""
         if not shape.gpus:
             return ()
-        codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
-        rows = [self._usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
+        codes = self._codes(shape, model)
+        rows = [self.usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
         chosen: list[GpuGrants] = []
         for index, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
             for following in range(int(count) - 1, -1, -1):
@@ -244,13 +231,7 @@ class FreeGpus:
         return self._take_shares(table, ask, node, left, [True] * len(left), following)
 
     def _take_of_one_model(
-        self,
-        table: GpuTable,
-        ask: GpuAsk,
-        node: int,
-        left: list[int],
-        codes: tuple[int, ...] | None,
-        following: int,
+        self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int
     ) -> GpuGrants:
         models = table.model[node].tolist()
         for code in codes if codes is not None else sorted({code for code in models if code >= 0}):
@@ -272,8 +253,7 @@ class FreeGpus:
         key = (ask.row, chosen)
         grants = self._whole.get(key)
         if grants is None:
-            devices = [device for device in range(chosen.bit_length()) if chosen >> device & 1]
-            grants = self._whole[key] = tuple(GpuGrant(ask.row, device, WHOLE) for device in devices)
+            grants = self._whole[key] = tuple(GpuGrant(ask.row, device, WHOLE) for device in devices_in(chosen))
         for grant in grants:
             left[grant.device] = 0
         return grants
@@ -302,7 +282,7 @@ class FreeGpus:
         if len(opened) < len(chosen):
             mask = sum(1 << device for device in roomy if left[device] == WHOLE)
             whole = table.links[table.link_class[node]].choose(mask, len(chosen) - len(opened))
-            chosen = opened + [device for device in range(whole.bit_length()) if whole >> device & 1]
+            chosen = opened + devices_in(whole)
         for device in chosen:
             left[device] -= need[device]
         return tuple(GpuGrant(ask.row, device, need[device]) for device in sorted(chosen))

@@ -88,9 +88,7 @@ class _Cost:
         ask = shape.gpus[0] if shape.gpus else None
         if ask is not None and ask.row != self._row:
             return None
-        gpus = self._session.gpus
-        free, future = gpus.free[self._row], gpus.future[self._row]
-        devices = np.maximum(np.minimum(free[rows.nodes], future[rows.nodes]), 0)
+        devices = np.maximum(self._session.gpus.usable(self._row, rows.nodes), 0)
         before, after = (devices, devices) if ask is None else self._taken(ask, rows, devices)
         cpu, memory = rows.free[CPU], rows.free[MEMORY]
         model = np.maximum(self._table.node_model[rows.nodes], -1)
