@@ -7,7 +7,7 @@ notes in it: why a job is blocked, which jobs were put aside.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from maniple.scheduler.reservation.reservation_book import ReservationBook
 
 if TYPE_CHECKING:
     from maniple.scheduler.explain.tried import Note
+    from maniple.scheduler.framework.policy import PluginChoice
     from maniple.scheduler.framework.queue_dues import Due
     from maniple.scheduler.framework.statement import Evicted, Placed
     from maniple.scheduler.growth.resize_value import Sizing
@@ -45,20 +46,11 @@ _CLAIMS = {
 }
 
 
-class Opener(Protocol):
-    """A plugin of the policy."""
-
-    @property
-    def name(self) -> str: ...
-
-    def open(self, session: "Session") -> Hooks: ...
-
-
 class Session:
     def __init__(
         self,
         snapshot: Snapshot,
-        tiers: Sequence[Sequence[Opener]],
+        tiers: "Sequence[Sequence[PluginChoice]]",
         actions: Sequence[tuple[str, Action]] = (),
         reads: Reads | None = None,
     ) -> None:
