@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import cache, contention, generated_clusters
-from benchmarks.measuring import Result, best, snapshot_of
+from benchmarks import cache, generated_clusters, reclaim_and_preempt
+from benchmarks.timing_and_results import Result, best, snapshot_of
 from maniple.api.decode.decode import decode
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
@@ -196,8 +196,8 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "domain": domain,
     "singles": singles,
     "elastic": elastic,
-    "reclaim": contention.reclaim,
-    "preempt": contention.preempt,
+    "reclaim": reclaim_and_preempt.reclaim,
+    "preempt": reclaim_and_preempt.preempt,
     "unfitting": unfitting,
     "idle": idle,
     "scaling": scaling,

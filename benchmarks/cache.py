@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import generated_clusters
-from benchmarks.measuring import Result
+from benchmarks.timing_and_results import Result
 from maniple.api import kubernetes
 from maniple.api.decode.decode import Object, decode
 from maniple.cluster.cache import Cache

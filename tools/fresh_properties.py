@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tools.rerun import REPORT_VARIABLE, read_report
+from tools.rerun_failures import REPORT_VARIABLE, read_report
 
 FIXED, FRESH, QUICK = "fixed", "fresh", "quick"
 QUICK_EXAMPLES = 10

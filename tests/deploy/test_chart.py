@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.rights import ROOT
+from deploy.rbac_rights import ROOT
 from maniple.api.crds import crds
 from maniple.cli.commands.serve import command as serve
 from maniple.scheduler.framework.policy import load_policy
 from tools.helm import HelmError, helm
-from tools.manifests import CHART, manifests, rendered
+from tools.write_manifests import CHART, manifests, rendered
 
 pytestmark = pytest.mark.usefixtures("need_helm")
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What the Containerfile makes, as far as it can be tried without a registry: see container.py."""
+"""What the Containerfile makes, as far as it can be tried without a registry: see run_like_container.py."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy import container
-from deploy.container import NOBODY
-from deploy.rights import ROOT
+from deploy import run_like_container
+from deploy.rbac_rights import ROOT
+from deploy.run_like_container import NOBODY
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -46,16 +46,16 @@ def test_everything_that_is_copied_is_in_the_build_context() -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return container.install(tmp_path_factory.mktemp("image"))
+    return run_like_container.install(tmp_path_factory.mktemp("image"))
 
 
 def run(installed: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    reason = container.why_not()
+    reason = run_like_container.why_not()
     if reason:
         pytest.skip(reason)
     return subprocess.run(
-        container.contained([str(installed / "bin" / "maniple"), *arguments]),
-        env=container.environment(),
+        run_like_container.contained([str(installed / "bin" / "maniple"), *arguments]),
+        env=run_like_container.environment(),
         cwd="/",
         input=text,
         capture_output=True,
@@ -65,12 +65,14 @@ def run(installed: Path, *arguments: str, text: str = "") -> subprocess.Complete
 
 
 def test_nothing_can_be_written_in_the_container_and_its_user_may_do_nothing() -> None:
-    reason = container.why_not()
+    reason = run_like_container.why_not()
     if reason:
         pytest.skip(reason)
     tries = "for folder in / /tmp /run /dev/shm; do touch $folder/x 2>/dev/null && echo $folder; done"
     script = f"{tries}; id -u; grep CapEff /proc/self/status"
-    done = subprocess.run(container.contained(["sh", "-c", script]), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        run_like_container.contained(["sh", "-c", script]), capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == [str(NOBODY), "CapEff:", "0" * 16]
 
 

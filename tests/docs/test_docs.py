@@ -129,11 +129,11 @@ def test_the_demo_shows_the_numbered_examples_and_fails_when_one_is_wrong(
     for path in (ROOT / "examples").glob("[0-9]*.yaml"):
         assert any(line.startswith(f"examples/{path.name}: ") for line in printed)
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import demo  # type: ignore[import-not-found, unused-ignore]  # found where it is run from
+    import demo_examples  # type: ignore[import-not-found, unused-ignore]  # found where it is run from
 
-    monkeypatch.setattr(demo, "EXPECTED", {"03-room-for-nine": (demo.gangs, {"default/ten": 10})})
+    monkeypatch.setattr(demo_examples, "EXPECTED", {"03-room-for-nine": (demo_examples.gangs, {"default/ten": 10})})
     with pytest.raises(SystemExit) as stopped:
-        demo.main()
+        demo_examples.main()
     assert stopped.value.code == 1
     assert "03-room-for-nine: expected {'default/ten': 10}, found {}" in capsys.readouterr().err
 

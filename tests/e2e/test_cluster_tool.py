@@ -50,7 +50,11 @@ def runner_pid(cluster: Cluster) -> int:
             words = path.read_bytes().split(b"\0")
         except OSError:  # a process that ends while we look
             continue
-        if b"tools.cluster.runner" in words and bytes(cluster.layout.folder) in words and words[0] != b"unshare":
+        if (
+            b"tools.cluster.cluster_process" in words
+            and bytes(cluster.layout.folder) in words
+            and words[0] != b"unshare"
+        ):
             return int(path.parent.name)
     raise AssertionError(f"no runner of {cluster.name}")
 

@@ -13,7 +13,7 @@ from tools.cluster import ClusterError, Spec, build
 from tools.cluster import cluster_layout as folders
 from tools.cluster.__main__ import cli
 from tools.cluster.kwok import nodes
-from tools.cluster.programs import (
+from tools.cluster.program_versions import (
     CACHE_VARIABLE,
     CONTROL_PLANE,
     PROGRAMS,

@@ -100,7 +100,7 @@ def logs(corner: Bench) -> str:
     )
 
 
-@pytest.mark.parametrize("script", ["train.py", "live.py"])
+@pytest.mark.parametrize("script", ["train.py", "live_resize.py"])
 def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(corner: Bench, script: str) -> None:
     address, port = corner.cluster.way_out
     endpoint = (f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
@@ -146,7 +146,7 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "bert-worker-0")
     assert log.count("maniple: generation") >= 3
     starts = log.count(": ranks 0-0 of")
-    assert starts == 1 if script == "live.py" else 3 <= starts <= status["generation"]["number"]
+    assert starts == 1 if script == "live_resize.py" else 3 <= starts <= status["generation"]["number"]
 
 
 def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_path: Path) -> None:

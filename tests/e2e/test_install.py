@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import yaml
 from deploy.conftest import need_helm  # noqa: F401  # a fixture
-from deploy.rights import ROOT
+from deploy.rbac_rights import ROOT
 from docs.pages import blocks, commands
 
-from deploy import container
+from deploy import run_like_container
 from e2e.clusters_of_this_run import NewCluster
 from tools.cluster import Cluster, ClusterError, free_port, wait_until
 from tools.cluster.client import PATIENCE_S
-from tools.cluster.programs import program_path
+from tools.cluster.program_versions import program_path
 from tools.helm import helm_path
 
 PAGE = ROOT / "docs" / "install.md"
@@ -105,14 +105,14 @@ def replica(cluster: Cluster, deployed: dict[str, Any], folder: Path) -> Iterato
     (account / "token").write_text(known["users"][0]["user"]["token"])
     (account / "ca.crt").write_bytes(b64decode(known["clusters"][0]["cluster"]["certificate-authority-data"]))
     (account / "namespace").write_text("maniple-system")
-    command = [str(container.install(folder) / "bin" / "maniple"), *arguments, f"--listen=127.0.0.1:{port}"]
+    command = [str(run_like_container.install(folder) / "bin" / "maniple"), *arguments, f"--listen=127.0.0.1:{port}"]
     server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(cluster.spec.ports["apiserver"])}
     log = folder / "log"
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            container.contained(command, account),
-            env=container.environment(**server),
+            run_like_container.contained(command, account),
+            env=run_like_container.environment(**server),
             cwd="/",
             stdout=output,
             stderr=output,
@@ -141,7 +141,7 @@ def replica(cluster: Cluster, deployed: dict[str, Any], folder: Path) -> Iterato
 
 @pytest.mark.usefixtures("need_helm")
 def test_the_page_from_nothing_to_a_gang_running_and_back(new_cluster: NewCluster, tmp_path: Path) -> None:
-    reason = container.why_not()
+    reason = run_like_container.why_not()
     if reason:
         pytest.skip(reason)
     cluster = new_cluster(nodes=2, gpus=2, kube_scheduler=True)

@@ -12,7 +12,7 @@ import pytest
 
 from tools.cluster import ApiError, Cluster, wait_until
 from tools.cluster.kwok import node
-from tools.cluster.programs import KUBERNETES
+from tools.cluster.program_versions import KUBERNETES
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from tools import fresh_properties
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
-from tools import failure_report, properties
-properties.load_profiles()
+from tools import pytest_failure_report, fresh_properties
+fresh_properties.load_profiles()
 def pytest_configure(config):
-    failure_report.configure(config)
-    properties.configure(config)
+    pytest_failure_report.configure(config)
+    fresh_properties.configure(config)
 """
 # Writes down what it draws, each run as a line.
 DRAWS = """

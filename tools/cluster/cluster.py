@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from tools.cluster import build, cgroups, components, kubeconfig, kwok, node, pytorch
+from tools.cluster import build, cgroups, component_commands, kubeconfig, kwok, pytorch, real_node
 from tools.cluster import cluster_layout as folders
 from tools.cluster.certificates import NODE_ADDRESS
 from tools.cluster.client import PATIENCE_S, ApiError, Client, is_free, wait_until
 from tools.cluster.cluster_layout import ClusterError, Layout, Spec
-from tools.cluster.components import PORTS
+from tools.cluster.component_commands import PORTS
 from tools.cluster.go_build import Say
-from tools.cluster.programs import CONTROL_PLANE, REAL_NODE, cache_folder, program_path
+from tools.cluster.program_versions import CONTROL_PLANE, REAL_NODE, cache_folder, program_path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Below what the system hands out for outgoing connections, so that a killed component finds its port free again.
@@ -262,8 +262,8 @@ def _check_real_node(spec: Spec) -> None:
     if reason:
         raise ClusterError(reason)
     for place in (cache_folder(), folders.run_folder(), ROOT, Path(sys.executable)):
-        if any(place.is_relative_to(each) for each in node.HIDDEN):
-            hidden = ", ".join(node.HIDDEN)
+        if any(place.is_relative_to(each) for each in real_node.HIDDEN):
+            hidden = ", ".join(real_node.HIDDEN)
             raise ClusterError(f"a real node's namespaces hide {place}: use a place that is not below {hidden}")
 
 
@@ -311,16 +311,16 @@ def _free_ports() -> dict[str, int]:
 def _write_identities(layout: Layout, spec: Spec) -> None:
     layout.certificates.issue_all(spec.real_node_name)
     for user in kubeconfig.COMPONENT_USERS:
-        port = spec.ports["apiserver"] if user == "admin" else components.server_port(spec)
+        port = spec.ports["apiserver"] if user == "admin" else component_commands.server_port(spec)
         kubeconfig.write(layout, user, port)
     if spec.real_node:
-        kubeconfig.write(layout, "kubelet", components.server_port(spec))
+        kubeconfig.write(layout, "kubelet", component_commands.server_port(spec))
 
 
 def _start_runner(layout: Layout, lock: int) -> int:
     """Starts the process that runs the cluster; returns the handle on which it says how that went."""
     reader, writer = os.pipe()
-    runner = [sys.executable, "-m", "tools.cluster.runner", str(layout.folder), str(lock), str(writer)]
+    runner = [sys.executable, "-m", "tools.cluster.cluster_process", str(layout.folder), str(lock), str(writer)]
     with layout.log("runner").open("ab") as log:
         # Forked once more, so that it is nobody's child and leaves no zombie in a test run.
         subprocess.run(

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tools.cluster.go_build import CannotBuildError, Say
-from tools.cluster.programs import cache_folder
+from tools.cluster.program_versions import cache_folder
 
 PACKAGES = ("containerd", "runc", "busybox-static")
 FETCH_S = 15

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from tools.cluster.process_keeper import dies_with
-from tools.cluster.programs import KUBERNETES, Program, Source, cache_folder, program_path, source_folder
+from tools.cluster.program_versions import KUBERNETES, Program, Source, cache_folder, program_path, source_folder
 
 GO_NEEDED = (1, 26)
 Say = Callable[[str], None]

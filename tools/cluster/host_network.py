@@ -22,7 +22,7 @@ from pathlib import Path
 from tools.cluster import cgroups
 from tools.cluster.client import wait_until
 from tools.cluster.cluster_layout import Layout
-from tools.cluster.components import PORT_FOR_PODS
+from tools.cluster.component_commands import PORT_FOR_PODS
 from tools.cluster.process_keeper import STOP_S, dies_with
 
 CLONE_NEWNET = 0x40000000
@@ -35,7 +35,15 @@ def run(layout: Layout, lock: int, report: int, stop: type[BaseException]) -> No
     spec = layout.spec
     cgroups.create(spec.cgroup)
     listener = socket.create_server(("127.0.0.1", spec.ports["apiserver"]), backlog=128)
-    inside = [sys.executable, "-m", "tools.cluster.runner", str(layout.folder), str(lock), str(report), "inside"]
+    inside = [
+        sys.executable,
+        "-m",
+        "tools.cluster.cluster_process",
+        str(layout.folder),
+        str(lock),
+        str(report),
+        "inside",
+    ]
     with layout.log("runner").open("ab") as log:
         process = subprocess.Popen(
             ["unshare", *NAMESPACES, *inside],

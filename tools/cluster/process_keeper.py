@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from tools.cluster.cluster_layout import ClusterError, Layout
-from tools.cluster.components import Component
+from tools.cluster.component_commands import Component
 
 PR_SET_PDEATHSIG = 1
 STOP_S = 15.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.cluster import debian_packages, images
 from tools.cluster.go_build import CannotBuildError, Say
-from tools.cluster.programs import cache_folder
+from tools.cluster.program_versions import cache_folder
 
 # Raise it when what is made here changes: a new recipe never meets an old folder.
 RECIPE = 1

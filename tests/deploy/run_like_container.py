@@ -9,7 +9,7 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
-from deploy.rights import ROOT
+from deploy.rbac_rights import ROOT
 
 NOBODY = 65532
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

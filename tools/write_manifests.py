@@ -6,7 +6,7 @@ The chart is the source; the written files are for installing without Helm.
 import sys
 from pathlib import Path
 
-from tools.cluster.programs import KUBERNETES
+from tools.cluster.program_versions import KUBERNETES
 from tools.helm import ensure, helm
 
 ROOT = Path(__file__).resolve().parents[1]

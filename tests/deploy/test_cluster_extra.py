@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import container
-from deploy.rights import ROOT
+from deploy import run_like_container
+from deploy.rbac_rights import ROOT
 from maniple.cli.main import CLUSTER_EXTRA, COMMANDS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -72,7 +72,7 @@ def test_the_image_has_the_extra() -> None:
 @pytest.fixture(scope="module")
 def maniple(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Installed into a fresh environment that has these four packages and nothing else."""
-    return container.install(tmp_path_factory.mktemp("extra"), NEEDED) / "bin" / "maniple"
+    return run_like_container.install(tmp_path_factory.mktemp("extra"), NEEDED) / "bin" / "maniple"
 
 
 def run(maniple: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -14,8 +14,8 @@ import yaml
 from tools.cluster import debian_packages, images
 from tools.cluster.certificates import NODE_ADDRESS, SERVICE_ADDRESS
 from tools.cluster.cluster_layout import ClusterError, Layout, Spec
-from tools.cluster.components import Component
-from tools.cluster.programs import CNI, program_path, source_folder
+from tools.cluster.component_commands import Component
+from tools.cluster.program_versions import CNI, program_path, source_folder
 
 # What the inside has of its own; neither the cache nor the clusters' folder may be below these.
 HIDDEN = ("/run", "/var/lib", "/var/log")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OBSERVED = "from tools.failure_report import configure as pytest_configure\n"
+OBSERVED = "from tools.pytest_failure_report import configure as pytest_configure\n"
 # Fails the first time it runs in this folder.
 FLAKY = """
 import pathlib
@@ -34,7 +34,16 @@ def ci(suite: Path, first: str = "", workers: int = 0) -> subprocess.CompletedPr
     """`first` is a shell command before the tests, as lint is."""
     pytest_command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", "-n"]
     tests = f"{first or 'true'} && {shlex.join([*pytest_command, str(workers)])}"
-    command = [sys.executable, str(ROOT / "tools" / "rerun.py"), "bash", "-c", tests, "--", *pytest_command, "0"]
+    command = [
+        sys.executable,
+        str(ROOT / "tools" / "rerun_failures.py"),
+        "bash",
+        "-c",
+        tests,
+        "--",
+        *pytest_command,
+        "0",
+    ]
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a quick start
     return subprocess.run(command, cwd=suite, env=environment, capture_output=True, text=True, check=False)
 

@@ -1,8 +1,8 @@
-"""The shipped rights, without a cluster: what is read may be read. tests/e2e/test_rights.py holds every verb to use."""
+"""The shipped RBAC rights allow reading what is read. tests/e2e/test_rbac_rights.py checks every verb on a cluster."""
 
 import pytest
 
-from deploy.rights import Right, granted, needed_for, rules
+from deploy.rbac_rights import Right, granted, needed_for, rules
 from maniple.kube.transport.resource_kinds import RESOURCES
 
 

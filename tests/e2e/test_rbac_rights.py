@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from deploy.rights import ROOT, Right, granted, needed_for
+from deploy.rbac_rights import ROOT, Right, granted, needed_for
 
 from e2e.clusters_of_this_run import NewCluster
 from maniple.kube.jobs.agent_credentials import create

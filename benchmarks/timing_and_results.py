@@ -1,4 +1,4 @@
-"""What all benchmarks share: a snapshot of objects, the time of the fastest of a few runs, and what is said of it."""
+"""Shared by the benchmarks: a snapshot of objects, the time of the fastest of a few runs, and the Result to print."""
 
 import gc
 import time

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import generated_clusters
 from benchmarks.generated_clusters import Object
-from benchmarks.measuring import Result, best, snapshot_of
+from benchmarks.timing_and_results import Result, best, snapshot_of
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, schedule
 

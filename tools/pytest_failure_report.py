@@ -1,4 +1,4 @@
-"""A pytest plugin: writes for tools.rerun which tests failed, and whether anything else went wrong.
+"""A pytest plugin: writes for tools.rerun_failures which tests failed, and whether anything else went wrong.
 
 It only observes, and never changes a run.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.rerun import REPORT_VARIABLE, Report
+from tools.rerun_failures import REPORT_VARIABLE, Report
 
 
 class _Writer:
