@@ -1,4 +1,4 @@
-"""Elastic jobs on a real API server: a cold start with many of them, and how soon a new size is carried out.
+"""Elastic jobs on a real API server: a cold start with many of them, and the delay of a new size.
 
 `python -m benchmarks.elastic_jobs` starts its own cluster with tools/cluster and stops it. Nodes are simulated;
 the API server, etcd and KWOK share the machine with `maniple serve`.

@@ -1,4 +1,4 @@
-"""A cluster of its own for a benchmark, and the table of what was measured on it."""
+"""A private cluster for a benchmark, and the table of its results."""
 
 import os
 import sys

@@ -41,7 +41,7 @@ class _Writer:
 
 
 def configure(config: pytest.Config) -> None:
-    """Call it from `pytest_configure`. It takes the variable away: tests that run pytest must not write there too."""
+    """Call it from `pytest_configure`. It removes the variable: tests that run pytest must not write there too."""
     path = os.environ.pop(REPORT_VARIABLE, "")
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Writer(Path(path)))

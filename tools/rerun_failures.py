@@ -24,7 +24,7 @@ TESTS_FAILED = 1  # pytest's exit code for "some tests failed", and for nothing 
 
 @dataclass
 class Report:
-    """How a test run ended. `trouble` is what a second try cannot mend: collection errors and crashed workers."""
+    """How a test run ended. `trouble` is what a second try cannot fix: collection errors and crashed workers."""
 
     exit_code: int = 0
     failed: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ def why_not_again(report: Report | None) -> str:
 
 
 def read_report(path: Path) -> Report | None:
-    """The report; None if no run came to its end."""
+    """The report; None if no run finished."""
     return Report(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 

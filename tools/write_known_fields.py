@@ -1,7 +1,7 @@
 """Writes maniple/api/decode/known_fields.py: the fields that Kubernetes defines and we do not read, by struct.
 
 Run by hand when Kubernetes has a new release, in an environment that has maniple's dependencies and the
-newest `kubernetes` package, which is no dependency of ours (and not part of `make test`):
+newest `kubernetes` package, which is not a dependency (and not part of `make test`):
 `pip install kubernetes && python tools/write_known_fields.py`.
 """
 

@@ -16,7 +16,7 @@ HEADER = "# Written by `make manifests` from deploy/chart/maniple; do not edit.\
 
 
 def manifests() -> dict[str, str]:
-    """File name in deploy/ to text: all there is, and just the namespace and the rights in it."""
+    """File name in deploy/ to text: the whole chart, and its namespace and rights alone."""
     rights = [f"--show-only=templates/{name}.yaml" for name in ("namespace", "rbac")]
     return {
         "install.yaml": HEADER + _rendered("--include-crds"),
@@ -29,7 +29,7 @@ def _rendered(*options: str) -> str:
 
 
 def rendered(*options: str) -> str:
-    """The chart as a release named maniple; asked for no version, a Helm built here takes a very old Kubernetes."""
+    """The chart as a release named maniple. Without a version, Helm built here assumes a very old Kubernetes."""
     version = f"--kube-version={KUBERNETES.version}"
     return helm("template", "maniple", str(CHART), f"--namespace={NAMESPACE}", version, *options)
 

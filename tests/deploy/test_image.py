@@ -1,4 +1,4 @@
-"""What the Containerfile makes, as far as it can be tried without a registry: see run_like_container.py."""
+"""The image of the Containerfile, as far as it can be tested without a registry: see run_like_container.py."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def run(installed: Path, *arguments: str, text: str = "") -> subprocess.Complete
     )
 
 
-def test_nothing_can_be_written_in_the_container_and_its_user_may_do_nothing() -> None:
+def test_the_container_is_read_only_and_its_user_has_no_capabilities() -> None:
     reason = run_like_container.why_not()
     if reason:
         pytest.skip(reason)
@@ -76,14 +76,14 @@ def test_nothing_can_be_written_in_the_container_and_its_user_may_do_nothing() -
     assert done.stdout.split() == [str(NOBODY), "CapEff:", "0" * 16]
 
 
-def test_the_wheel_plans_without_a_name_a_home_or_a_place_to_write(installed: Path) -> None:
+def test_the_wheel_plans_without_user_name_home_or_writable_folder(installed: Path) -> None:
     example = (ROOT / "examples" / "01-small-behind-large.yaml").read_text(encoding="utf-8")
     done = run(installed, "plan", "-f", "-", text=example)
     assert (done.returncode, done.stderr) == (0, "")
     assert "default/b" in done.stdout
 
 
-def test_serve_starts_there_and_asks_for_a_cluster(installed: Path) -> None:
+def test_serve_starts_in_the_container_and_asks_for_a_cluster(installed: Path) -> None:
     done = run(installed, "serve", "--listen=:0")
     assert done.returncode == 2
     assert done.stderr.startswith("error: no cluster to talk to"), done.stderr

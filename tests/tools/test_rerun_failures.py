@@ -1,4 +1,4 @@
-"""What CI makes of failing tests, tried with real pytest runs on small made-up suites."""
+"""How CI treats failing tests, tested with real pytest runs on small suites."""
 
 import os
 import shlex
@@ -103,7 +103,7 @@ def test_six_failures_are_red_without_a_second_try(suite: Path) -> None:
     assert done.stdout.count(" passed in ") == 1
 
 
-def test_what_fails_twice_is_red_also_beside_a_flaky_test(suite: Path) -> None:
+def test_a_test_that_fails_twice_is_red_even_beside_a_flaky_test(suite: Path) -> None:
     (suite / "test_flaky.py").write_text(FLAKY + "def test_flaky(): fails_once('seen')\ndef test_bad(): assert False\n")
     done = ci(suite)
     assert done.returncode != 0
@@ -111,7 +111,7 @@ def test_what_fails_twice_is_red_also_beside_a_flaky_test(suite: Path) -> None:
     assert not flaky_lines(done)
 
 
-def test_what_fails_before_the_tests_is_red(suite: Path) -> None:
+def test_a_failure_before_the_tests_is_red(suite: Path) -> None:
     done = ci(suite, first="echo E501 line too long && exit 3")
     assert done.returncode == 3
     assert "RED: it failed before the tests" in done.stdout
@@ -156,7 +156,7 @@ def test_tests_do_not_inherit_the_report(suite: Path) -> None:
 
 
 def test_the_script_of_ci_runs_make_test_and_then_the_failed_tests_alone(suite: Path) -> None:
-    """The real script, in a project whose `make test` is a made-up suite."""
+    """The real script, in a project whose `make test` is a small suite."""
     (suite / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", suite / ".ci" / "run")
     (suite / "tools").symlink_to(ROOT / "tools")

@@ -97,7 +97,7 @@ def up(
 
 
 def _clusters() -> Iterator[Cluster]:
-    """All that are there. One that has ended since we looked is none of them."""
+    """All clusters, without those that ended meanwhile."""
     for layout in all_layouts():
         with suppress(FileNotFoundError):
             yield Cluster(layout)

@@ -1,7 +1,7 @@
-"""The process that runs a cluster: starts the components in order, then waits to be told to stop, kill or start one.
+"""The process that runs a cluster: starts the components in order, then waits for requests to stop, kill or start one.
 
-It ends when asked to, when its owner ends, or when something does not come up, and takes everything with it, down to
-the cluster's folder. Killed itself, the system ends its children, and the next command removes the folder.
+It ends on request, when its owner ends, or when a component does not start, and then removes everything, including
+the cluster's folder. If it is killed, the system ends its children, and the next command removes the folder.
 Run as `python -m tools.cluster.cluster_process FOLDER LOCK REPORT`, the last two being open file handles.
 """
 
@@ -29,7 +29,7 @@ COME_UP_S = 180.0
 
 
 class Stop(BaseException):
-    """Raised wherever the runner is when it is told to end."""
+    """Raised at any point of the runner when it must end."""
 
 
 class Runner:
@@ -143,7 +143,7 @@ class Runner:
 
 
 def report(handle: int, line: str) -> None:
-    """Tells whoever waits for the cluster; nobody may be waiting."""
+    """Reports to the process that waits for the cluster, if there is one."""
     with suppress(OSError):
         os.write(handle, line.encode() + b"\n")
 

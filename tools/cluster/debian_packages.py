@@ -30,7 +30,7 @@ def missing() -> bool:
 
 
 def fetch(say: Say) -> None:
-    """Downloads and unpacks the packages; the folder gets its name when it is whole."""
+    """Downloads and unpacks the packages; the folder gets its name when it is complete."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise CannotBuildError("containerd and runc come from Debian's packages: apt-get and dpkg are needed")
     say(f"fetching {', '.join(PACKAGES)} from Debian's packages")
