@@ -8,7 +8,7 @@ import click
 
 from maniple.api.gpu.assignment import format_assignment
 from maniple.api.keys import join_key
-from maniple.cli.support.job_options import Connection, complete_jobs, job_key, job_options, run_with_client
+from maniple.cli.support.job_options import Connection, job_argument, job_key, job_options, run_with_client
 from maniple.cli.support.table import echo_json, render, render_fields
 from maniple.views.ages_and_amounts import age, counted, number
 
@@ -30,7 +30,7 @@ Examples:
 Exit codes: 0 described, 2 wrong input or no such job.
 """
 )
-@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
+@job_argument
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @job_options
 def command(name: str, output: str, connection: Connection) -> None:
