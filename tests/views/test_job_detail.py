@@ -55,7 +55,7 @@ def test_a_description_can_be_written_as_json() -> None:
     assert replica is not None
     job = elastic_job(phase="Running", startTime=(NOW - timedelta(hours=1)).isoformat())
     written = json.loads(msgspec.json.encode(describe_job(job, [replica], [event])))
-    assert written["started"] == "2026-01-01T09:00:00Z"
+    assert written["status"]["startTime"] == "2026-01-01T09:00:00Z"
     assert list(written["detail"])[:4] == ["namespace", "name", "queue", "phase"]
     keys = ["conditions", "failures", "generation", "speeds", "replicas", "sizes", "events"]
     assert list(written["detail"])[-7:] == keys
