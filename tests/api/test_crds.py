@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maniple.api import types
-from maniple.api.crds import KINDS, QUANTITY_PATTERN, Kind, Schema, crds
+from maniple.api.crds import COLUMNS, KINDS, QUANTITY_PATTERN, Kind, Schema, crds
 from maniple.api.kubernetes import PodSpec
 from maniple.api.meta import ObjectMeta
 from maniple.api.quantity import QuantityError, parse_quantity
@@ -202,15 +202,15 @@ def test_names_scope_and_status(kind: Kind) -> None:
 @every_kind
 def test_printer_columns_show_fields_that_exist(kind: Kind) -> None:
     paths = {path: schema for path, schema in nodes(schema_of(kind.type.__name__)) if path}
-    for column in kind.columns:
-        if column.path == ".metadata.creationTimestamp":
+    for column in COLUMNS[kind.type]:
+        if column["jsonPath"] == ".metadata.creationTimestamp":
             continue
-        if kind.type is types.Queue and column.path.endswith("']"):
-            shown = paths[column.path.partition("[")[0] + "{}"]
-            assert (shown["x-kubernetes-int-or-string"], column.type) == (True, "string"), column.path
+        if kind.type is types.Queue and column["jsonPath"].endswith("']"):
+            shown = paths[column["jsonPath"].partition("[")[0] + "{}"]
+            assert (shown["x-kubernetes-int-or-string"], column["type"]) == (True, "string"), column["jsonPath"]
             continue
-        shown = paths[re.sub(r"\[[^]]*\]", "[]", column.path)]
-        assert shown["type"] == column.type, column.path
+        shown = paths[re.sub(r"\[[^]]*\]", "[]", column["jsonPath"])]
+        assert shown["type"] == column["type"], column["jsonPath"]
 
 
 @pytest.mark.parametrize(

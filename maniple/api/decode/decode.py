@@ -286,10 +286,7 @@ def _strict(struct: type[Struct]) -> type[Struct]:
         renamed[f"other_{number}"] = name
     strict = msgspec.defstruct(
         struct.__name__,
-        typing.cast(
-            typing.Any,
-            [(name, kind | msgspec.UnsetType, default) for name, kind, default in fields],
-        ),
+        typing.cast(typing.Any, [(name, kind | msgspec.UnsetType, default) for name, kind, default in fields]),
         rename=renamed,
         forbid_unknown_fields=True,
         gc=False,

@@ -177,10 +177,7 @@ def _affinity(affinity: kubernetes.Affinity, path: str, errors: Errors) -> None:
             term_path = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
             _weight(preferred.weight, term_path, errors)
             _node_term(preferred.preference, f"{term_path}.preference", errors)
-    for field, pods in (
-        ("podAffinity", affinity.pod_affinity),
-        ("podAntiAffinity", affinity.pod_anti_affinity),
-    ):
+    for field, pods in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if pods is None:
             continue
         for index, term in enumerate(pods.required_during_scheduling_ignored_during_execution):

@@ -11,14 +11,7 @@ from maniple.api import kubernetes, types
 from maniple.api.errors import Problem, nearest, shown
 from maniple.api.labels import NPROC_ANNOTATION
 from maniple.api.validate import kubernetes as kube
-from maniple.api.validate.kubernetes import (
-    A_LABEL,
-    Errors,
-    add,
-    check_metadata,
-    is_label,
-    is_service_name,
-)
+from maniple.api.validate.kubernetes import A_LABEL, Errors, add, check_metadata, is_label, is_service_name
 from maniple.api.validate.resources import check_pair
 
 MAX_REPLICAS = 100_000

@@ -1,4 +1,4 @@
-"""known.py covers every struct that a strict decoder meets, and nothing that we read ourselves."""
+"""known_fields.py covers every struct that a strict decoder meets, and nothing that we read ourselves."""
 
 import inspect
 
