@@ -179,7 +179,7 @@ def test_resource_lists_hold_numbers_or_quantities() -> None:
 
 
 @given(st.from_regex(QUANTITY_PATTERN, fullmatch=True).filter(lambda text: len(text) <= 64))
-def test_every_quantity_that_the_crd_accepts_is_one_for_us(text: str) -> None:
+def test_every_quantity_that_the_crd_accepts_can_be_parsed(text: str) -> None:
     refused = ""
     try:
         assert parse_quantity(text) >= 0
@@ -222,7 +222,7 @@ def test_printer_columns_show_fields_that_exist(kind: Kind) -> None:
         ("Topology", "Widest Narrowest Age"),
     ],
 )
-def test_without_wide_a_table_fits_a_screen(kind: str, columns: str) -> None:
+def test_the_default_table_fits_a_screen(kind: str, columns: str) -> None:
     shown = CRDS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
     assert [column["name"] for column in shown if "priority" not in column] == columns.split()
 
@@ -262,7 +262,7 @@ def test_rules_between_fields(kind: str, path: str, rule: str) -> None:
         ("ElasticJob", ".status.target", "role"),
     ],
 )
-def test_doubles_are_refused_by_the_list_type(kind: str, path: str, key: str) -> None:
+def test_duplicates_are_refused_by_the_list_type(kind: str, path: str, key: str) -> None:
     assert at(kind, path)["x-kubernetes-list-map-keys"] == [key]
 
 

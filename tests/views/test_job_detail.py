@@ -28,7 +28,7 @@ def pod(index: int, **status: object) -> msgspec.Raw:
     return msgspec.Raw(json.dumps({"metadata": {**meta, "labels": labels}, "spec": spec, "status": status}).encode())
 
 
-def test_replicas_are_in_the_order_of_their_indices_with_what_they_hold_and_why_they_do_not_run() -> None:
+def test_replicas_are_ordered_by_index_with_their_gpus_and_problems() -> None:
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     raws = [pod(10, phase="Pending", containerStatuses=[waiting]), pod(2, phase="Running")]
     replicas = [replica for raw in raws if (replica := read_replica_pod(raw)) is not None]
