@@ -73,7 +73,7 @@ def main() -> None:
 def structs() -> dict[str, set[str]]:
     """The names on the wire that each struct declares itself."""
     fields: dict[str, set[str]] = {}
-    for module in ("meta", "core", "types"):
+    for module in ("meta", "kubernetes", "types"):
         space = importlib.import_module(f"maniple.api.{module}")
         for name, cls in inspect.getmembers(space, lambda item: hasattr(item, "__struct_encode_fields__")):
             wanted = name in SHARED or name in OURS if module == "types" else name != "Struct"

@@ -16,6 +16,7 @@ from maniple.cli.main import CLUSTER_EXTRA, COMMANDS
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NEEDED = ("click", "msgspec", "numpy", "pyyaml")
 EXAMPLE = ROOT / "examples" / "01-small-behind-large.yaml"
+ELASTIC = ROOT / "examples" / "elastic" / "sweep.yaml"
 
 # Command lines that are right, and need a cluster.
 ON_A_CLUSTER = {
@@ -34,6 +35,9 @@ ON_A_CLUSTER = {
     "watch": ("watch",),
 }
 WITHOUT = {
+    "submit --dry-run": ("submit", "--name", "a", "--gpus", "1", "--image", "i", "--dry-run", "--", "true"),
+    "submit FILE --dry-run": ("submit", str(ELASTIC), "--dry-run"),
+    "jobs --help": ("jobs", "--help"),
     "plan": ("plan", "-f", str(EXAMPLE)),
     "explain": ("explain", "b", "-f", str(EXAMPLE)),
     "agent": ("agent", "--", "true"),
