@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from maniple.api import kubernetes, types
+from maniple.api import types
 from maniple.api.decode.server_objects import Head, Version, read_live
 from maniple.api.errors import InputError, nearest
 from maniple.api.keys import Key, join_key
@@ -27,7 +27,7 @@ from maniple.kube.transport.client import (
 )
 from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.login import log_in
-from maniple.kube.transport.resource_kinds import RESOURCES, Resource
+from maniple.kube.transport.resource_kinds import JOBS, PODS, Resource
 from maniple.kube.user.event_objects import Event
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
@@ -36,16 +36,6 @@ _LONGEST_PAUSE_S = 5.0
 INSTALL = "install their CRDs with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
 
 T = TypeVar("T")
-
-
-def _resource(struct: type) -> Resource:
-    return next(resource for resource in RESOURCES if resource.struct is struct)
-
-
-JOBS = _resource(types.ElasticJob)
-QUEUES = _resource(types.Queue)
-PODS = _resource(kubernetes.Pod)
-NODES = _resource(kubernetes.Node)
 
 
 class Watched(ListWatch[tuple[Version, T | None]], Generic[T]):

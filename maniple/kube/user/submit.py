@@ -16,7 +16,8 @@ from maniple.elastic.job_spec import read_job_spec
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.manifests import pod as pod_manifest
 from maniple.kube.transport.client import ApiError, UnansweredError
-from maniple.kube.user.client import INSTALL, QUEUES, UserClient, refused
+from maniple.kube.transport.resource_kinds import QUEUES
+from maniple.kube.user.client import INSTALL, UserClient, refused
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _SETTINGS = PodSettings("maniple", "https://maniple-agents")  # pods with everything that a controller may add
