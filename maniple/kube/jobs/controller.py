@@ -175,8 +175,8 @@ class JobController:
         replicas = {key: pods[key].replica for key in self._index.pods(job)}
         return {key: facts for key, facts in replicas.items() if facts is not None}
 
-    def on_ack(self, ack: Ack) -> None:
-        key = split_name(ack.job)
+    def on_ack(self, name: str, ack: Ack) -> None:
+        key = split_name(name)
         job, seen = self._jobs.get(key), self._mirror.seen(PODS).get((key[0], ack.pod))
         facts = None if seen is None else seen.replica
         place = None if facts is None else place_of(facts)
@@ -187,8 +187,8 @@ class JobController:
         job.inbox.append(event)
         self._wake(job)
 
-    def on_report(self, report: Report) -> None:
-        job = self._jobs.get(split_name(report.job))
+    def on_report(self, name: str, report: Report) -> None:
+        job = self._jobs.get(split_name(name))
         if job is not None:
             now, before = time.time(), job.report
             job.report = job.new_report = Reported(report.generation, report.step, now, report.throughput, report.total)

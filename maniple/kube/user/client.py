@@ -28,7 +28,6 @@ from maniple.kube.transport.client import (
 from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.login import log_in
 from maniple.kube.transport.resource_kinds import JOBS, PODS, Resource
-from maniple.kube.user.event_objects import Event
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute
@@ -36,6 +35,37 @@ _LONGEST_PAUSE_S = 5.0
 INSTALL = "install their CRDs with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
 
 T = TypeVar("T")
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """An event of the events.k8s.io API, as far as it is shown."""
+
+    class Series(msgspec.Struct, frozen=True, rename="camel"):
+        count: int = 1
+        last_observed_time: str | None = None
+
+    class Regarding(msgspec.Struct, frozen=True):
+        kind: str = ""
+        name: str = ""
+        uid: str = ""
+
+    reason: str = ""
+    note: str = ""
+    type: str = ""
+    event_time: str | None = None
+    deprecated_last_timestamp: str | None = None
+    series: Series | None = None
+    regarding: Regarding = Regarding()
+
+    @property
+    def time(self) -> str:
+        """When it was last seen."""
+        last = self.series.last_observed_time if self.series is not None else None
+        return last or self.event_time or self.deprecated_last_timestamp or ""
+
+    @property
+    def count(self) -> int:
+        return 1 if self.series is None else self.series.count
 
 
 class Watched(ListWatch[tuple[Version, T | None]], Generic[T]):

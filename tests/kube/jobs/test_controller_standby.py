@@ -42,7 +42,7 @@ def test_a_standby_does_not_grow_with_what_it_hears() -> None:
             for version in range(1, 200, 2):
                 mirror.put(JOBS, read_live(job(version), JOBS.struct))
                 mirror.put(PODS, read_live(pod(version + 1), PODS.struct))
-                jobs.on_report(Report("ml/bert", "bert-worker-0", 0, version))
+                jobs.on_report("ml/bert", Report("bert-worker-0", 0, version))
         (managed,) = jobs._jobs.values()
         assert managed.inbox == []
 
