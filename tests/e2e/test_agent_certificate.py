@@ -14,12 +14,8 @@ from maniple.kube.transport.login import log_in
 from tools.cluster import Cluster
 
 
-class Nobody:
+def nobody(_job: str, _message: object) -> None:
     """Ignores what agents report."""
-
-    def on_ack(self, ack: object) -> None: ...
-
-    def on_report(self, report: object) -> None: ...
 
 
 def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_keep_trusting_it(
@@ -38,7 +34,7 @@ def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_keep_trusti
 
     async def renew() -> None:
         async with Client(await log_in(str(cluster.kubeconfig()))) as client, asyncio.timeout(180):
-            agents, made, tls = await open_endpoint(client, endpoint, Nobody(), lambda: True)
+            agents, made, tls = await open_endpoint(client, endpoint, nobody, nobody, lambda: True)
             trusted = ssl.create_default_context(cadata=made.authority.decode())
             first = await shown(agents.port, trusted)
             # As if a year had nearly passed: the certificate in the Secret expires in a month.
