@@ -33,6 +33,7 @@ class FreeGpus:
         # What reservations leave of the devices of their nodes; {}: there are no reservations.
         self.spare: dict[int, Millis] = {}
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
+        self._promised: set[int] = set()  # nodes with devices that this cycle has promised
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
         self._whole: dict[tuple[int, int], GpuGrants] = {}
         # What a device is worth to other pods by its free thousandths; None: all are worth the same.
@@ -306,6 +307,7 @@ class FreeGpus:
                 if row in self._plain and (np.abs(millis) != WHOLE).any():
                     self._plain.discard(row)
                 elif not now:
+                    self._promised.update(on.tolist())
                     self._check_crossed(row, on)
 
     def _check_crossed(self, row: int, nodes: IntArray) -> None:
@@ -329,7 +331,8 @@ class FreeGpus:
                 self.future[grant.row][node, grant.device] += grant.milli * sign
                 if self.spare and is_spare:
                     self.spare[grant.row][node, grant.device] += grant.milli * sign
-                self._check_crossed(grant.row, np.array([node]))
+                if node in self._promised:
+                    self._check_crossed(grant.row, np.array([node]))
 
     def leave_all(
         self, row: int, nodes: IntArray, devices: IntArray, millis: IntArray, is_spare: BoolArray | None
