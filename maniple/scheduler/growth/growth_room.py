@@ -109,20 +109,20 @@ class GrowthRoom:
             return None
         if gpus.has_mixed_nodes or gpus.is_counted(shape):
             return None
-        part = _Part()
+        model, name, domain = _ANY, "", _ANY
         if gpus.is_mixed and shape.gpus and not job.mixed_models:
             counts = session.state(job).models.get(shape.constraint.gpu_models)
             models = [code for code, count in counts.items() if count > 0] if counts else []
             if len(models) != 1:
                 return None
-            part = replace(part, model=models[0])
+            model = models[0]
         if job.required or job.preferred:
             level = session.snapshot.domains.levels[job.required or job.preferred]
             home = home_of(level, members_of(session, job))
             if home is None or home < 0:
                 return None
-            part = replace(part, level=level.name, domain=home)
-        return part
+            name, domain = level.name, home
+        return _Part(model, name, domain)
 
     def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> TakenRoom | None:
         key = (self._session.demands.number_of(group), part)

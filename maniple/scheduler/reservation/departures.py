@@ -125,10 +125,10 @@ def departures(session: Session, job: Job, running: RunningPods) -> Departures:
     estimated = np.minimum(now + np.maximum(now - running.started, _LEAST_S), _LAST - 1)
     expected = np.where(has_deadline, declared, estimated)
     soonest = np.where(has_deadline, declared, now)
-    makes_way, free_from = _guests(session, job, running)
+    makes_way_at = _guests(session, job, running)
     certain = declared.copy()
     for moments in (expected, soonest, certain):
-        moments[makes_way] = np.minimum(moments, np.maximum(free_from, now))[makes_way]
+        np.minimum(moments, np.maximum(makes_way_at, now), out=moments)
     for number, moment in _evictable(session, job, running):
         expected[number] = min(expected[number], max(moment, now))
         soonest[number] = min(soonest[number], expected[number])
@@ -137,15 +137,14 @@ def departures(session: Session, job: Job, running: RunningPods) -> Departures:
     expected[[number for number in running.newcomers if not has_deadline[number]]] = np.inf
     # Nothing was reserved before the gang's patience was over, so pods that started until then were there first.
     first = job.created + (session.patience_s or 0.0)
-    is_sure = (running.started <= first) | makes_way
+    is_sure = (running.started <= first) | np.isfinite(makes_way_at)
     is_overdue = ~has_deadline & (now >= 2 * first - running.started)
     return Departures(expected, at_last, soonest, declared, certain, is_sure, is_overdue)
 
 
-def _guests(session: Session, host: Job, running: RunningPods) -> tuple[BoolArray, FloatArray]:
-    """Returns which pods make way for the gang, as far as their queues can spare them, and from when on."""
-    makes_way = np.zeros(len(running.pods), dtype=bool)
-    free_from = np.zeros(len(running.pods))
+def _guests(session: Session, host: Job, running: RunningPods) -> FloatArray:
+    """[pods] from when on each makes way for the gang; never, if it is no guest or its queue cannot spare it."""
+    makes_way_at = np.full(len(running.pods), np.inf)
     guests = {
         Victim(job, running.pods[number]): number
         for job, start, stop in running.jobs
@@ -153,9 +152,8 @@ def _guests(session: Session, host: Job, running: RunningPods) -> tuple[BoolArra
         if running.pods[number].makes_way_for == host.name
     }
     for victim in displaceable(session, host, list(guests)) if guests else ():
-        makes_way[guests[victim]] = True
-        free_from[guests[victim]] = victim.pod.started + victim.job.min_runtime_s
-    return makes_way, free_from
+        makes_way_at[guests[victim]] = victim.pod.started + victim.job.min_runtime_s
+    return makes_way_at
 
 
 def _evictable(session: Session, claimant: Job, running: RunningPods) -> Iterator[tuple[int, float]]:
