@@ -52,7 +52,7 @@ def units_by_node(
     pairs = table.unit_nodes
     here = np.flatnonzero(left[pairs.unit] & is_open[pairs.node])
     lost = _lost(table, left, pairs.unit[here], pairs.node[here])
-    if (table.device_parts.millis == WHOLE).all():
+    if (table.pods.device_parts.millis == WHOLE).all():
         asked = np.flatnonzero(group.shape.requests)
         times = pairs.held[np.ix_(asked, here)] / group.shape.requests[asked, None]
         keys = [np.zeros(len(here)), -times.max(axis=0, initial=0.0)]
@@ -173,10 +173,10 @@ def _lost(table: UnitTable, left: BoolArray, unit: IntArray, node: IntArray) -> 
 
 def _in_use(session: Session, table: UnitTable) -> FloatArray:
     """Returns, for each unit on a node, how much is in use of the GPUs that its pods there hold a share of."""
-    parts, pairs = table.device_parts, table.unit_nodes
+    parts, pairs = table.pods.device_parts, table.unit_nodes
     in_use = np.zeros(len(parts.rows))
     for row in parts.resources:
         of_row = np.flatnonzero(parts.rows == row)
-        nodes = table.nodes[parts.owners[of_row]]
+        nodes = table.pods.nodes[parts.owners[of_row]]
         in_use[of_row] = WHOLE - session.gpus.future[row][nodes, parts.devices[of_row]]
     return np.bincount(pairs.of_pod[parts.owners], weights=in_use, minlength=len(pairs.unit)).astype(np.float64)

@@ -79,7 +79,7 @@ class Trial:
         if not is_plain or gpus.is_counted(shape) or not len(rows):
             return 0
         asked = shape.requests[rows]
-        largest = self._table.largest[rows] / asked
+        largest = self._table.pods.largest[rows] / asked
         order = np.argsort(largest)  # of two resources that are equally short, the one with the smaller victims counts
         times = (self._before[1] / asked[:, None])[order]
         shortest = times.min(axis=0)
@@ -179,7 +179,7 @@ class Trial:
         table = self._table
         units = order[gone.units[order]]
         pods, owner = table.pods_of(units), np.repeat(np.arange(len(units)), table.counts[units])
-        idle = units[np.bincount(owner, weights=is_used[table.nodes[pods]], minlength=len(units)) == 0]
+        idle = units[np.bincount(owner, weights=is_used[table.pods.nodes[pods]], minlength=len(units)) == 0]
         if table.has_prerequisites:
             idle = self._without_dependents(idle, gone)
         gone.remove(idle)

@@ -79,7 +79,7 @@ class RoomMaker:
             return None
         unit = np.array([np.argmax(left)])
         pods = table.pods_of(unit)
-        is_large_enough = len(pods) == 1 and (table.requests[:, pods[0]] >= trial.group.shape.requests).all()
+        is_large_enough = len(pods) == 1 and (table.pods.requests[:, pods[0]] >= trial.group.shape.requests).all()
         if not is_large_enough or table.grades[unit[0]] > table.grades[left].min():
             return None
         return None if len(self._refused(trial.job, unit)) else unit
@@ -173,7 +173,7 @@ def _orders(session: Session, trial: Trial, table: UnitTable, left: BoolArray) -
         return
     for nodes in _domains(session, trial, table, left):
         inside = np.zeros(len(table), dtype=bool)
-        inside[np.repeat(np.arange(len(table)), table.counts)[nodes[table.nodes]]] = True
+        inside[np.repeat(np.arange(len(table)), table.counts)[nodes[table.pods.nodes]]] = True
         inside &= left
         yield np.flatnonzero(inside)
         yield units_by_node(session, trial.group, table, left, nodes).units

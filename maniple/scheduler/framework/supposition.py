@@ -4,36 +4,11 @@ Only statements and suppositions change a session. A supposition is never commit
 order, and the caller must undo all of them. The session is then as before, to the last bit: amounts are whole numbers.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import numpy as np
 
-from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.model.resources import FloatArray, IntArray
+from maniple.scheduler.framework.pod_columns import PodColumns
 from maniple.scheduler.framework.session import Session
-
-
-class LeavingDevices(NamedTuple):
-    """Parts of devices of one resource, one per entry."""
-
-    row: int
-    nodes: IntArray
-    devices: IntArray
-    millis: IntArray
-    spare: BoolArray | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LeavingPods:
-    """Pods as columns; a node can occur several times."""
-
-    nodes: IntArray
-    requests: FloatArray  # [R, pods]
-    rows: Sequence[int]  # resources that any of them holds
-    devices: Sequence[LeavingDevices]
-    spare: BoolArray | None  # pods that no reservation has counted on; None: all
-    queues: IntArray | None  # the queue of each; None: no queue has a limit
 
 
 class Supposition:
@@ -42,18 +17,27 @@ class Supposition:
         self._occupied: dict[int, FloatArray] = {}  # node -> amount
         self._charged: dict[int, FloatArray] = {}  # queue -> amount
 
-    def leave(self, pods: LeavingPods, sign: int) -> None:
-        """The pods will leave (1), or will stay after all (-1). Changes what can be promised and what limits leave."""
-        session, nodes, requests = self._session, pods.nodes, pods.requests * sign
+    def leave(self, pods: PodColumns, chosen: IntArray, sign: int) -> None:
+        """The chosen pods will leave (1), or stay after all (-1). Changes what may be promised and charged."""
+        session = self._session
+        nodes, requests = pods.nodes[chosen], pods.requests[:, chosen] * sign
+        spare = pods.spare()
+        spare = None if spare is None else spare[chosen]
         for row in pods.rows:
             np.add.at(session.future[row], nodes, requests[row])
-        session.reserved.give_back(nodes, requests, pods.spare)
-        for part in pods.devices:
-            session.gpus.leave_all(part.row, part.nodes, part.devices, part.millis * sign, part.spare)
+        session.reserved.give_back(nodes, requests, spare)
+        held = pods.device_parts
+        parts, owners = held.of(chosen)
+        for row in held.resources:
+            is_of_row = held.rows[parts] == row
+            of_row, owner = parts[is_of_row], owners[is_of_row]
+            is_spare = None if spare is None else spare[owner]
+            session.gpus.leave_all(row, nodes[owner], held.devices[of_row], held.millis[of_row] * sign, is_spare)
         session.capacity.changed.extend(nodes.tolist())
-        if pods.queues is not None:
-            for queue in np.unique(pods.queues).tolist():
-                amount = requests[:, pods.queues == queue].sum(axis=1)
+        if pods.is_limited:
+            queues = pods.queues[chosen]
+            for queue in np.unique(queues).tolist():
+                amount = requests[:, queues == queue].sum(axis=1)
                 session.queue_allocated[session.queue_paths[queue]] -= amount
 
     def occupy(self, node: int, amount: FloatArray) -> None:

@@ -1,0 +1,97 @@
+"""Placed pods as columns, so that a search among thousands of them is arithmetic."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from maniple.model.job import PlacedPod
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.reservation.reservation_book import Reservation
+
+
+class PodColumns:
+    def __init__(self, session: Session, pods: Sequence[PlacedPod], queues: IntArray) -> None:
+        """`queues`: the queue that each pod is charged to."""
+        self._session = session
+        self._spare: tuple[tuple[Reservation, ...], BoolArray] = ((), np.zeros(0, dtype=bool))
+        self.pods = pods
+        self.queues = queues
+
+    @cached_property
+    def nodes(self) -> IntArray:
+        return np.array([pod.node for pod in self.pods], dtype=np.intp)
+
+    @cached_property
+    def requests(self) -> FloatArray:
+        """[R, pods]"""
+        return np.ascontiguousarray(stacked_requests(self.pods).T)
+
+    @cached_property
+    def largest(self) -> FloatArray:
+        """[R] the most that one pod holds."""
+        return np.asarray(self.requests.max(axis=1, initial=0.0))
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The resources that some pod holds."""
+        held: list[int] = np.flatnonzero(self.requests.any(axis=1)).tolist()
+        return held
+
+    @cached_property
+    def is_limited(self) -> bool:
+        """Whether any queue has a limit."""
+        return any(np.isfinite(queue.limit).any() for queue in self._session.snapshot.queues)
+
+    @cached_property
+    def device_parts(self) -> "DeviceParts":
+        return DeviceParts(self._session, self.pods)
+
+    def spare(self) -> BoolArray | None:
+        """Returns the pods whose room no reservation counts on; None: all, because nothing is reserved."""
+        reserved = self._session.reserved
+        reservations = tuple(reserved.by_job.values())
+        if not reservations:
+            return None
+        if reservations != self._spare[0]:
+            is_spare = [not reserved.counts_on(pod.pod, pod.node) for pod in self.pods]
+            self._spare = reservations, np.array(is_spare, dtype=bool)
+        return self._spare[1]
+
+
+def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
+    """[pods, R] what the pods request. Equal pods share one vector, so few vectors are converted."""
+    vectors = {id(pod.requests): pod.requests for pod in pods}
+    number_of = {vector: number for number, vector in enumerate(vectors)}
+    return np.array(list(vectors.values()))[[number_of[id(pod.requests)] for pod in pods]]
+
+
+class DeviceParts:
+    """The GPUs that pods hold, as columns, without GPUs that are lost or unhealthy."""
+
+    def __init__(self, session: Session, pods: Sequence[PlacedPod]) -> None:
+        held = [(owner, part.row, part.device, part.milli) for owner, pod in enumerate(pods) for part in pod.gpus]
+        owners, rows, devices, millis = np.array(held, dtype=np.intp).reshape(-1, 4).T
+        nodes = np.array([pod.node for pod in pods], dtype=np.intp)
+        there = np.zeros(len(held), dtype=bool)
+        for row in np.unique(rows).tolist():
+            of_row = rows == row
+            there[of_row] = session.gpus.tables[row].there[nodes[owners[of_row]], devices[of_row]]
+        self.owners, self.rows, self.devices, self.millis = (part[there] for part in (owners, rows, devices, millis))
+        self.resources = np.unique(self.rows).tolist()
+        self._counts: IntArray = np.bincount(self.owners, minlength=len(pods))
+        self._starts: IntArray = np.cumsum(self._counts) - self._counts
+
+    def of(self, pods: IntArray) -> tuple[IntArray, IntArray]:
+        """Returns the numbers of the pods' parts, and the position in `pods` of the pod that holds each."""
+        counts = self._counts[pods]
+        return ranges(self._starts[pods], counts), np.repeat(np.arange(len(pods)), counts)
+
+
+def ranges(starts: IntArray, counts: IntArray) -> IntArray:
+    """Returns counts[0] numbers from starts[0] on, then counts[1] from starts[1] on, and so on."""
+    if (counts == 1).all():
+        return starts
+    ends = np.cumsum(counts)
+    return np.repeat(starts - ends + counts, counts) + np.arange(int(counts.sum()))
