@@ -18,7 +18,6 @@ from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
-from maniple.model.pod_identity import JobKey
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
@@ -26,7 +25,6 @@ from maniple.scheduler.growth.growth_room import GrowthRoom, TakenRoom
 from maniple.scheduler.growth.resize_value import DEFAULT, Sizing, gpus_of
 from maniple.scheduler.reservation.reserve import host_of
 
-_StepKey = tuple[float, ...]
 _DIGITS = 9  # equal gains may differ beyond these
 
 
@@ -108,9 +106,10 @@ def _grower(session: Session, policy: Sizing, job: Job, cooldown_s: float) -> _G
         return None  # a guest in reserved room must not hold room elsewhere
     most = sum(max(role.size, role.max) for role in elastic.roles.values())
     # The sizes that can pay best are the points of the job's speed curve, and the largest size.
-    bends = [int(replicas) for replicas, _ in elastic.curve if elastic.size < replicas < most]
-    is_worth_it = any(policy.pays_back(job, elastic.size, size) for size in (*bends, most))
-    return _Grower(job, elastic, elastic.size) if is_worth_it else None
+    before = elastic.size
+    bends = [int(replicas) for replicas, _ in elastic.curve if before < replicas < most]
+    is_worth_it = any(policy.pays_back(job, before, size) for size in (*bends, most))
+    return _Grower(job, elastic, before) if is_worth_it else None
 
 
 def _is_incomplete(session: Session, job: Job, elastic: Elastic) -> bool:
@@ -157,30 +156,26 @@ class _Handout:
         return [grower for grower in growers if grower.grown]
 
     def _hand_out(self, growers: Sequence[_Grower]) -> None:
-        heap: list[tuple[_StepKey, JobKey, str, _Grower]] = []
-
-        def push(key: _StepKey | None, grower: _Grower, role: str) -> None:
-            if key is not None:
-                heapq.heappush(heap, (key, grower.job.key, role, grower))
-
-        for grower in growers:
-            for role in grower.job.growth:
-                push(self._key(grower, role), grower, role)
+        heap = [
+            (key, grower.job.key, role, grower)
+            for grower in growers
+            for role in grower.job.growth
+            if (key := self._key(grower, role)) is not None
+        ]
+        heapq.heapify(heap)
         while heap:
-            key, _, role, grower = heapq.heappop(heap)
-            if self._may_be_stale(grower):
-                current_key = self._key(grower, role)
-                if current_key != key:
-                    push(current_key, grower, role)
-                    continue
-            if self._take(grower, role):
-                push(self._key(grower, role), grower, role)
+            key, name, role, grower = heapq.heappop(heap)
+            next_key = self._key(grower, role) if self._may_be_stale(grower) else key
+            if next_key == key:
+                next_key = self._key(grower, role) if self._take(grower, role) else None
+            if next_key is not None:
+                heapq.heappush(heap, (next_key, name, role, grower))
 
     def _may_be_stale(self, grower: _Grower) -> bool:
         """Whether its key may have changed since it was pushed: its other role grew, or its node filled up."""
         return self._policy.crossing != 1 or len(grower.job.growth) > 1
 
-    def _key(self, grower: _Grower, role: str) -> _StepKey | None:
+    def _key(self, grower: _Grower, role: str) -> tuple[float, ...] | None:
         """Returns the sort key of the next step: most gain for each GPU, then the smaller job, then the older.
 
         Returns None if there is no further step, or it gains nothing.
