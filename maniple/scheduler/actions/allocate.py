@@ -98,10 +98,8 @@ class Deference:
             if job.placed:
                 lowest, has_surplus = running.get(job.queue, (_HIGHEST, False))
                 is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
-                running[job.queue] = (
-                    min(lowest, job.priority if job.preemptable else _HIGHEST),
-                    has_surplus or is_larger,
-                )
+                priority = job.priority if job.preemptable else _HIGHEST
+                running[job.queue] = (min(lowest, priority), has_surplus or is_larger)
         return running
 
 
@@ -135,18 +133,16 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
         return []
     session.reserved.is_open = True
     waiting.sort(key=lambda job: job.holds_reservation)
-    kept = [job for job in waiting if not _start_there(session, job)]
+    kept = []
+    for job in waiting:
+        with session.reserved.lifted([], at_most(session, job.nominated)):
+            if not start_gang(session, session.queue_of(job), job):
+                kept.append(job)
     keep_reservations(session, kept)
     for job in kept:
         if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):
             displace(session, session.queue_of(job), job, is_its_turn=False)
     return [job for job in kept if job.key not in session.reservations and not session.is_promised(job)]
-
-
-def _start_there(session: Session, job: Job) -> bool:
-    """Starts the gang on the nodes that its pods are nominated to, or promises it these nodes."""
-    with session.reserved.lifted([], at_most(session, job.nominated)):
-        return start_gang(session, session.queue_of(job), job)
 
 
 def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = True, backfill: str = "") -> bool:

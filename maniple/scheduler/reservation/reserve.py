@@ -19,8 +19,9 @@ import numpy as np
 from maniple.model.gpu.devices import MIXED
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.resources import BoolArray, FloatArray
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
-from maniple.scheduler.eviction.victim_search import make_room
+from maniple.scheduler.eviction.victim_search import RoomMaker
 from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.queue_dues import displaceable
 from maniple.scheduler.framework.session import Session
@@ -266,11 +267,12 @@ def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> 
     """
     most = None if is_its_turn else at_most(session, session.reservations[job.key].nodes)
     guests = session.reserved.guests[job.name].values()
-    units = [unit for other, pods in guests for unit in _guest_units(session, other, pods)]
-    units.sort(key=lambda unit: unit.cost)
+    table = UnitTable(session, (unit for other, pods in guests for unit in _guest_units(session, other, pods)))
+    every_unit = np.ones(len(table), dtype=bool)
+    rules = [lambda claimant, candidates: displaceable(session, claimant, candidates)]
     with session.reserved.lifted([], most):
-        rules = [lambda claimant, candidates: displaceable(session, claimant, candidates)]
-        return bool(make_room(session, queue, job, units, rules, "Displaced"))
+        victims = RoomMaker(session, table, every_unit, rules, "Displaced").make_room(queue, job, every_unit)
+    return victims is not None and len(victims) > 0
 
 
 def has_guests(session: Session, job: Job) -> bool:
