@@ -61,7 +61,7 @@ def pod(
     name = job.pod(place)
     labels = {JOB_LABEL: job.name, ROLE_LABEL: place[0], INDEX_LABEL: str(place[1])}
     spec |= {"schedulerName": settings.scheduler_name, "restartPolicy": "Never"}
-    spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + AGENT_GRACE_S)
+    spec.setdefault("terminationGracePeriodSeconds", job.spec.elastic.grace_seconds + AGENT_GRACE_S)
     if priority:
         spec.setdefault("priorityClassName", priority)
     _leave_to_scheduler(spec)
@@ -107,9 +107,9 @@ def _is_reserved(variable: Manifest) -> bool:
 
 
 def _framework_env(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest]:
-    if job.framework == "horovod":
+    if job.spec.framework == "horovod":
         return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
-    if job.framework != "torchrun":
+    if job.spec.framework != "torchrun":
         return []
     # Not the pin: replicas from before an unpin must be able to join those that come after.
     low, high = sum(role.min for role in job.roles), sum(role.max for role in job.roles)
@@ -138,7 +138,7 @@ def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[
         {"name": "maniple-pod", "mountPath": POD_DIR, "readOnly": True},
         {"name": "maniple-agent", "mountPath": AGENT_DIR, "readOnly": True},
     ]
-    if job.framework == "horovod":
+    if job.spec.framework == "horovod":
         volumes.append({"name": "maniple-hosts", "configMap": {"name": hosts_name(job), "defaultMode": 0o755}})
         mounts.append({"name": "maniple-hosts", "mountPath": HOSTS_DIR, "readOnly": True})
     return volumes, mounts
@@ -146,14 +146,8 @@ def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[
 
 def service(job: JobSpec) -> Manifest:
     """Headless, for DNS names of replicas; also before they are ready: they need each other to become ready."""
-    return {
-        **_head(job, "Service", job.name),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {JOB_LABEL: job.name},
-        },
-    }
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_LABEL: job.name}}
+    return {**_head(job, "Service", job.name), "spec": spec}
 
 
 def secret(job: JobSpec, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
@@ -190,19 +184,14 @@ def _without(entries: Manifest, name: str) -> Manifest:
 
 
 def _head(job: JobSpec, kind: str, name: str) -> Manifest:
-    labels = {JOB_LABEL: job.name} if kind != "Pod" else {}
-    meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": [_owner(job)]}
+    labels, owners = {JOB_LABEL: job.name}, [_owner(job)]
+    meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": owners}
     return {"apiVersion": "v1", "kind": kind, "metadata": meta}
 
 
 def _owner(job: JobSpec) -> Manifest:
-    return {
-        "apiVersion": types.API_VERSION,
-        "kind": "ElasticJob",
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-    }
+    kind = {"apiVersion": types.API_VERSION, "kind": "ElasticJob"}
+    return {**kind, "name": job.name, "uid": job.uid, "controller": True}
 
 
 def encoded(manifest: Manifest) -> bytes:

@@ -146,10 +146,8 @@ class UserClient:
         return [job for raw in items if (job := read_job(raw)) is not None]
 
     async def job(self, key: Key) -> types.ElasticJob:
-        try:
+        async with self._naming(key):
             raw = await self.client.get(JOBS.path(*key))
-        except ApiError as error:
-            raise await self._refused(error, key) from None
         live = read_live(raw, types.ElasticJob)
         if not isinstance(live.item, types.ElasticJob):
             raise InputError(f"{job_label(key)}: {problem}" for problem in live.wrong)
@@ -157,19 +155,15 @@ class UserClient:
 
     async def change(self, key: Key, operations: list[dict[str, Any]]) -> types.ElasticJob:
         """Applies a JSON patch. Its `test` operations keep it from undoing changes of others."""
-        try:
+        async with self._naming(key):
             raw = await self._write("PATCH", JOBS.path(*key), msgspec.json.encode(operations), JSON_PATCH)
-        except ApiError as error:
-            raise await self._refused(error, key) from None
-        live = read_live(raw, types.ElasticJob)
-        assert isinstance(live.item, types.ElasticJob)  # the server has just accepted it
-        return live.item
+        job = read_job(raw)
+        assert job is not None  # the server has just accepted it
+        return job
 
     async def merge(self, key: Key, body: dict[str, Any]) -> None:
-        try:
+        async with self._naming(key):
             await self._write("PATCH", JOBS.path(*key), msgspec.json.encode(body), MERGE_PATCH)
-        except ApiError as error:
-            raise await self._refused(error, key) from None
 
     async def delete(self, key: Key, *, foreground: bool) -> None:
         """In the foreground the job remains until the deletion of everything that it owns has begun.
@@ -177,17 +171,20 @@ class UserClient:
         Its pods may outlive it: they do not block its deletion, because that would need more rights of the controller.
         """
         policy = {"propagationPolicy": "Foreground" if foreground else "Background"}
-        try:
+        async with self._naming(key):
             await self._write("DELETE", JOBS.path(*key), msgspec.json.encode(policy))
-        except ApiError as error:
-            raise await self._refused(error, key) from None
 
-    async def _refused(self, error: ApiError, key: Key) -> InputError:
-        if error.status != 404:
-            return refused(error, job_label(key))
-        names = {job.metadata.name for job in await self.jobs(key[0])}
-        near = nearest(key[1], names) or f"; namespace {key[0]} has no jobs"
-        return InputError([f"{job_label(key)}: there is no such job{near}"])
+    @asynccontextmanager
+    async def _naming(self, key: Key) -> AsyncIterator[None]:
+        """A refusal becomes an InputError that names the job, or similar jobs if there is none of this name."""
+        try:
+            yield
+        except ApiError as error:
+            if error.status != 404:
+                raise refused(error, job_label(key)) from None
+            names = {job.metadata.name for job in await self.jobs(key[0])}
+            near = nearest(key[1], names) or f"; namespace {key[0]} has no jobs"
+            raise InputError([f"{job_label(key)}: there is no such job{near}"]) from None
 
     # -- what belongs to them
 
@@ -275,8 +272,8 @@ class UserClient:
         """The job after each change; None while there is none of this name."""
         jobs = self.follow(JOBS, key[0], read_job, {"fieldSelector": f"metadata.name={key[1]}"})
         async with aclosing(jobs) as changes:
-            async for found in changes:
-                yield found.get(key)
+            async for objects in changes:
+                yield objects.get(key)
 
     def _note(self, path: str, why: str) -> None:
         before = bool(self._broken)
@@ -306,7 +303,7 @@ def replica_query(job: str = "") -> dict[str, str]:
     return {"labelSelector": f"{JOB_LABEL}={job}" if job else JOB_LABEL}
 
 
-def read_job(raw: msgspec.Raw) -> types.ElasticJob | None:
+def read_job(raw: bytes | msgspec.Raw) -> types.ElasticJob | None:
     job = read_live(raw, types.ElasticJob).item
     return job if isinstance(job, types.ElasticJob) else None
 
