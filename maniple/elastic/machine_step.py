@@ -254,22 +254,14 @@ class Step:
         self.worker_failure = None
         self.has_new_generation = True
 
-    def stop_workers(self) -> None:
-        """Workers are asked to checkpoint and stop."""
-        if self.generation.members:
-            self.form_generation(())
-
-    def keep_size(self) -> None:
-        """The size that the job runs at becomes its target until another is decided. This is no resize."""
-        self.change(target=as_target(self.sizes))
-
     def set_target(self, sizes: dict[str, int]) -> None:
         if as_target(sizes) != self.status.target:
             self.status = resized(self.status, sizes, from_seconds(self.now))
 
     def start_over(self) -> None:
-        """Stops the workers. The next start is with the minimum: the rest may have been given to other jobs by then."""
-        self.stop_workers()
+        """Asks workers to checkpoint and stop. The next start is with the minimum: other jobs may get the rest."""
+        if self.generation.members:
+            self.form_generation(())
         if self.status.target:
             self.change(target=as_target({role.name: role.least for role in self.job.roles}))
 

@@ -5,6 +5,7 @@ from maniple.api.timestamps import from_seconds
 from maniple.elastic import transition_guards as guards
 from maniple.elastic.failures import Failure, backoff_s, has_failed, start_timeout
 from maniple.elastic.machine_step import Step
+from maniple.elastic.target_sizes import as_target
 
 
 def begin(step: Step) -> None:
@@ -16,7 +17,8 @@ def run(step: Step) -> None:
     step.form_generation(guards.ready_replicas(step))
     if step.status.start_time is None:
         step.change(start_time=from_seconds(step.now))
-    step.keep_size()
+    # The size that the job runs at is its target until another is decided. This is no resize.
+    step.change(target=as_target(step.sizes))
     _record_size(step, "Running", "runs")
 
 

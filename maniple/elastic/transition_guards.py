@@ -141,10 +141,6 @@ def is_bound(step: Step) -> bool:
     return step.is_complete(replica for replica in _wanted_replicas(step) if replica.is_bound)
 
 
-def is_unbound(step: Step) -> bool:
-    return not is_bound(step)
-
-
 def is_ready(step: Step) -> bool:
     """The minimum is ready, and so are the replicas that were bound with it, unless they take too long."""
     ready = ready_replicas(step)
@@ -181,16 +177,12 @@ def must_shrink_more(step: Step) -> bool:
     return any(replica.uid in members for replica in step.surplus() if replica.is_alive)
 
 
-def has_shrunk(step: Step) -> bool:
-    return not has_surplus(step)
+def has_newcomers(step: Step) -> bool:
+    return bool(step.newcomer_keys())
 
 
 def must_grow(step: Step) -> bool:
-    return bool(step.newcomer_keys()) and step.may_grow_or_arm()
-
-
-def has_grown(step: Step) -> bool:
-    return not step.newcomer_keys()
+    return has_newcomers(step) and step.may_grow_or_arm()
 
 
 def has_stuck_newcomers(step: Step) -> bool:

@@ -67,18 +67,19 @@ def pod(
     _leave_to_scheduler(spec)
     if has_names(job) and _HOST_NAME.fullmatch(name):
         spec |= {"hostname": name, "subdomain": job.name}
-    env: list[Manifest] = [
-        {"name": "MANIPLE_JOB", "value": join_key((job.namespace, job.name))},
-        {"name": "MANIPLE_POD", "value": name},
-        {"name": "MANIPLE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-        {"name": "MANIPLE_ROLE", "value": role.name},
-        {"name": "MANIPLE_REPLICA_INDEX", "value": str(place[1])},
-        {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
-        {"name": "MANIPLE_REPLICA_MIN", "value": str(role.min)},
-        {"name": "MANIPLE_REPLICA_MAX", "value": str(role.max)},
-        *([{"name": "MANIPLE_URL", "value": settings.agents_url}] if settings.agents_url else []),
-        *_framework_env(job, place, role.slots),
-    ]
+    variables = {
+        "MANIPLE_JOB": join_key((job.namespace, job.name)),
+        "MANIPLE_POD": name,
+        "MANIPLE_ROLE": role.name,
+        "MANIPLE_REPLICA_INDEX": str(place[1]),
+        "MANIPLE_REPLICA_COUNT": str(sizes[role.name]),
+        "MANIPLE_REPLICA_MIN": str(role.min),
+        "MANIPLE_REPLICA_MAX": str(role.max),
+        **({"MANIPLE_URL": settings.agents_url} if settings.agents_url else {}),
+        **_framework_variables(job, place, role.slots),
+    }
+    env: list[Manifest] = [{"name": variable, "value": value} for variable, value in variables.items()]
+    env.append({"name": "MANIPLE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})
     volumes, mounts = _volumes(job, settings)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
@@ -106,15 +107,15 @@ def _is_reserved(variable: Manifest) -> bool:
     return str(variable.get("name")).startswith(types.RESERVED_ENV_PREFIX)
 
 
-def _framework_env(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest]:
+def _framework_variables(job: JobSpec, place: ReplicaKey, slots: int) -> dict[str, str]:
     if job.spec.framework == "horovod":
-        return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
+        return {"MANIPLE_HOSTS": f"{HOSTS_DIR}/discover_hosts.sh"}
     if job.spec.framework != "torchrun":
-        return []
+        return {}
     # Not the pin: replicas from before an unpin must be able to join those that come after.
     low, high = sum(role.min for role in job.roles), sum(role.max for role in job.roles)
     first = job.pod(job.first)
-    values = {
+    return {
         "PET_NNODES": f"{low}:{high}",
         "PET_NPROC_PER_NODE": str(slots),
         "PET_RDZV_BACKEND": "c10d",
@@ -124,7 +125,6 @@ def _framework_env(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest
         "PET_RDZV_ID": job.uid,
         "PET_MAX_RESTARTS": "1000",  # each departure of a replica restarts the others once, which is no failure
     }
-    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[Manifest]]:

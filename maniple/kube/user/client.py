@@ -140,10 +140,10 @@ class UserClient:
     async def jobs(self, namespace: str | None) -> list[types.ElasticJob]:
         """The jobs of a namespace; None: of all namespaces."""
         try:
-            items, _ = await self.list_raw(JOBS, namespace)
+            jobs = await self._list(folder(JOBS, namespace), read_job)
         except ApiError as error:
             raise jobs_refused(error) from None
-        return [job for raw in items if (job := read_job(raw)) is not None]
+        return [job for job in jobs if job is not None]
 
     async def job(self, key: Key) -> types.ElasticJob:
         async with self._naming(key):
@@ -191,50 +191,41 @@ class UserClient:
     async def replicas(self, namespace: str | None, job: str = "") -> list[ReplicaPod]:
         """The pods of one job, or of all jobs."""
         try:
-            items, _ = await self.list_raw(PODS, namespace, replica_query(job))
+            replicas = await self._list(folder(PODS, namespace), read_replica_pod, replica_query(job))
         except ApiError as error:
             raise refused(error, "Pods") from None
-        return [replica for raw in items if (replica := read_replica_pod(raw)) is not None]
+        return [replica for replica in replicas if replica is not None]
 
     async def names(self, path: str) -> set[str] | None:
         """The names of all objects at the path; None if the user may not list them."""
-
-        class Page(msgspec.Struct):
-            items: list[Head] = []
-
         try:
-            return {item.metadata.name for item in msgspec.json.decode(await self.client.get(path), type=Page).items}
+            heads = await self._list(path, msgspec.json.Decoder(Head).decode)
         except ApiError:
             return None
+        return {head.metadata.name for head in heads}
 
     async def events(self, job: types.ElasticJob, replicas: Iterable[ReplicaPod]) -> list[Event]:
         """Of the job and of these pods, oldest first; none if the user may not read them."""
         path = f"/apis/events.k8s.io/v1/namespaces/{job.metadata.namespace}/events"
         uids = {replica.pod.metadata.uid for replica in replicas}
         try:
-            of_job = await self._list(path, {"fieldSelector": f"regarding.uid={job.metadata.uid}"})
-            of_pods = await self._list(path, {"fieldSelector": "regarding.kind=Pod"})
+            read = msgspec.json.Decoder(Event).decode
+            of_job = await self._list(path, read, {"fieldSelector": f"regarding.uid={job.metadata.uid}"})
+            of_pods = await self._list(path, read, {"fieldSelector": "regarding.kind=Pod"})
         except ApiError as error:
             if error.status == 403:
                 return []
             raise
-        events = [msgspec.json.decode(raw, type=Event) for raw in of_job[0]]
-        for raw in of_pods[0]:
-            event = msgspec.json.decode(raw, type=Event)
-            if event.regarding.uid in uids:
-                events.append(event)
+        events = [*of_job, *(event for event in of_pods if event.regarding.uid in uids)]
         return sorted(events, key=lambda event: event.time)
 
     # -- any objects
 
-    async def list_raw(
-        self, resource: Resource, namespace: str | None, query: Mapping[str, str] | None = None
-    ) -> tuple[list[msgspec.Raw], str]:
-        return await self._list(folder(resource, namespace), query or {})
-
-    async def _list(self, path: str, query: Mapping[str, str]) -> tuple[list[msgspec.Raw], str]:
-        """Every object, and the version of the list."""
-        return await list_all(self.client, path, lambda raw: raw, query)
+    async def _list(
+        self, path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str] | None = None
+    ) -> list[T]:
+        objects, _ = await list_all(self.client, path, read, query)
+        return objects
 
     async def create(self, path: str, body: bytes, *, dry_run: bool = False) -> bytes:
         query = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
