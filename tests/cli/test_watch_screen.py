@@ -78,7 +78,8 @@ def test_a_narrow_screen_clips_names_and_drops_columns_but_keeps_the_reason(
 ) -> None:
     far = ProgressView(1200, 5000, None, NOW)
     jobs = [
-        view_of(name=one, running=0, phase="Pending", reason="InsufficientGPUs", progress=far) for one in sorted(NAMES)
+        view_of(name=name, running=0, phase="Pending", reason="InsufficientGPUs", progress=far)
+        for name in sorted(NAMES)
     ]
     *_, head, long, short = frame(cluster(*jobs), SizeHistory(30), "ml", NOW, width)
     assert re.split(r" {2,}", head) == header
