@@ -8,7 +8,7 @@ import msgspec
 
 from maniple.api import types
 from maniple.api.gpu.assignment import parse_assignment
-from maniple.kube.user.event_objects import Event
+from maniple.kube.user.client import Event
 from maniple.kube.user.replica_pod import ReplicaPod
 from maniple.views.jobs import JobView, job_view
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from maniple.kube.user.event_objects import Event
+from maniple.kube.user.client import Event
 from maniple.kube.user.replica_pod import read_replica_pod
 from maniple.views.job_detail import SizeView, describe_job, sizes_over_time
 from views.objects import NOW, elastic_job

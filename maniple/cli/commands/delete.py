@@ -84,7 +84,8 @@ class _Owned(msgspec.Struct, frozen=True):
 async def _until_gone(client: "UserClient", key: Key, uid: str) -> None:
     """First the job, then its pods: they outlive it, and while it exists it may get new ones."""
     from maniple.kube.transport.client import ApiError
-    from maniple.kube.user.client import PODS, replica_query
+    from maniple.kube.transport.resource_kinds import PODS
+    from maniple.kube.user.client import replica_query
 
     async with aclosing(client.follow_job(key)) as changes:
         async for job in changes:

@@ -17,12 +17,12 @@ STRUCTS: dict[str, type[meta.Struct]] = {
 
 def test_every_struct_of_kubernetes_is_covered() -> None:
     ours = {name for name, cls in STRUCTS.items() if cls.__module__ == types.__name__}
-    assert set(STRUCTS) - ours <= set(OTHER_FIELDS) <= set(STRUCTS), "run tools/known_fields.py"
+    assert set(STRUCTS) - ours <= set(OTHER_FIELDS) <= set(STRUCTS), "run tools/write_known_fields.py"
 
 
 def test_fields_that_we_read_are_not_listed() -> None:
     for name, fields in OTHER_FIELDS.items():
-        assert not fields & set(STRUCTS[name].__struct_encode_fields__), f"{name}: run tools/known_fields.py"
+        assert not fields & set(STRUCTS[name].__struct_encode_fields__), f"{name}: run tools/write_known_fields.py"
 
 
 @pytest.mark.parametrize(
