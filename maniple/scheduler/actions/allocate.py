@@ -150,7 +150,7 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
     need = session.job_need(job)
     alike = job.groups[0] if len(job.groups) == 1 else None
     # Fit failures are cached only for searches that saw every node.
-    remembers = alike is not None and session.reserved.is_usual and session.reserved.is_past(job)
+    remembers = alike is not None and session.reserved.binds_as_usual and session.reserved.surely_binds(job)
     if alike is not None:
         # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
         reason = session.admissible(queue, alike.shape.requests * need.total)
@@ -179,7 +179,7 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
 
 def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -> bool:
     """Places one pod above the minimum, on free resources only."""
-    remembers = session.reserved.is_usual
+    remembers = session.reserved.binds_as_usual
     if remembers and session.reservations and host_of(session, job):
         return False  # a job that will make way has pods only in that reservation
     for group in session.groups(job):

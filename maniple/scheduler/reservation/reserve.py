@@ -60,7 +60,7 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
 def _is_late(session: Session, reservation: Reservation, running: RunningPods) -> bool:
     """Whether the gang counts on a pod there that has run longer than expected, and would now start later."""
     leave = departures(session, reservation.job, running)
-    counted = np.isin(running.nodes, reservation.places)
+    counted = np.isin(running.nodes, reservation.node_indices)
     counted &= (leave.expected <= reservation.expected) & (leave.certain > reservation.expected)
     if not (counted & leave.is_overdue).any():
         return False
@@ -130,7 +130,7 @@ def _elsewhere(session: Session, job: Job) -> FloatArray:
     most = np.full(len(session.snapshot.nodes), np.inf)
     for other in session.reservations.values():
         if other.job.queue != job.queue:
-            most[other.places] = 0.0
+            most[other.node_indices] = 0.0
     return most
 
 
