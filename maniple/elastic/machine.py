@@ -60,7 +60,7 @@ def _apply(state: State, event: Event, now: float) -> State:
             written = msgspec.structs.replace(written, phase=item.status.phase)
             return replace(state, job=read_job_spec(item), status=status, written=written)
         case ReplicaSeen(replica):
-            return _see(state, replica, now) if replica.role in {role.name for role in state.job.roles} else state
+            return _see(state, replica, now) if replica.role in {role.name for role in state.job.spec.roles} else state
         case ReplicaGone(role, index, uid):
             known = state.replicas.get((role, index))
             if known is None or known.uid != uid:
