@@ -40,7 +40,7 @@ _EVENTS = msgspec.json.Decoder(_Event)
 
 
 class Bare:
-    """Sends requests over as many connections as help."""
+    """Sends requests over as many connections as are useful."""
 
     def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
         self._session, self._server = session, server

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import uvloop
 
-from benchmarks.measuring import Result
+from benchmarks.timing_and_results import Result
 from maniple.api import types
 from maniple.elastic.generations import notice
 from maniple.elastic.job_spec import read_job_spec

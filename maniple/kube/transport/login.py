@@ -1,6 +1,7 @@
 """Logs in to the API server: with a kubeconfig (certificates, tokens, exec plugins) or a pod's service account.
 
-kubernetes_asyncio reads those. Nothing else of that library is used (docs/decisions/013-client.md).
+kubernetes_asyncio reads those. Nothing else of that library is used:
+docs/decisions/013-own-http-client-library-login.md.
 """
 
 import os

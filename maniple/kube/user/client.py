@@ -13,7 +13,7 @@ import msgspec
 from maniple.api import types
 from maniple.api.decode.server_objects import Head, Version, read_live
 from maniple.api.errors import InputError, nearest
-from maniple.api.keys import Key, join_key
+from maniple.api.keys import Key, job_label
 from maniple.api.labels import JOB_LABEL
 from maniple.api.validate.kubernetes import A_LABEL, is_label
 from maniple.kube.transport.client import (
@@ -297,11 +297,6 @@ def replica_query(job: str = "") -> dict[str, str]:
 def read_job(raw: bytes | msgspec.Raw) -> types.ElasticJob | None:
     job = read_live(raw, types.ElasticJob).item
     return job if isinstance(job, types.ElasticJob) else None
-
-
-def job_label(key: Key) -> str:
-    """The job in messages."""
-    return f"ElasticJob {join_key(key)}"
 
 
 def jobs_refused(error: ApiError) -> InputError:
