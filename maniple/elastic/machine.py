@@ -25,10 +25,8 @@ from maniple.elastic.job_spec import read_job_spec
 from maniple.elastic.machine_step import Step
 from maniple.elastic.measured_speeds import measured
 from maniple.elastic.replica_upkeep import keep_up
-from maniple.elastic.state import ACTIVE, WAITING, State, WorkerFailure, restore, with_decisions
+from maniple.elastic.state import ACTIVE, WAITING, State, WorkerFailure, with_decisions
 from maniple.elastic.transitions import TRANSITIONS
-
-__all__ = ["advance", "restore"]
 
 # How long a change that only people read may wait to be written together with another.
 LAG_S = 1.0

@@ -35,8 +35,8 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import advance, restore
-from maniple.elastic.state import State
+from maniple.elastic.machine import advance
+from maniple.elastic.state import State, restore
 from maniple.elastic.target_sizes import wanted_sizes
 from maniple.kube.jobs.agent_server import Ack, AgentServer, Report
 from maniple.kube.jobs.executor import Executor, NameTakenError, RefusedError
