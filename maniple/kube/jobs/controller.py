@@ -153,7 +153,8 @@ class JobController:
             self.executor.agents.forget(job.name)
 
     def _on_pod(self, key: Key, old: ReplicaFacts | None, new: ReplicaFacts | None) -> None:
-        old_job, new_job = (None if facts is None else (key[0], facts.job) for facts in (old, new))
+        old_job = None if old is None else (key[0], old.job)
+        new_job = None if new is None else (key[0], new.job)
         self._index.move(key, old_job, new_job)
         if old is not None and (new is None or (old.job, old.uid) != (new.job, new.uid)):
             self._on_gone((key[0], old.job), old)
