@@ -16,7 +16,6 @@ FIRST_PORT, PORTS = 20000, 20000
 
 def next_generation(last: int, job: JobSpec, replicas: Iterable[Replica], time: datetime) -> types.JobGeneration:
     """The generation after number `last` with these members. Without members it says stop."""
-    slots = {role.name: role.slots for role in job.roles}
     members = tuple(
         types.GenerationMember(
             pod=job.pod(replica.key),
@@ -24,7 +23,7 @@ def next_generation(last: int, job: JobSpec, replicas: Iterable[Replica], time: 
             role=replica.role,
             index=replica.index,
             address=replica.address,
-            slots=slots[replica.role],
+            slots=job.slots(replica.role),
         )
         for replica in _in_rank_order(job, list(replicas))
     )
@@ -44,7 +43,7 @@ def _in_rank_order(job: JobSpec, replicas: list[Replica]) -> list[Replica]:
     """The coordinator first, then the replicas near it, then the others with neighbours next to each other."""
     if not replicas:
         return []
-    order = {role.name: number for number, role in enumerate(job.roles)}
+    order = {role.name: number for number, role in enumerate(job.spec.roles)}
     # A role with a minimum of 0 may stand before the lead. The coordinator must not be shrunk away.
     first = min(replicas, key=lambda replica: (replica.role != job.spec.lead, order[replica.role], replica.index))
     first_domains = first.domains or (first.node,)

@@ -1,5 +1,6 @@
 """What the machine needs of an ElasticJob's spec, read once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from maniple.api import types
@@ -10,23 +11,12 @@ ReplicaKey = tuple[str, int]  # role, index
 
 
 @dataclass(frozen=True, slots=True)
-class RoleSpec:
-    name: str
-    min: int  # the job does not go on with fewer replicas
-    least: int  # replicas that it starts with and grows back to: min, or the pin
-    most: int  # replicas that it may have: max, or the pin
-    max: int  # replicas that it may have without the pin
-    slots: int  # workers that each replica starts
-    has_work: bool = True  # False: it has no GPUs while other roles have, as a role that only launches
-
-
-@dataclass(frozen=True, slots=True)
 class JobSpec:
     namespace: str
     name: str
     uid: str
     spec: types.ElasticJobSpec
-    roles: tuple[RoleSpec, ...]
+    workers: Mapping[str, int]  # role -> workers of a replica, as annotated or one for each GPU; 0: it has none
     is_leaving: bool  # it is being deleted
 
     @property
@@ -44,6 +34,14 @@ class JobSpec:
         """Whether the other replicas cannot go on without the first: their framework cannot move its rendezvous."""
         return self.spec.framework in ("torchrun", "horovod")
 
+    def slots(self, role: str) -> int:
+        """Workers that each replica of the role starts."""
+        return max(1, self.workers[role])
+
+    def has_work(self, role: str) -> bool:
+        """False if it has no GPUs while other roles have, as a role that only launches."""
+        return self.workers[role] > 0 or not any(self.workers.values())
+
     def pod(self, key: ReplicaKey) -> str:
         """The name of the replica's pod."""
         return f"{self.name}-{key[0]}-{key[1]}"
@@ -51,24 +49,9 @@ class JobSpec:
 
 def read_job_spec(item: types.ElasticJob) -> JobSpec:
     meta = item.metadata
+    workers = {role.name: _workers(role) for role in item.spec.roles}
     is_leaving = meta.deletion_timestamp is not None
-    return JobSpec(meta.namespace, meta.name, meta.uid, item.spec, _role_specs(item.spec.roles), is_leaving)
-
-
-def _role_specs(roles: tuple[types.ElasticRole, ...]) -> tuple[RoleSpec, ...]:
-    workers = [_workers(role) for role in roles]
-    return tuple(
-        RoleSpec(
-            name=role.name,
-            min=role.min,
-            least=role.least,
-            most=role.most,
-            max=role.max,
-            slots=max(1, count),
-            has_work=count > 0 or not any(workers),
-        )
-        for role, count in zip(roles, workers, strict=True)
-    )
+    return JobSpec(meta.namespace, meta.name, meta.uid, item.spec, workers, is_leaving)
 
 
 def _workers(role: types.ElasticRole) -> int:

@@ -25,10 +25,8 @@ from maniple.elastic.job_spec import read_job_spec
 from maniple.elastic.machine_step import Step
 from maniple.elastic.measured_speeds import measured
 from maniple.elastic.replica_upkeep import keep_up
-from maniple.elastic.state import ACTIVE, WAITING, State, WorkerFailure, restore, with_decisions
+from maniple.elastic.state import ACTIVE, WAITING, State, WorkerFailure, with_decisions
 from maniple.elastic.transitions import TRANSITIONS
-
-__all__ = ["advance", "restore"]
 
 # How long a change that only people read may wait to be written together with another.
 LAG_S = 1.0
@@ -60,7 +58,7 @@ def _apply(state: State, event: Event, now: float) -> State:
             written = msgspec.structs.replace(written, phase=item.status.phase)
             return replace(state, job=read_job_spec(item), status=status, written=written)
         case ReplicaSeen(replica):
-            return _see(state, replica, now) if replica.role in {role.name for role in state.job.roles} else state
+            return _see(state, replica, now) if replica.role in {role.name for role in state.job.spec.roles} else state
         case ReplicaGone(role, index, uid):
             known = state.replicas.get((role, index))
             if known is None or known.uid != uid:

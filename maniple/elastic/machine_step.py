@@ -112,7 +112,7 @@ class Step:
 
     def _reach(self, filled: set[ReplicaKey]) -> dict[str, int]:
         """Role -> one more than the highest index that is filled, or will be in the next generation."""
-        reach = {role.name: 0 for role in self.job.roles} | {self.job.first[0]: 1}
+        reach = {role.name: 0 for role in self.job.spec.roles} | {self.job.first[0]: 1}
         for replica in self.replicas.values():
             if replica.key in filled or (replica.stage == "ready" and not replica.is_leaving):
                 reach[replica.role] = max(reach.get(replica.role, 0), replica.index + 1)
@@ -134,7 +134,7 @@ class Step:
         """
         sizes, members, filled = self.sizes, self.member_uids(), self._filled_keys()
         surplus = []
-        for role in self.job.roles:
+        for role in self.job.spec.roles:
             size = sizes[role.name]
             replicas = sorted(
                 (replica for replica in self.replicas.values() if replica.role == role.name),
@@ -193,12 +193,12 @@ class Step:
         alive = list(replicas)
         if not alive and self.job.spec.framework != "none":
             return False
-        return self._has({role.name: role.min for role in self.job.roles}, alive)
+        return self._has({role.name: role.min for role in self.job.spec.roles}, alive)
 
     def is_complete(self, replicas: Iterable[Replica]) -> bool:
         """Whether the job can start with `replicas`: with its minimum, or the size that it is pinned at."""
         alive = list(replicas)
-        return bool(alive) and self._has({role.name: role.least for role in self.job.roles}, alive)
+        return bool(alive) and self._has({role.name: role.least for role in self.job.spec.roles}, alive)
 
     def _has(self, least: dict[str, int], replicas: Iterable[Replica]) -> bool:
         keys = {replica.key for replica in replicas}
@@ -263,7 +263,7 @@ class Step:
         if self.generation.members:
             self.form_generation(())
         if self.status.target:
-            self.change(target=as_target({role.name: role.least for role in self.job.roles}))
+            self.change(target=as_target({role.name: role.least for role in self.job.spec.roles}))
 
     def record(self, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Normal") -> None:
         self.records.append(RecordEvent(reason, message, kind))

@@ -13,8 +13,8 @@ from maniple.model.elastic import role_sizes
 
 def wanted_sizes(job: JobSpec, target: Iterable[types.RoleTarget], replicas: Iterable[Replica]) -> dict[str, int]:
     """Role -> replicas that the job should have now."""
-    sizes = role_sizes(job.roles, target, (replica.key for replica in replicas if replica.is_alive))
-    return {role.name: min(role.most, sizes[role.name]) for role in job.roles}
+    sizes = role_sizes(job.spec.roles, target, (replica.key for replica in replicas if replica.is_alive))
+    return {role.name: min(role.most, sizes[role.name]) for role in job.spec.roles}
 
 
 def as_target(sizes: Mapping[str, int]) -> tuple[types.RoleTarget, ...]:

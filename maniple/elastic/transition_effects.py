@@ -53,7 +53,7 @@ def give_back(step: Step) -> None:
         step.delete(replica)
     sizes = step.sizes
     members = step.member_uids()
-    for role in step.job.roles:
+    for role in step.job.spec.roles:
         kept = [
             replica.index + 1
             for replica in step.replicas.values()

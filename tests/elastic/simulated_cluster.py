@@ -35,7 +35,8 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import advance, restore
+from maniple.elastic.machine import advance
+from maniple.elastic.state import restore
 from maniple.elastic.transitions import TRANSITIONS
 
 RUNS = ("Running", "Growing", "Shrinking")

@@ -35,8 +35,8 @@ from maniple.elastic.instructions import (
     RecordEvent,
     WriteStatus,
 )
-from maniple.elastic.machine import advance, restore
-from maniple.elastic.state import State
+from maniple.elastic.machine import advance
+from maniple.elastic.state import State, restore
 from maniple.elastic.target_sizes import wanted_sizes
 from maniple.kube.jobs.agent_server import Ack, AgentServer, Report
 from maniple.kube.jobs.executor import Executor, NameTakenError, RefusedError
@@ -153,7 +153,8 @@ class JobController:
             self.executor.agents.forget(job.name)
 
     def _on_pod(self, key: Key, old: ReplicaFacts | None, new: ReplicaFacts | None) -> None:
-        old_job, new_job = (None if facts is None else (key[0], facts.job) for facts in (old, new))
+        old_job = None if old is None else (key[0], old.job)
+        new_job = None if new is None else (key[0], new.job)
         self._index.move(key, old_job, new_job)
         if old is not None and (new is None or (old.job, old.uid) != (new.job, new.uid)):
             self._on_gone((key[0], old.job), old)

@@ -56,7 +56,7 @@ def hosts_name(job: JobSpec) -> str:
 def pod(
     job: JobSpec, template: Manifest, place: ReplicaKey, sizes: Mapping[str, int], priority: str, settings: PodSettings
 ) -> Manifest:
-    role = next(role for role in job.roles if role.name == place[0])
+    role = next(role for role in job.spec.roles if role.name == place[0])
     meta, spec = template.get("metadata") or {}, copy.deepcopy(template.get("spec") or {})
     name = job.pod(place)
     labels = {JOB_LABEL: job.name, ROLE_LABEL: place[0], INDEX_LABEL: str(place[1])}
@@ -76,7 +76,7 @@ def pod(
         "MANIPLE_REPLICA_MIN": str(role.min),
         "MANIPLE_REPLICA_MAX": str(role.max),
         **({"MANIPLE_URL": settings.agents_url} if settings.agents_url else {}),
-        **_framework_variables(job, place, role.slots),
+        **_framework_variables(job, place),
     }
     env: list[Manifest] = [{"name": variable, "value": value} for variable, value in variables.items()]
     env.append({"name": "MANIPLE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})
@@ -107,17 +107,17 @@ def _is_reserved(variable: Manifest) -> bool:
     return str(variable.get("name")).startswith(types.RESERVED_ENV_PREFIX)
 
 
-def _framework_variables(job: JobSpec, place: ReplicaKey, slots: int) -> dict[str, str]:
+def _framework_variables(job: JobSpec, place: ReplicaKey) -> dict[str, str]:
     if job.spec.framework == "horovod":
         return {"MANIPLE_HOSTS": f"{HOSTS_DIR}/discover_hosts.sh"}
     if job.spec.framework != "torchrun":
         return {}
     # Not the pin: replicas from before an unpin must be able to join those that come after.
-    low, high = sum(role.min for role in job.roles), sum(role.max for role in job.roles)
+    low, high = sum(role.min for role in job.spec.roles), sum(role.max for role in job.spec.roles)
     first = job.pod(job.first)
     return {
         "PET_NNODES": f"{low}:{high}",
-        "PET_NPROC_PER_NODE": str(slots),
+        "PET_NPROC_PER_NODE": str(job.slots(place[0])),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": f"{first}.{job.name}:{RENDEZVOUS_PORT}",
         # Without it torchrun 1.13 compares the endpoint with its full host name, and no replica hosts the store.
@@ -160,7 +160,7 @@ def secret(job: JobSpec, archive: bytes, token: str = "", authority: bytes = b""
 
 def hosts(job: JobSpec, generation: types.JobGeneration) -> Manifest:
     """Horovod runs the script to discover hosts. A role that only launches is no host."""
-    roles = {role.name for role in job.roles if role.has_work}
+    roles = {role.name for role in job.spec.roles if job.has_work(role.name)}
     lines = [f"{member.address}:{member.slots}\n" for member in generation.members if member.role in roles]
     members = "".join(f"{member.uid}\n" for member in generation.members)
     data = {"discover_hosts.sh": _DISCOVER_HOSTS, "hosts": "".join(lines), "members": members}

@@ -63,7 +63,10 @@ class Gangs:
             self.nominated.add(join_key(key))
         old, gang = gang_of(before), gang_of(pod)
         self._index.move(key, old, gang)
-        self.touched.update(changed for changed in (old, gang) if changed is not None)
+        if gang is not None:
+            self.touched.add(gang)
+        if old is not None and old != gang:
+            self.touched.add(old)
 
     def find(self, key: Key) -> Seen | None:
         """The ElasticJob or PodGroup of this name."""

@@ -26,7 +26,7 @@ class Patches:
     async def write(
         self, resource: Resource, key: Key, body: dict[str, Any], part: str = "", content_type: str = MERGE_PATCH
     ) -> bool:
-        """Whether the server took it. The mirror takes the object from the answer."""
+        """Returns whether the server accepted it. The mirror gets the object from the answer."""
         path, content = resource.path(*key, part), msgspec.json.encode(body)
         try:
             answer = await self._client.write(self._client.statuses, "PATCH", path, content, content_type)

@@ -170,7 +170,9 @@ class PodsByOwner:
 
     def move(self, pod: Key, before: Key | None, owner: Key | None) -> None:
         """`before` and `owner` are None where the pod has none."""
-        if before is not None and before != owner:
+        if before == owner:
+            return
+        if before is not None:
             del self._pods[before][pod]
             if not self._pods[before]:
                 del self._pods[before]

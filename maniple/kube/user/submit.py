@@ -137,7 +137,7 @@ async def _template_problems(client: UserClient, submission: Submission) -> list
     if not isinstance(item, types.ElasticJob):
         return wrong  # reported elsewhere
     job = read_job_spec(item)
-    sizes = {role.name: role.least for role in job.roles}
+    sizes = {role.name: role.least for role in item.spec.roles}
     for number, role in enumerate(submission.body["spec"]["roles"]):
         place = (role["name"], 0)
         pod = pod_manifest(job, role["template"], place, sizes, item.spec.priority_class_name, _SETTINGS)
