@@ -3,11 +3,13 @@
 from maniple.api.keys import Key
 from maniple.api.kubernetes import PersistentVolume, PersistentVolumeClaim, Pod
 
+_NO_CLAIMS: frozenset[Key] = frozenset()
+
 
 def claims_of(pod: Pod) -> frozenset[Key]:
     """The claims of the pod's volumes."""
     claims = [volume.persistent_volume_claim for volume in pod.spec.volumes if volume.persistent_volume_claim]
-    return frozenset([(pod.metadata.namespace, claim.claim_name) for claim in claims])
+    return frozenset([(pod.metadata.namespace, claim.claim_name) for claim in claims]) if claims else _NO_CLAIMS
 
 
 class Storage:

@@ -242,7 +242,7 @@ class _Usage:
         self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.gpu_requests: list[tuple[int, tuple[types.GpuModel, ...]]] = []
         self.holdings = GpuHoldings(tables.gpus.tables, tables.shapes, tables.requests)
-        self.held: list[tuple[HeldGpus, PlacedPod | None]] = []
+        self.held: dict[int, list[tuple[HeldGpus, PlacedPod | None]]] = {}
 
     def place(self, pod: kubernetes.Pod, job: Job | None) -> None:
         """`pod` is on a node and not finished."""
@@ -256,11 +256,11 @@ class _Usage:
             (self.releasing if is_leaving else self.foreign)[:, node] += vector
         if job is None or is_leaving:
             if gpus is not None:
-                self.held.append((gpus, None))
+                self.held.setdefault(node, []).append((gpus, None))
             return
         placed = self.placed_pod(pod, job, node, vector, pod_affinity)
         if gpus is not None:
-            self.held.append((gpus, placed))
+            self.held.setdefault(node, []).append((gpus, placed))
             placed.gpu_models = gpu_models(pod, job)
             self.gpu_requests.append((request, placed.gpu_models))
         job.placed.append(placed)
@@ -303,8 +303,9 @@ class _Usage:
 
     def gpus(self) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
         free, releasing = self.holdings.all_free()
-        self.holdings.settle([gpus for gpus, _ in self.held], free, releasing)
-        for gpus, placed in self.held:
-            if placed is not None:
-                placed.gpus = gpus.gpus
+        for node, held in self.held.items():
+            self.holdings.settle({node: [gpus for gpus, _ in held]}, free, releasing)
+            for gpus, placed in held:
+                if placed is not None:
+                    placed.gpus = gpus.gpus
         return free, releasing

@@ -34,6 +34,8 @@ class JobBuilder:
         self._tables = tables
         self._report = report
         self.latest = 0.0  # the latest timestamp seen, in seconds
+        self._last_timestamp: datetime | None = None
+        self._last_seconds = 0.0
 
     def of_group(self, group: types.PodGroup) -> Job:
         spec = group.spec
@@ -171,9 +173,10 @@ class JobBuilder:
         return value or 0
 
     def time(self, timestamp: datetime | None) -> float:
-        seconds = to_seconds(timestamp)
-        self.latest = max(self.latest, seconds)
-        return seconds
+        if timestamp != self._last_timestamp:  # pods of a gang mostly have the same
+            self._last_timestamp, self._last_seconds = timestamp, to_seconds(timestamp)
+            self.latest = max(self.latest, self._last_seconds)
+        return self._last_seconds
 
     def started(self, pod: kubernetes.Pod) -> float:
         if pod.metadata.deletion_timestamp is not None:

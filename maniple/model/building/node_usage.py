@@ -4,9 +4,9 @@ A change marks its node as dirty; `settle` sums dirty nodes anew from their pods
 so sums cannot drift.
 """
 
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from maniple.api import kubernetes
@@ -21,8 +21,7 @@ from maniple.model.resources import FloatArray
 _Counted = TypeVar("_Counted")
 
 
-@dataclass(slots=True, eq=False)
-class PodUsage:
+class PodUsage(msgspec.Struct, eq=False):
     """A pod that counts. `node` is -1 if it waits, has finished, or is on a node that is not known."""
 
     pod: kubernetes.Pod
@@ -159,11 +158,14 @@ class NodeUsage:
         for row, empty in self._empty.items():
             self.gpus_free[row][columns] = empty[columns]
             self.gpus_releasing[row][columns] = 0
-        holders = [(pod, pod.gpus, pod.gpus.gpus) for pods in by_node for pod in pods if pod.gpus is not None]
-        self._holdings.settle([held for _, held, _ in holders], self.gpus_free, self.gpus_releasing)
-        for pod, held, before in holders:
+        before = [(pod, pod.gpus, pod.gpus.gpus) for pods in by_node for pod in pods if pod.gpus is not None]
+        holders = {
+            node: [pod.gpus for pod in pods if pod.gpus is not None] for node, pods in zip(nodes, by_node, strict=True)
+        }
+        self._holdings.settle(holders, self.gpus_free, self.gpus_releasing)
+        for pod, held, gpus in before:
             # A pod that does not name its devices may be taken to hold others than before.
-            if pod.job is not None and held.gpus != before:
+            if pod.job is not None and held.gpus != gpus:
                 self.dirty_jobs[pod.job] = None
 
     def vectors(self) -> FloatArray:

@@ -83,31 +83,26 @@ class PodIndex:
         if old == pod:
             return
         if old is not None:
-            gangs = self.gangs.get(name)
-            if gangs:
-                self._touch_gangs(gangs)
-                if self._has_members and self._gang_members.remove(name, old, gangs):
-                    self.touch_members(gangs[-1][0])
+            if gangs := self.gangs.get(name):
+                if self.is_tracking:
+                    self._touch_gangs(gangs, is_new_or_gone=self._gang_members.remove(name, old, gangs))
                 del self.gangs[name]
             del self.pods[name]
         if pod is not None:
-            gangs = named_gangs(pod)
-            if gangs:
-                self._touch_gangs(gangs)
-                if self._has_members and self._gang_members.add(name, pod, gangs):
-                    self.touch_members(gangs[-1][0])
+            if gangs := named_gangs(pod):
+                if self.is_tracking:
+                    self._touch_gangs(gangs, is_new_or_gone=self._gang_members.add(name, pod, gangs))
                 self.gangs[name] = gangs
             self.pods[name] = pod
         if self.is_tracking:
             self.touched.add(name)
+        else:
+            self._members = None
 
-    def _touch_gangs(self, gangs: tuple[JobKey, ...]) -> None:
-        if self.is_tracking:
-            self.touched_gangs.update(gang for gang, _ in gangs)
-
-    @property
-    def _has_members(self) -> bool:
-        return self.is_tracking or self._members is not None
+    def _touch_gangs(self, gangs: tuple[JobKey, ...], *, is_new_or_gone: bool) -> None:
+        self.touched_gangs.update(gang for gang, _ in gangs)
+        if is_new_or_gone:
+            self.touch_members(gangs[-1][0])
 
     @property
     def _gang_members(self) -> GangMembers:

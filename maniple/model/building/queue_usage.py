@@ -5,9 +5,9 @@ It counts pods by request and does not sum amounts: counting up and down is exac
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from maniple.api.types import GpuModel
@@ -20,8 +20,7 @@ _Counted = TypeVar("_Counted")
 GpuKind = tuple[int, tuple[GpuModel, ...]]  # request, models that the pod may have
 
 
-@dataclass(slots=True, eq=False)
-class JobUsage:
+class JobUsage(msgspec.Struct, eq=False):
     """What one job adds to the usage of its queue."""
 
     queue: int

@@ -1,6 +1,6 @@
 """The waiting pods of one job, sorted into groups of like pods."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
@@ -20,8 +20,7 @@ def may_wait(pod: kubernetes.Pod) -> bool:
     return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
 
 
-@dataclass(slots=True, eq=False)
-class _Draft:
+class _Draft(Struct, eq=False):
     role: str
     priority: int
     shape: Shape

@@ -75,6 +75,7 @@ class GpuTable:
     links: Sequence[LinkClass]
     link_class: IntArray  # [N] index in `links`
     node_model: NDArray[np.int16]  # [N] the model of the node's devices; -1: no device, -2: several models
+    kind: Sequence[int]  # by node: equal where all of the above are equal
     numbers: dict[tuple[str, ...], dict[str, int]] = field(default_factory=dict)
 
     def number_of(self, node: int, device: str) -> int | None:
@@ -176,6 +177,7 @@ def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArr
         links=tuple(links),
         link_class=classes[kind_of],
         node_model=node_model[kind_of],
+        kind=kind_of.tolist(),
     )
 
 
