@@ -115,8 +115,8 @@ class JobBuilder:
     def settle(self, job: Job) -> None:
         """Fills in what depends on all pods of the job."""
         if job.priority == _OF_ITS_PODS:
-            pods = [*(pod.priority for pod in job.placed), *(group.priority for group in job.groups)]
-            job.priority = max(pods, default=self._tables.priorities.default)
+            priorities = [pod.priority for pod in job.placed] + [group.priority for group in job.groups]
+            job.priority = max(priorities, default=self._tables.priorities.default)
         if job.created == inf:
             job.created = 0.0
         if job.lasts_s != inf and job.placed:

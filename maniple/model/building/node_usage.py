@@ -80,7 +80,9 @@ class NodeUsage:
             usage.pod_affinity = tables.reader.read(pod)
             self.pod_affinity[usage.pod_affinity, node] = self.pod_affinity.get((usage.pod_affinity, node), 0) + 1
         if usage.owner:
-            counts = self.owners.setdefault(usage.owner, {})
+            counts = self.owners.get(usage.owner)
+            if counts is None:
+                counts = self.owners[usage.owner] = {}
             counts[node] = counts.get(node, 0) + 1
         on_node = self._by_node.get(node)
         if on_node is None:
