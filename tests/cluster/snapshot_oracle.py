@@ -15,7 +15,8 @@ from maniple.api.decode.decode import Object
 from maniple.api.errors import InputError
 from maniple.api.labels import BACKFILL_ANNOTATION, JOB_LABEL
 from maniple.model.building.cluster_tables import ClusterTables
-from maniple.model.building.input_objects import Objects, next_replicas, pods_by_job
+from maniple.model.building.implied_pods import next_replicas, pods_by_job
+from maniple.model.building.input_objects import Objects
 from maniple.model.building.job_builder import JobBuilder, gpu_models
 from maniple.model.building.task_groups import TaskGroups, may_wait
 from maniple.model.disruption_budgets import find_budgets

@@ -9,7 +9,7 @@ from maniple.api import kubernetes
 from maniple.api.labels import BACKFILL_ANNOTATION
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
-from maniple.model.building.input_objects import NextReplica
+from maniple.model.building.implied_pods import NextReplica
 from maniple.model.building.job_builder import JobBuilder, gpu_models
 from maniple.model.building.node_usage import PodUsage
 from maniple.model.building.queue_usage import GpuKind, JobUsage

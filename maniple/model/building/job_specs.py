@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
-from maniple.model.building.input_objects import NextReplica, next_replicas
+from maniple.model.building.implied_pods import NextReplica, next_replicas
 from maniple.model.building.job_builder import JobBuilder, is_gang
 from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
