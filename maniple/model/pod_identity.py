@@ -15,6 +15,7 @@ from maniple.api.labels import (
     ROLE_LABEL,
 )
 from maniple.api.meta import Labels, ObjectMeta
+from maniple.api.phases import FINISHED
 
 JobKey = tuple[str, str]  # "namespace/name" and kind of a gang
 
@@ -88,6 +89,11 @@ def group_name(pod: Pod) -> str:
         or annotations.get(_VOLCANO_GROUP)
         or ""
     )
+
+
+def may_wait(pod: Pod) -> bool:
+    """Whether the pod has not finished and is not terminating. Without a node it waits for one."""
+    return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
 
 
 def pod_role(meta: ObjectMeta) -> str:

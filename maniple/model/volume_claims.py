@@ -2,6 +2,7 @@
 
 from maniple.api.keys import Key
 from maniple.api.kubernetes import PersistentVolume, PersistentVolumeClaim, Pod
+from maniple.model.counting import discard
 
 _NO_CLAIMS: frozenset[Key] = frozenset()
 
@@ -21,9 +22,7 @@ class Storage:
     def put_claim(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
         old = self.claims.pop(key, None)
         if old is not None:
-            self._bound[old.spec.volume_name].discard(key)
-            if not self._bound[old.spec.volume_name]:
-                del self._bound[old.spec.volume_name]
+            discard(self._bound, old.spec.volume_name, key)
         if claim is not None:
             self.claims[key] = claim
             self._bound.setdefault(claim.spec.volume_name, set()).add(key)

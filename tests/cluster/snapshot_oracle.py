@@ -18,7 +18,7 @@ from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.implied_pods import next_replicas, pods_by_job
 from maniple.model.building.input_objects import Objects
 from maniple.model.building.job_builder import JobBuilder, gpu_models
-from maniple.model.building.task_groups import TaskGroups, may_wait
+from maniple.model.building.task_groups import TaskGroups
 from maniple.model.disruption_budgets import find_budgets
 from maniple.model.elastic import current_sizes
 from maniple.model.gpu.devices import GpuPod, count_gpu_pods, gpu_problems
@@ -27,7 +27,7 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.ownership import Ours, matters
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
-from maniple.model.pod_identity import group_name, lasts_s, pod_owner, pod_role
+from maniple.model.pod_identity import group_name, lasts_s, may_wait, pod_owner, pod_role
 from maniple.model.pod_shape import Exclusive, exclusives_of
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default

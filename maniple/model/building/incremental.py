@@ -25,7 +25,6 @@ from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.queue_usage import JobUsage, QueueUsage
 from maniple.model.building.snapshot_assembly import assemble_snapshot
 from maniple.model.building.sorted_jobs import SortedJobs
-from maniple.model.building.task_groups import may_wait
 from maniple.model.disruption_budgets import Budget, find_budgets
 from maniple.model.gpu.devices import gpu_problems
 from maniple.model.job import Job
@@ -33,7 +32,7 @@ from maniple.model.nodes import same_resources
 from maniple.model.ownership import Ours
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityReader
-from maniple.model.pod_identity import JobKey, job_key
+from maniple.model.pod_identity import JobKey, job_key, may_wait
 from maniple.model.queues import sound_queues
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot

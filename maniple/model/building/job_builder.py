@@ -38,24 +38,8 @@ class JobBuilder:
         self._last_seconds = 0.0
 
     def of_group(self, group: types.PodGroup) -> Job:
-        spec = group.spec
         self._check_levels(group)
-        job = Job(
-            key=job_key(group.metadata, "PodGroup"),
-            queue=self._queue(group, spec.queue),
-            priority=self._class(group, spec.priority_class_name),
-            created=self.time(group.metadata.creation_timestamp),
-            min_member=spec.min_member,
-            role_min={role.name: role.min_member for role in spec.roles},
-            preemptable=spec.preemptable,
-            min_runtime_s=spec.min_runtime_seconds,
-            required=self._level(spec.topology.required),
-            preferred=self._level(spec.topology.preferred),
-            mixed_models=spec.mixed_gpu_models,
-            role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
-        )
-        self._read_metadata(group.metadata, job)
-        return job
+        return self._of_object(group, group.spec.min_member, {role.name: role.min_member for role in group.spec.roles})
 
     def of_elastic(self, item: types.ElasticJob, sizes: dict[str, int]) -> Job:
         spec, resized, grow_after = item.spec, item.status.last_resize_time, item.status.grow_after
@@ -65,27 +49,33 @@ class JobBuilder:
             if self._tables.priorities.value(name) is None:
                 field = f"spec.roles[{index}].template.spec.priorityClassName"
                 self._report(item, f"{field}: {self._tables.priorities.unknown(name)}")
+        role_min = {role.name: role.least for role in spec.roles}
+        job = self._of_object(item, max(1, sum(role_min.values())), role_min)
+        job.elastic = read_elastic(
+            item,
+            sizes,
+            None if resized is None else self.time(resized),
+            to_seconds(grow_after),  # in the future: it must not count as the latest time
+        )
+        job.is_suspended = spec.suspend
+        job.lasts_s = inf if spec.active_deadline_seconds is None else spec.active_deadline_seconds
+        return job
+
+    def _of_object(self, item: types.PodGroup | types.ElasticJob, min_member: int, role_min: dict[str, int]) -> Job:
+        spec = item.spec
         job = Job(
-            key=job_key(item.metadata, "ElasticJob"),
+            key=job_key(item.metadata, type(item).__name__),
             queue=self._queue(item, spec.queue),
             priority=self._class(item, spec.priority_class_name),
             created=self.time(item.metadata.creation_timestamp),
-            min_member=max(1, sum(role.least for role in spec.roles)),
-            role_min={role.name: role.least for role in spec.roles},
+            min_member=min_member,
+            role_min=role_min,
             preemptable=spec.preemptable,
             min_runtime_s=spec.min_runtime_seconds,
             required=self._level(spec.topology.required),
             preferred=self._level(spec.topology.preferred),
             mixed_models=spec.mixed_gpu_models,
             role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
-            elastic=read_elastic(
-                item,
-                sizes,
-                None if resized is None else self.time(resized),
-                to_seconds(grow_after),  # in the future: it must not count as the latest time
-            ),
-            is_suspended=spec.suspend,
-            lasts_s=inf if spec.active_deadline_seconds is None else spec.active_deadline_seconds,
         )
         self._read_metadata(item.metadata, job)
         return job

@@ -4,21 +4,18 @@ A change marks its node as dirty; `settle` sums dirty nodes anew from their pods
 so sums cannot drift.
 """
 
-from typing import TypeVar
-
 import msgspec
 import numpy as np
 
 from maniple.api import kubernetes
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
+from maniple.model.counting import count_down
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import JobKey, pod_owner
 from maniple.model.pod_shape import Exclusive, exclusives_of
 from maniple.model.resources import FloatArray
-
-_Counted = TypeVar("_Counted")
 
 
 class PodUsage(msgspec.Struct, eq=False):
@@ -105,10 +102,10 @@ class NodeUsage:
         if usage.node < 0:
             return
         if usage.pod_affinity is not None:
-            _count_down(self.pod_affinity, (usage.pod_affinity, usage.node))
+            count_down(self.pod_affinity, (usage.pod_affinity, usage.node))
         if usage.owner:
             counts = self.owners[usage.owner]
-            _count_down(counts, usage.node)
+            count_down(counts, usage.node)
             if not counts:
                 del self.owners[usage.owner]
         del self._by_node[usage.node][name]
@@ -177,11 +174,3 @@ class NodeUsage:
             more = [self._tables.shapes.vector(request) for request in range(known, count)]
             self._vectors = np.concatenate([self._vectors, np.array(more)])
         return self._vectors
-
-
-def _count_down(counts: dict[_Counted, int], key: _Counted) -> None:
-    left = counts[key] - 1
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from maniple.api import kubernetes
 from maniple.api.keys import Key
-from maniple.api.phases import FINISHED
+from maniple.model.counting import count_down, discard
 from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import term_keys
-from maniple.model.pod_identity import JobKey, named_gangs
+from maniple.model.pod_identity import JobKey, may_wait, named_gangs
 from maniple.model.resources import RequestTable
 from maniple.model.volume_claims import claims_of
 
@@ -41,16 +41,8 @@ class GangMembers:
     def remove(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> bool:
         """Whether a gang is not called any more."""
         for gang in {gang for gang, _ in gangs}:
-            self.by_gang[gang].discard(name)
-            if not self.by_gang[gang]:
-                del self.by_gang[gang]
-        if not self._calls(pod):
-            return False
-        self.called[gangs[-1]] -= 1
-        if self.called[gangs[-1]]:
-            return False
-        del self.called[gangs[-1]]
-        return True
+            discard(self.by_gang, gang, name)
+        return self._calls(pod) and count_down(self.called, gangs[-1])
 
     def _calls(self, pod: kubernetes.Pod) -> bool:
         """A finished pod brings no gang into being, nor does one that leaves without a node."""
@@ -58,7 +50,7 @@ class GangMembers:
             return False
         if pod.spec.node_name:
             return pod.status.phase != "Failed"
-        return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
+        return may_wait(pod)
 
 
 class PodIndex:
@@ -163,18 +155,11 @@ class PodIndex:
 
     def _uncount_request(self, name: str, number: int) -> None:
         del self.numbers[name]
-        self.live[number] -= 1
-        if not self.live[number]:
-            del self.live[number]
-            self.has_new_requests = True
+        self.has_new_requests |= count_down(self.live, number)
         for key in self.minding.pop(name, ()):
-            self.keys[key] -= 1
-            if not self.keys[key]:
-                del self.keys[key]
+            count_down(self.keys, key)
         for claim in self._claims.pop(name, ()):
-            self.users[claim].discard(name)
-            if not self.users[claim]:
-                del self.users[claim]
+            discard(self.users, claim, name)
 
     def resource_names(self) -> set[str]:
         requests = self.requests.requests

@@ -4,7 +4,6 @@ from msgspec import Struct, field
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
-from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.job_builder import gpu_models
 from maniple.model.elastic import Elastic, replica_index
@@ -13,11 +12,6 @@ from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import lasts_s, pod_order, pod_owner, pod_role
 from maniple.model.pod_shape import Shape
 from maniple.model.priority import is_critical
-
-
-def may_wait(pod: kubernetes.Pod) -> bool:
-    """Whether a pod without a node waits for one."""
-    return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
 
 
 class _Draft(Struct, eq=False):
