@@ -5,10 +5,7 @@ from maniple.api.timestamps import from_seconds
 from maniple.elastic import transition_guards as guards
 from maniple.elastic.failures import Failure, backoff_s, has_failed, start_timeout
 from maniple.elastic.machine_step import Step
-
-
-def nothing(_step: Step) -> None:
-    pass
+from maniple.elastic.target_sizes import as_target
 
 
 def begin(step: Step) -> None:
@@ -20,7 +17,8 @@ def run(step: Step) -> None:
     step.form_generation(guards.ready_replicas(step))
     if step.status.start_time is None:
         step.change(start_time=from_seconds(step.now))
-    step.keep_size()
+    # The size that the job runs at is its target until another is decided. This is no resize.
+    step.change(target=as_target(step.sizes))
     _record_size(step, "Running", "runs")
 
 
@@ -65,7 +63,7 @@ def give_back(step: Step) -> None:
         ]
         sizes[role.name] = max(role.least, min(sizes[role.name], max(kept, default=0)))
     step.set_target(sizes)
-    step.change(grow_after=from_seconds(step.now + step.job.start_s))
+    step.change(grow_after=from_seconds(step.now + step.job.spec.start_seconds))
 
 
 def fall_below(step: Step) -> None:
@@ -82,15 +80,13 @@ def crash(step: Step) -> None:
 
 
 def fail_as_a_gang(step: Step) -> None:
-    _count_failure(step)
-    _count_restart(step)
+    crash(step)
     step.start_over()
 
 
 def fail_above_minimum(step: Step) -> None:
     _count_failure(step)
-    step.form_generation(step.survivors())
-    _record_size(step, "Running", "goes on with")
+    _go_on(step)
 
 
 def fail_beside_done(step: Step) -> None:
@@ -100,14 +96,9 @@ def fail_beside_done(step: Step) -> None:
         step.delete(replica)
 
 
-def give_up_in_place(step: Step) -> None:
-    step.start_over()
-
-
 def go_on_in_place(step: Step) -> None:
     _note_failed_pods(step)
-    step.form_generation(step.survivors())
-    _record_size(step, "Running", "goes on with")
+    _go_on(step)
 
 
 def suspend(step: Step) -> None:
@@ -122,36 +113,35 @@ def resume(step: Step) -> None:
 
 def succeed(step: Step) -> None:
     message = "all replicas of its first role have ended well"
-    if step.job.framework != "none":
+    if step.job.spec.framework != "none":
         message = f"{step.job.pod(guards.deciding_keys(step)[0])}, the first of its replicas, has ended well"
     step.why = ("JobSucceeded", message)
-    _set_completion_time(step)
-    step.record("Succeeded", message)
+    _end(step, "Succeeded", message)
 
 
 def fail(step: Step) -> None:
     failure = _failure(step)
-    count, limit = step.status.failures.count + 1, step.job.backoff_limit
+    count, limit = step.status.failures.count + 1, step.job.spec.backoff_limit
     if failure.is_final:
-        policy = step.job.restart_policy
+        policy = step.job.spec.restart_policy
         step.why = (failure.reason, f"{failure.message}, and restartPolicy {policy} does not try again")
     else:
         step.why = ("BackoffLimitExceeded", f"{failure.message}: failure {count}, and backoffLimit is {limit}")
     step.change(failures=types.JobFailures(count, step.generation.number, step.status.failures.pods))
-    _set_completion_time(step)
-    step.record("Failed", step.why[1], "Warning")
+    _end(step, "Failed", step.why[1])
 
 
 def expire(step: Step) -> None:
-    step.why = ("DeadlineExceeded", f"it took longer than activeDeadlineSeconds ({step.job.deadline_s:.0f})")
-    _set_completion_time(step)
-    step.record("Failed", step.why[1], "Warning")
+    step.why = (
+        "DeadlineExceeded",
+        f"it took longer than activeDeadlineSeconds ({step.job.spec.active_deadline_seconds})",
+    )
+    _end(step, "Failed", step.why[1])
 
 
 def refuse(step: Step) -> None:
     step.why = ("PodRefused", step.refused)
-    _set_completion_time(step)
-    step.record("Failed", f"the API server refuses its pods: {step.refused}", "Warning")
+    _end(step, "Failed", f"the API server refuses its pods: {step.refused}")
 
 
 # -- parts
@@ -176,7 +166,7 @@ def _count_failure(step: Step) -> None:
     _note_failed_pods(step)
     step.worker_failure = None
     step.why = (failure.reason, failure.message)
-    again = f"failure {count} of at most {step.job.backoff_limit}, tried again in {pause_s:.0f} s"
+    again = f"failure {count} of at most {step.job.spec.backoff_limit}, tried again in {pause_s:.0f} s"
     step.record(failure.reason, f"{failure.message}; {again}", "Warning")
 
 
@@ -191,12 +181,18 @@ def _count_restart(step: Step) -> None:
     step.change(restarts=step.status.restarts + 1)
 
 
-def _set_completion_time(step: Step) -> None:
+def _end(step: Step, reason: str, message: str) -> None:
     step.change(completion_time=from_seconds(step.now))
+    step.record(reason, message, "Warning" if reason == "Failed" else "Normal")
 
 
 def _lost_pods(step: Step) -> str:
     return ", ".join(member.pod for member in step.lost_members()[:5])
+
+
+def _go_on(step: Step) -> None:
+    step.form_generation(step.survivors())
+    _record_size(step, "Running", "goes on with")
 
 
 def _record_size(step: Step, reason: str, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""The scripts inside the elastic examples, run or read here: that the objects apply is tested on a cluster."""
+"""The scripts inside the elastic examples, run or read. Other tests apply the objects to a cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def objects(name: str) -> dict[str, dict[str, Any]]:
 
 
 class Sweep:
-    """Its replicas as processes, in a folder of the test; all that takes long there is short here."""
+    """The replicas of the sweep as processes in a folder of the test, with short times."""
 
     def __init__(self, folder: Path) -> None:
         self.trials = folder / "trials"
@@ -50,18 +50,18 @@ class Sweep:
         script = self._script.replace("/trials", str(self.trials)).replace("sleep 60", f"sleep {training_s}")
         script = script.replace("sleep 20", "sleep 0.1").replace("sleep 5", "sleep 0.1")
         with self._log.open("ab") as log:
-            made = subprocess.Popen(
+            process = subprocess.Popen(
                 [*SHELL, "-c", script],
                 stdout=log,
                 env={**os.environ, "MANIPLE_REPLICA_INDEX": str(index)},
                 start_new_session=True,  # as a container: all of its processes end together
             )
-        self._running.append(made)
-        return made
+        self._running.append(process)
+        return process
 
     @property
     def taken(self) -> list[tuple[str, str]]:
-        """(replica, trial), in their order."""
+        """(replica, trial), in order."""
         return SAID.findall(self._log.read_text())
 
     @property
@@ -75,31 +75,31 @@ class Sweep:
             time.sleep(0.02)
 
     def close(self) -> None:
-        for one in self._running:
-            kill(one)
+        for process in self._running:
+            kill(process)
 
 
 def kill(replica: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):  # also what one that has ended left behind
+    with suppress(ProcessLookupError):  # also processes that an ended replica left behind
         os.killpg(replica.pid, signal.SIGKILL)
     replica.wait()
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Iterator[Sweep]:
-    made = Sweep(tmp_path)
-    yield made
-    made.close()
+    sweep = Sweep(tmp_path)
+    yield sweep
+    sweep.close()
 
 
-def test_replicas_of_the_sweep_do_every_trial_once(sweep: Sweep) -> None:
+def test_the_replicas_of_the_sweep_run_each_trial_once(sweep: Sweep) -> None:
     replicas = [sweep.begin(index, 0.05) for index in range(3)]
-    assert [one.wait(timeout=180) for one in replicas] == [0, 0, 0]
+    assert [process.wait(timeout=180) for process in replicas] == [0, 0, 0]
     assert sweep.done == 20
     assert sorted(int(trial) for _, trial in sweep.taken) == list(range(1, 21))
 
 
-def test_the_trial_of_a_replica_that_has_to_go_is_taken_at_once(sweep: Sweep) -> None:
+def test_the_trial_of_an_evicted_replica_is_taken_over_at_once(sweep: Sweep) -> None:
     leaving = sweep.begin(0, 60)
     sweep.wait(lambda: sweep.taken == [("0", "1")])
     time.sleep(0.2)  # it is in its trial
@@ -110,7 +110,7 @@ def test_the_trial_of_a_replica_that_has_to_go_is_taken_at_once(sweep: Sweep) ->
     assert sweep.done == 20
 
 
-def test_the_trial_of_a_replica_that_was_killed_is_taken_when_it_shows_no_life(sweep: Sweep) -> None:
+def test_the_trial_of_a_killed_replica_is_taken_over_after_a_timeout(sweep: Sweep) -> None:
     killed = sweep.begin(0, 60)
     sweep.wait(lambda: sweep.taken == [("0", "1")])
     kill(killed)
@@ -124,7 +124,7 @@ def test_the_trial_of_a_replica_that_was_killed_is_taken_when_it_shows_no_life(s
     assert sweep.done == 20
 
 
-def test_the_trial_of_a_replica_that_lives_is_never_taken_however_long_it_is(sweep: Sweep) -> None:
+def test_the_trial_of_a_living_replica_is_never_taken_over(sweep: Sweep) -> None:
     sweep.begin(0, 60)
     sweep.wait(lambda: sweep.taken == [("0", "1")])
     attempt = sweep.trials / "1" / "1"
@@ -137,13 +137,13 @@ def test_the_trial_of_a_replica_that_lives_is_never_taken_however_long_it_is(swe
     assert ("1", "1") not in sweep.taken
 
 
-def test_of_many_who_see_an_old_trial_one_takes_it(sweep: Sweep) -> None:
+def test_only_one_replica_takes_over_an_abandoned_trial(sweep: Sweep) -> None:
     for trial in range(1, 21):
         attempt = sweep.trials / str(trial) / "1"
         attempt.mkdir(parents=True)
         make_old(attempt)
     replicas = [sweep.begin(index, 0.05) for index in range(4)]
-    assert [one.wait(timeout=180) for one in replicas] == [0] * 4
+    assert [process.wait(timeout=180) for process in replicas] == [0] * 4
     assert sorted(int(trial) for _, trial in sweep.taken) == list(range(1, 21))
 
 
@@ -155,7 +155,7 @@ def make_old(folder: Path) -> None:
 # -- PyTorch
 
 
-def test_the_script_of_ddp_catches_sigterm_when_all_are_there_and_reports_its_steps() -> None:
+def test_the_ddp_script_handles_sigterm_after_the_rendezvous_and_reports_its_steps() -> None:
     """As docs/training.md says."""
     script = objects("pytorch-ddp.yaml")["ConfigMap"]["data"]["train.py"]
     calls = [ast.unparse(node.func) for node in ordered_calls(ast.parse(script))]
@@ -170,25 +170,25 @@ def ordered_calls(tree: ast.AST) -> list[ast.Call]:
 # -- Horovod
 
 
-def test_the_numbers_and_paths_of_horovodrun_are_those_of_the_job() -> None:
+def test_the_arguments_of_horovodrun_match_the_job() -> None:
     launcher, worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"]
     (container,) = launcher["template"]["spec"]["containers"]
-    said = dict(word[2:].split("=", 1) for word in container["command"] if word.startswith("--"))
+    flags = dict(word[2:].split("=", 1) for word in container["command"] if word.startswith("--"))
     gpus = worker["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
-    assert said["min-num-proc"] == said["num-proc"] == str(worker["min"] * gpus)
-    assert said["max-num-proc"] == str(worker["max"] * gpus)
-    assert said["host-discovery-script"] == f"{HOSTS_DIR}/discover_hosts.sh"
+    assert flags["min-num-proc"] == flags["num-proc"] == str(worker["min"] * gpus)
+    assert flags["max-num-proc"] == str(worker["max"] * gpus)
+    assert flags["host-discovery-script"] == f"{HOSTS_DIR}/discover_hosts.sh"
     (mount,) = container["volumeMounts"]
-    assert said["ssh-identity-file"] == f"{mount['mountPath']}/id"
+    assert flags["ssh-identity-file"] == f"{mount['mountPath']}/id"
 
 
-def test_whoever_leaves_horovod_does_not_wait_for_itself() -> None:
-    """The hook looks for sessions of ssh by their command lines, and has one itself."""
+def test_a_replica_that_leaves_horovod_does_not_wait_for_itself() -> None:
+    """The hook looks for ssh sessions by their command lines, and must not find its own."""
     worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"][1]
     (container,) = worker["template"]["spec"]["containers"]
     hook = " ".join(container["lifecycle"]["preStop"]["exec"]["command"])
     (pattern,) = re.findall(r"pgrep -f '(.*)'", hook)
     assert re.search(pattern, "sshd: root@notty")
-    assert re.search(pattern, "sshd-session: root@notty")  # as newer ones call it
+    assert re.search(pattern, "sshd-session: root@notty")  # as newer versions name it
     assert not re.search(pattern, hook)
     assert not re.search(pattern, "sshd: /usr/sbin/sshd -De [listener] 0 of 10-100 startups")

@@ -1,14 +1,19 @@
-"""Options of commands that talk to a cluster, and how these commands run."""
+"""Options that several commands share, as one argument of the command, and how commands that talk to a cluster run."""
 
 import asyncio
+import dataclasses
+import functools
+import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar, cast
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+Option = Callable[[Any], Any]
 
-_OPTIONS = (
+KUBECONFIG_OPTIONS = (
     click.option(
         "--kubeconfig",
         metavar="FILE",
@@ -18,10 +23,49 @@ _OPTIONS = (
 )
 
 
-def kubeconfig_options(command: F) -> F:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+class _Seconds(click.FloatRange):
+    """A range of finite numbers."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
+def seconds_option(
+    flag: str, name: str, text: str, *, least: float, most: float | None = None, default: float | None = None
+) -> Option:
+    kind = _Seconds(least, most)
+    return click.option(flag, name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
+
+
+def add_options(*options: Option) -> Callable[[F], F]:
+    """A decorator that adds these options, in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def options_as(argument: str, struct: type, *options: Option) -> Callable[[F], F]:
+    """Adds the options too, but the command gets them as one argument: a dataclass with a field for each."""
+    names = [field.name for field in dataclasses.fields(struct)]
+
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def with_struct(*args: Any, **values: Any) -> Any:
+            values[argument] = struct(**{name: values.pop(name) for name in names})
+            return command(*args, **values)
+
+        return add_options(*options)(cast(F, with_struct))
+
+    return decorate
 
 
 def run_async(work: Callable[[], Any]) -> Any:
@@ -29,17 +73,13 @@ def run_async(work: Callable[[], Any]) -> Any:
     from maniple.api.errors import InputError
     from maniple.kube.transport.client import ApiError, UnansweredError
 
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        import uvloop
+
+        loop_factory = uvloop.new_event_loop  # a fifth less CPU time for each request
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(work())
     except (ApiError, UnansweredError) as error:
         raise InputError([f"the API server did not do what was asked: {error}"]) from None
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's if it is installed: a fifth less CPU time for each request."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.pod_view import place_of
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client
 from maniple.kube.transport.mirror import Mirror, Seen
-from maniple.kube.transport.resource_kinds import PODS, Resource
+from maniple.kube.transport.resource_kinds import JOBS, PODS
 from maniple.worker.pack_agent import agent_pyz
 
 log = logging.getLogger("maniple.jobs")
@@ -46,10 +46,9 @@ class NameTakenError(Exception):
 
 
 class Executor:
-    def __init__(self, client: Client, mirror: Mirror, resource: Resource, settings: PodSettings) -> None:
+    def __init__(self, client: Client, mirror: Mirror, settings: PodSettings) -> None:
         self._client = client
         self._mirror = mirror
-        self._resource = resource
         self.settings = settings
         # The conditions that a job should have by now, including the scheduler's.
         self.conditions_of: Callable[[Key, types.ElasticJob], Conditions] = lambda _, job: job.status.conditions
@@ -71,12 +70,11 @@ class Executor:
 
         before = self._seen(key, uid)[1].status
         if _changed(before, status, before.conditions):
-            path = self._resource.path(*key, "status")
-            answer = await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH)
-            self._mirror.put(self._resource, read_live(answer, self._resource.struct))
+            path = JOBS.path(*key, "status")
+            self._mirror.put_answer(JOBS, await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH))
 
     def _seen(self, key: Key, uid: str) -> tuple[Seen, types.ElasticJob]:
-        seen = self._mirror.seen(self._resource).get(key)
+        seen = self._mirror.seen(JOBS).get(key)
         if seen is None or seen.uid != uid or not isinstance(seen.item, types.ElasticJob):
             raise ApiError(404, "NotFound", "the job is gone")
         return seen, seen.item
@@ -87,9 +85,7 @@ class Executor:
         return spec
 
     async def delete_job(self, key: Key, uid: str) -> None:
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
-        body["propagationPolicy"] = "Background"
-        await self._delete(self._resource.path(*key), body)
+        await self._delete(JOBS.path(*key), uid, {"propagationPolicy": "Background"})
 
     # -- its Service, Secret and ConfigMap
 
@@ -100,7 +96,7 @@ class Executor:
         creations = [self._ensure(f"{folder}/secrets", manifests.secret(job, self.archive, token, self.authority))]
         if manifests.has_names(job):
             creations.append(self._ensure_service(f"{folder}/services", job))
-        if job.framework == "horovod":
+        if job.spec.framework == "horovod":
             creations.append(self._ensure(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
         await asyncio.gather(*creations)
 
@@ -142,7 +138,7 @@ class Executor:
                 raise
             await self._adopt(job, place)
         else:
-            self._mirror.put(PODS, read_live(answer, PODS.struct))
+            self._mirror.put_answer(PODS, answer)
 
     async def _adopt(self, job: JobSpec, place: ReplicaKey) -> None:
         """A pod of this name exists: the job's, not yet in the mirror, or another's."""
@@ -159,10 +155,9 @@ class Executor:
             raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
 
     async def delete(self, job: JobSpec, instruction: DeleteReplica) -> None:
-        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": instruction.uid}}
-        if instruction.grace_s is not None:
-            body["gracePeriodSeconds"] = int(instruction.grace_s)
-        await self._delete(PODS.path(job.namespace, job.pod((instruction.role, instruction.index))), body)
+        grace = {} if instruction.grace_s is None else {"gracePeriodSeconds": int(instruction.grace_s)}
+        path = PODS.path(job.namespace, job.pod((instruction.role, instruction.index)))
+        await self._delete(path, instruction.uid, grace)
 
     # -- generations
 
@@ -185,7 +180,9 @@ class Executor:
         if len(text) > limit:
             log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": limit})
             outdated = []
-        if job.framework == "horovod" and not generation.stop:  # without hosts horovodrun does not stop when asked to
+        if (
+            job.spec.framework == "horovod" and not generation.stop
+        ):  # without hosts horovodrun does not stop when asked to
             await self._write_hosts(job, generation)
         await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in outdated))
 
@@ -210,14 +207,15 @@ class Executor:
             if error.status not in _GONE:  # a pod that is gone needs no annotation
                 raise
         else:
-            self._mirror.put(PODS, read_live(answer, PODS.struct))
+            self._mirror.put_answer(PODS, answer)
 
     # -- requests
 
     async def _create(self, path: str, body: dict[str, Any]) -> bytes:
         return await self._client.write(self._client.jobs, "POST", path, manifests.encoded(body))
 
-    async def _delete(self, path: str, body: dict[str, Any]) -> None:
+    async def _delete(self, path: str, uid: str, options: Mapping[str, object]) -> None:
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}, **options}
         try:
             await self._client.write(self._client.jobs, "DELETE", path, msgspec.json.encode(body))
         except ApiError as error:

@@ -14,7 +14,7 @@ from maniple.api import kubernetes
 from maniple.api.gpu.assignment import parse_assignment, read_assignment
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.keys import Key, key_of
-from maniple.model.gpu.devices import GpuAsk, GpuTable, Granted, Millis
+from maniple.model.gpu.devices import GpuAsk, GpuGrant, GpuTable, Millis
 from maniple.model.pod_shape import Shapes
 from maniple.model.resources import RequestTable
 
@@ -26,7 +26,7 @@ class HeldGpus(msgspec.Struct, eq=False):  # created several times faster than a
     request: int
     named: tuple[tuple[int, ...], ...]  # by ask: the devices in the pod's annotation
     is_leaving: bool
-    gpus: tuple[Granted, ...] = ()
+    gpus: tuple[GpuGrant, ...] = ()
 
 
 class GpuHoldings:
@@ -35,7 +35,7 @@ class GpuHoldings:
         self._shapes = shapes
         self._requests = requests
         self._parsed: dict[tuple[int, str, tuple[str, ...], int], tuple[int, ...]] = {}
-        self._granted: dict[tuple[Granted, ...], tuple[Granted, ...]] = {}  # one object for equal ones
+        self._granted: dict[tuple[GpuGrant, ...], tuple[GpuGrant, ...]] = {}  # one object for equal ones
 
     def read(self, pod: kubernetes.Pod, node: int, request: int) -> tuple[HeldGpus | None, int]:
         """The devices of a pod on a node (None: it requested none), and the request that equals what it holds."""
@@ -109,7 +109,7 @@ class GpuHoldings:
 
     def _settle(self, node: int, pods: Sequence[HeldGpus]) -> "_NodeGpus":
         gpus = _NodeGpus(self._tables, node)
-        granted: list[tuple[Granted, ...]] = [()] * len(pods)
+        granted: list[tuple[GpuGrant, ...]] = [()] * len(pods)
         asks = [list(zip(self._shapes.asks(pod.request), pod.named, strict=True)) for pod in pods]
         for number, pod in enumerate(pods):
             for ask, named in asks[number]:
@@ -132,9 +132,9 @@ class _NodeGpus:
         self._there = {row: table.there[node].tolist() for row, table in tables.items()}
         self.free = {row: [WHOLE * is_there for is_there in there] for row, there in self._there.items()}
         self.releasing = {row: [0] * len(there) for row, there in self._there.items()}
-        self.granted: list[tuple[Granted, ...]] = []  # by pod
+        self.granted: list[tuple[GpuGrant, ...]] = []  # by pod
 
-    def assign(self, ask: GpuAsk, devices: tuple[int, ...], is_leaving: bool) -> tuple[Granted, ...]:
+    def assign(self, ask: GpuAsk, devices: tuple[int, ...], is_leaving: bool) -> tuple[GpuGrant, ...]:
         there, free, releasing = self._there[ask.row], self.free[ask.row], self.releasing[ask.row]
         millis = [ask.milli] * len(devices)
         if ask.memory:
@@ -146,7 +146,7 @@ class _NodeGpus:
                 free[device] -= milli
                 if is_leaving:
                     releasing[device] += milli
-        return tuple([Granted(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True)])
+        return tuple([GpuGrant(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True)])
 
 
 def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from maniple.api.errors import InputError, nearest
 from maniple.api.timestamps import parse_timestamp
 from maniple.model.job import Job, PlacedPod
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.gpu_room import GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.make_plan import named_gpus
 from maniple.scheduler.framework.plan import Bind, Eviction, Plan, QueueShare, ReservedNodes, Waiting
 
@@ -158,7 +158,7 @@ def _kept(plan: Plan, job: Job) -> ReservedNodes | None:
 
 
 def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodReport]:
-    room = GpuRoom(snapshot)
+    room = FreeGpus(snapshot)
     leaving = {eviction.pod: eviction for eviction in plan.leaving()}
     binds = {bind.pod: bind for bind in plan.binds}
     promised = {nomination.pod: nomination.node for nomination in plan.nominations}
@@ -176,7 +176,7 @@ def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodReport]:
         yield PodReport(job.name, WAITS)
 
 
-def _placed(snapshot: Snapshot, room: GpuRoom, job: Job, pod: PlacedPod, eviction: Eviction | None) -> PodReport:
+def _placed(snapshot: Snapshot, room: FreeGpus, job: Job, pod: PlacedPod, eviction: Eviction | None) -> PodReport:
     gone = (UNSET, UNSET) if eviction is None else (eviction.reason, eviction.beneficiary)
     state = RUNS if eviction is None else LEAVES
     way = pod.makes_way_for or UNSET

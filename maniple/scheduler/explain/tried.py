@@ -18,7 +18,7 @@ import numpy as np
 from maniple.model.job import Job
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
-from maniple.scheduler.eviction.victim_consent import agreed
+from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.explain.nearest_miss import find_miss
 from maniple.scheduler.explain.running_pods import Holders, soonest
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
@@ -164,7 +164,7 @@ class Victims(Note):
         able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in shrunk)]
         # As a table has them: the cheapest first, and no pod in two of them.
         units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
-        kept = agreed(session, case.job, units, self.rules)
+        kept = allowed_units(session, case.job, units, self.rules)
         taken = {pod.pod for unit in kept for pod in unit.pods}
         noun, refused = self._refused(case, pool, jobs, taken)
         if not kept:

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.verdict import Explainer
-from maniple.scheduler.framework.gpu_room import DeviceGrants, GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
 from maniple.scheduler.framework.plan import (
     SHRUNK,
     Bind,
@@ -78,7 +78,7 @@ def _nominations(session: Session) -> Iterator[Nomination]:
         yield from (Nomination(pod, names[node]) for pod, node in reservation.pods)
 
 
-def _pods(placed: Placed) -> Iterator[tuple[str, int, DeviceGrants]]:
+def _pods(placed: Placed) -> Iterator[tuple[str, int, GpuGrants]]:
     """Pods in order on nodes in order of choice: pods with neighbouring indices are together."""
     for number, (node, grants) in enumerate(placed.slots(), placed.start):
         yield placed.group.pods[number], node, grants
@@ -107,24 +107,24 @@ def _binds(session: Session) -> Iterator[Bind]:
             yield _bind(session, pod, node, grants, backfill)
 
 
-def _bind(session: Session, pod: str, node: int, grants: DeviceGrants, backfill: str) -> Bind:
+def _bind(session: Session, pod: str, node: int, grants: GpuGrants, backfill: str) -> Bind:
     gpus = named_gpus(session.gpus, node, grants)
     return Bind(pod, session.snapshot.nodes.names[node], *gpus, backfill or UNSET)
 
 
 def named_gpus(
-    room: GpuRoom, node: int, grants: DeviceGrants
+    room: FreeGpus, node: int, grants: GpuGrants
 ) -> tuple[tuple[str, ...], float | UnsetType, float | UnsetType]:
     """The ids of a pod's GPUs, its share of each if below 1, and the bandwidth of a ring over them."""
     if not grants:
         return (), UNSET, UNSET
-    is_mixed = len({granted.row for granted in grants}) > 1
+    is_mixed = len({grant.row for grant in grants}) > 1
     ids = []
-    for granted in grants:
-        table = room.tables[granted.row]
-        ids.append(f"{table.resource}/" * is_mixed + table.ids[node][granted.device])
+    for grant in grants:
+        table = room.tables[grant.row]
+        ids.append(f"{table.resource}/" * is_mixed + table.ids[node][grant.device])
     # One number for all devices, even if their memory differs.
-    share = max(granted.milli for granted in grants)
+    share = max(grant.milli for grant in grants)
     ring = room.ring_gbs(node, grants)
     return tuple(ids), UNSET if share == WHOLE else share / WHOLE, UNSET if ring is None else ring
 

@@ -1,4 +1,4 @@
-"""Who comes from kube-batch, Volcano or scheduler-plugins changes one schedulerName and nothing else."""
+"""Users of kube-batch, Volcano and scheduler-plugins change the schedulerName and nothing else."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ READ_AS_OURS: list[Case] = [
 
 
 @pytest.mark.parametrize(("written", "spec", "unread"), READ_AS_OURS)
-def test_what_other_systems_write_is_read_as_ours(
+def test_groups_and_queues_of_other_systems_are_read_as_ours(
     written: dict[str, Any], spec: types.PodGroupSpec | types.QueueSpec, unread: list[str]
 ) -> None:
     decoded = read(written)
@@ -129,7 +129,7 @@ JOINING = [
 
 
 def gang(key: str, api_version: str, room: int) -> list[dict[str, Any]]:
-    """Three pods that join a group of three by `key`, and room for so many of them."""
+    """Three pods that join a group of three by `key`, and room for some of them."""
     place = "labels" if key in LABELS else "annotations"
     return [
         {**NODE, "status": {"allocatable": {"cpu": str(room)}}},
@@ -150,8 +150,8 @@ def gang(key: str, api_version: str, room: int) -> list[dict[str, Any]]:
 
 
 def first_round(objects: list[dict[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = plan_objects(objects)["rounds"][0]
-    return made
+    round_: dict[str, Any] = plan_objects(objects)["rounds"][0]
+    return round_
 
 
 @pytest.mark.parametrize(("key", "api_version"), JOINING)
@@ -169,14 +169,14 @@ def test_a_gang_of_three_with_room_for_three_starts_whole_however_its_pods_join(
     assert planned["waiting"] == []
 
 
-def test_a_pod_that_joins_nothing_is_a_gang_of_one() -> None:
+def test_a_pod_without_a_group_is_a_gang_of_one() -> None:
     planned = first_round(
         [{**item, "metadata": {"name": item["metadata"]["name"]}} for item in gang("x", INCUBATOR, 2)]
     )
     assert len(planned["binds"]) == 2
 
 
-def test_pods_of_a_group_that_nobody_wrote_wait_and_are_told_so() -> None:
+def test_pods_of_a_missing_group_wait_and_say_why() -> None:
     objects = [item for item in gang("maniple.dev/pod-group", "v1", 3) if item["kind"] != "PodGroup"]
     planned = first_round(objects)
     assert planned["binds"] == []

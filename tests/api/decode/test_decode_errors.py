@@ -1,4 +1,4 @@
-"""What is wrong is said in one line: where it is, what it is, and what to write; also if the input means harm."""
+"""Errors are one line each, with the place, the problem and what to write. Hostile input is an error too."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("written", "message"), WRONG, ids=[message.split(": ", 1)[1][:60] for _, message in WRONG])
-def test_the_error_says_where_what_and_what_to_write(written: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_place_the_problem_and_the_remedy(written: dict[str, Any], message: str) -> None:
     assert errors(written) == [f"a.yaml: {message}"]
 
 
-def test_all_that_is_wrong_with_one_object_is_said() -> None:
-    """Also behind fields that are needed: then whatever needs them is left out, and reading goes on."""
+def test_all_problems_of_one_object_are_reported() -> None:
+    """Also problems after a required field: its owner is removed, and decoding continues."""
     elastic = {
         "speedup": [{"replicas": 1, "speedup": -1}],
         "cooldownSeconds": -2,
@@ -151,8 +151,8 @@ def test_all_that_is_wrong_with_one_object_is_said() -> None:
     }
     roles = [{**ROLE, "min": "two", "mx": 3}]
     written = {**ELASTIC, "spec": {"minRuntimeSeconds": -1, "elastic": elastic, "roles": roles, "sspend": True}}
-    found = [message.removeprefix("a.yaml: ElasticJob ml/j: ") for message in errors(written)]
-    assert sorted(found) == [
+    messages = [message.removeprefix("a.yaml: ElasticJob ml/j: ") for message in errors(written)]
+    assert sorted(messages) == [
         "spec.elastic.cooldownSeconds: expected a whole number >= 0, found -2",
         "spec.elastic.restartSeconds: expected a whole number, got a string",
         "spec.elastic.speedup[0].speedup: expected a number > 0.0, found -1",
@@ -164,7 +164,7 @@ def test_all_that_is_wrong_with_one_object_is_said() -> None:
     ]
 
 
-def test_documents_are_counted_as_people_count_them() -> None:
+def test_documents_are_counted_from_one() -> None:
     text = f"# one\n{NODE_YAML}---\n---\n{POD_YAML.replace('containers', 'container')}"
     assert errors(NODE_YAML, text) == [
         "b.yaml, document 3: Pod p1: spec: unknown field 'container'; did you mean 'containers'?"
@@ -182,23 +182,23 @@ def test_items_of_lists_are_named_by_their_index() -> None:
 
 
 def test_every_wrong_object_is_reported_and_nothing_is_returned() -> None:
-    found = errors(many("v1", "List", pod_with(a=1), NODE, {**QUEUE, "spec": {"weight": 0}}), "kind: [", POD_YAML)
-    assert [message.split(": ")[0] for message in found] == ["a.yaml, items[0]", "a.yaml, items[2]", "b.yaml"]
+    messages = errors(many("v1", "List", pod_with(a=1), NODE, {**QUEUE, "spec": {"weight": 0}}), "kind: [", POD_YAML)
+    assert [message.split(": ")[0] for message in messages] == ["a.yaml, items[0]", "a.yaml, items[2]", "b.yaml"]
 
 
-def test_ten_thousand_errors_are_cut_to_fifty_and_counted() -> None:
-    found = errors(many("v1", "List", *[{**POD, "spec": {}}] * 10_000))
-    assert len(found) == 51
-    assert found[-1] == "… and 9950 more"
+def test_of_ten_thousand_errors_fifty_are_shown_and_the_rest_counted() -> None:
+    messages = errors(many("v1", "List", *[{**POD, "spec": {}}] * 10_000))
+    assert len(messages) == 51
+    assert messages[-1] == "… and 9950 more"
 
 
-def test_a_dump_of_the_api_server_may_hold_fields_that_nobody_knew_when_this_was_written() -> None:
+def test_a_dump_of_a_newer_api_server_may_have_unknown_fields() -> None:
     future = {"name": "p1", "uid": "9f1c", "brandNew": 1}
     spec = {"containers": [{"name": "main", "gpuMode": "x", "resources": {"quantum": 1}}], "orbit": "low"}
     assert names(read({**POD, "metadata": future, "spec": spec})) == ["Pod p1"]
 
 
-def test_fields_of_kubernetes_that_scheduling_does_not_read_are_no_errors() -> None:
+def test_fields_of_kubernetes_that_scheduling_does_not_read_are_allowed() -> None:
     spec = {
         "containers": [{"name": "main", "env": [{"name": "a"}], "securityContext": {}, "volumeMounts": []}],
         "terminationGracePeriodSeconds": 5,
@@ -212,7 +212,7 @@ def test_fields_of_kubernetes_that_scheduling_does_not_read_are_no_errors() -> N
 
 
 def bomb(inner: str) -> str:
-    """Nine lines that stand for nine to the ninth values."""
+    """Nine lines of aliases that expand to nine to the ninth values."""
     lines = [f"a0: &a0 {inner.format(x='x')}"]
     lines += [f"a{n}: &a{n} {inner.format(x=', '.join([f'*a{n - 1}'] * 9))}" for n in range(1, 10)]
     return "\n".join(lines) + "\n"
@@ -366,22 +366,22 @@ HOSTILE: list[tuple[str, str | bytes, str]] = [
 @pytest.mark.parametrize(("text", "message"), [case[1:] for case in HOSTILE], ids=[case[0] for case in HOSTILE])
 def test_hostile_input_is_refused_in_one_line(text: str | bytes, message: str) -> None:
     start = time.process_time()
-    (found,) = errors(text)
-    assert found.startswith(message)
-    assert found.isprintable()
-    assert len(found) <= 2000
+    (error,) = errors(text)
+    assert error.startswith(message)
+    assert error.isprintable()
+    assert len(error) <= 2000
     assert time.process_time() - start < 3
 
 
 def test_maps_that_merge_maps_that_merge_maps_do_not_grow() -> None:
-    """Nine to the ninth merged keys, were they all kept; this returns at once."""
+    """If all were kept, there would be nine to the ninth merged keys. This returns at once."""
     text = bomb("{{<<: [{x}]}}").replace("[x]", "{x: y}")
     assert errors(text) == [
         "a.yaml, document 1: kind is missing; expected an object with apiVersion, kind and metadata"
     ]
 
 
-def test_a_large_file_is_not_taken_for_a_bomb() -> None:
+def test_a_large_file_is_not_mistaken_for_an_alias_bomb() -> None:
     labels = {f"l{number}": "x" for number in range(20)}
     items = [{**NODE, "metadata": {"name": f"n{number}", "labels": labels}} for number in range(700)]
     assert len(read(yaml.safe_dump(many("v1", "List", *items))).objects) == 700

@@ -104,10 +104,10 @@ def run_batches(examples: int, mutate: Mutate) -> tuple[int, int]:
 
 
 def nest(depth: int) -> Any:
-    made: Any = "x"
+    nested: Any = "x"
     for level in range(depth):
-        made = [made] if level % 2 else {"a": made}
-    return made
+        nested = [nested] if level % 2 else {"a": nested}
+    return nested
 
 
 STRANGE: list[Any] = [
@@ -145,20 +145,20 @@ def alike(value: Any, random: Random) -> Any:
 
 
 def mutate_once(world: list[Object], random: Random) -> None:
-    found = list(places(world))
-    if not found:
+    entries = list(places(world))
+    if not entries:
         return
-    container, key = random.choice(found)
+    container, key = random.choice(entries)
     match random.randrange(18):
         case 0:
             del container[key]
         case 1 | 2 | 3:
             container[key] = copy.deepcopy(random.choice(STRANGE))
         case 4:  # the value of another field
-            other, there = random.choice(found)
+            other, there = random.choice(entries)
             container[key] = copy.deepcopy(other[there])
         case 5:
-            other, there = random.choice(found)
+            other, there = random.choice(entries)
             if isinstance(container, dict):
                 container[key], other[there] = copy.deepcopy(other[there]), copy.deepcopy(container[key])
         case 6:
@@ -256,7 +256,7 @@ def test_three_thousand_mutated_texts_never_give_a_traceback() -> None:
     assert 100 < planned < done - 100
 
 
-def test_a_running_pod_that_claims_a_million_gpus_does_not_stop_the_world() -> None:
+def test_a_running_pod_that_claims_a_million_gpus_does_not_stop_planning() -> None:
     claims = running(pod("greedy", {"containers": [{"name": "main", "resources": {"limits": {GPU: 10**6}}}]}), "n1")
     with time_limit(1):
         plan_objects([node("n1", "a"), claims])
@@ -267,12 +267,12 @@ def test_a_running_pod_that_claims_a_million_gpus_does_not_stop_the_world() -> N
 
 @pytest.mark.parametrize("number", range(len(OWN_WORLDS)))
 @pytest.mark.parametrize("policy", policies(), ids=["default", "kube-batch"])
-def test_what_is_mutated_can_be_planned(number: int, policy: Policy | None) -> None:
+def test_the_corpus_can_be_planned_unmutated(number: int, policy: Policy | None) -> None:
     data = json.dumps({"apiVersion": "v1", "kind": "List", "items": OWN_WORLDS[number]}).encode()
     assert survive(data, policy)
 
 
-def test_what_is_mutated_uses_every_field_that_is_read() -> None:
+def test_the_corpus_uses_every_field_that_is_read() -> None:
     written = {str(key) for container, key in places(list(OWN_WORLDS)) if isinstance(container, dict)}
     read = {
         name
