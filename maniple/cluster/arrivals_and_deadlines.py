@@ -12,7 +12,8 @@ from maniple.api import kubernetes, types
 from maniple.api.keys import Key, key_of, split_name
 from maniple.api.phases import FINISHED
 from maniple.api.timestamps import to_seconds
-from maniple.model.building.input_objects import Objects, pods_by_job
+from maniple.model.building.implied_pods import pods_by_job
+from maniple.model.building.input_objects import Objects
 from maniple.model.pod_identity import named_gangs
 
 _ARRIVING = ("nodes", "pods", "pod_groups", "elastic_jobs")

@@ -79,10 +79,6 @@ class AssumedSize:
         return all(reported.get(role) == size for role, size in self.sizes.items())
 
 
-def with_size(job: types.ElasticJob, assumed: AssumedSize | None) -> types.ElasticJob:
-    return job if assumed is None else with_sizes(job, assumed.sizes, assumed.moment)
-
-
 def with_sizes(job: types.ElasticJob, sizes: Mapping[str, int], now: datetime) -> types.ElasticJob:
     """The job after a resize of these roles. Every size that the scheduler decides is written by this function."""
     return replace(job, status=resized(job.status, {**decided_sizes(job.status), **sizes}, now))

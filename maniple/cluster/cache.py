@@ -16,7 +16,7 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, ObjectKey, join_key, key_of, name_of, split_name
 from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.validate.ours import problems
-from maniple.cluster.assumed_writes import Assumed, AssumedSize, Marked, applied, marked, with_size
+from maniple.cluster.assumed_writes import Assumed, AssumedSize, Marked, applied, marked, with_sizes
 from maniple.cluster.strip_unread_fields import countable, stripped
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects, describe
@@ -114,7 +114,8 @@ class Cache:
             name = join_key(key[1:])
             if name in self._sizes and self._sizes[name].is_seen(item):
                 del self._sizes[name]
-            item = self._marked(with_size(item, self._sizes.get(name)))
+            size = self._sizes.get(name)
+            item = self._marked(item if size is None else with_sizes(item, size.sizes, size.moment))
         elif isinstance(item, types.PodGroup):
             item = self._marked(item)
         self._builder.put(item)

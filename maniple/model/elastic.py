@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from maniple.api import kubernetes, types
-from maniple.api.phases import FINISHED
-from maniple.model.pod_identity import pod_order, pod_role
+from maniple.model.pod_identity import may_wait, pod_order, pod_role
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +122,7 @@ def role_sizes(
 
 def current_sizes(job: types.ElasticJob, pods: list[kubernetes.Pod]) -> dict[str, int]:
     """Role -> replicas. `pods`: all pods of the job."""
-    living = (
-        (pod_role(pod.metadata), replica_index(pod))
-        for pod in pods
-        if pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
-    )
+    living = ((pod_role(pod.metadata), replica_index(pod)) for pod in pods if may_wait(pod))
     return role_sizes(job.spec.roles, job.status.target, living)
 
 

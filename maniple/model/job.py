@@ -1,8 +1,13 @@
-"""Jobs (gangs), their groups of equal pending pods, their placed pods, and queues: the values in a snapshot."""
+"""Jobs (gangs), their groups of equal pending pods, their placed pods, and queues: the values in a snapshot.
+
+There may be a hundred thousand of each. A Struct is created several times faster than a dataclass.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct, field
 
 from maniple.api.keys import split_name
 from maniple.api.types import GpuModel
@@ -15,8 +20,7 @@ from maniple.model.pod_shape import Shape
 from maniple.model.resources import FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskGroup:
+class TaskGroup(Struct, frozen=True, eq=False):
     """Pending pods of one job that are equal in everything that scheduling looks at."""
 
     number: int
@@ -45,8 +49,7 @@ class TaskGroup:
         return self.pod_affinity is not None and self.pod_affinity.has_terms
 
 
-@dataclass(slots=True, eq=False)  # not frozen: there may be 100,000, and frozen ones take twice as long to create
-class PlacedPod:
+class PlacedPod(Struct, eq=False):
     """A pod on a node (-1: a node without an object) that is not terminating."""
 
     pod: str
@@ -71,8 +74,7 @@ class PlacedPod:
         return pod_order(split_name(self.pod)[1], self.labels)
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(Struct, eq=False):
     """A gang: a PodGroup, an ElasticJob, or a pod on its own."""
 
     key: tuple[str, str]  # ns/name, kind

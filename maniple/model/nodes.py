@@ -4,14 +4,14 @@ The values of a label key become integer codes when the key is first read, so th
 over ten thousand nodes. A table is immutable. What pods use is in the Snapshot.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maniple.api.kubernetes import Node, NodeSelectorTerm, Taint
+from maniple.api.kubernetes import ContainerImage, Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
 from maniple.model.gpu.devices import build_gpus, device_words
 from maniple.model.resources import PODS, Axis, BoolArray, FloatArray, IntArray, amounts
@@ -28,26 +28,27 @@ class NodeTable:
         self.axis = axis
         self.names = tuple(node.metadata.name for node in nodes)
         self.index = {name: node for node, name in enumerate(self.names)}
-        self._labels: list[Labels] = [node.metadata.labels for node in nodes]
-        self._images = [node.status.images for node in nodes]
+        self._labels: list[Labels] = [{}] * len(nodes)
+        self._images: list[tuple[ContainerImage, ...]] = [()] * len(nodes)
         self._columns: dict[str, tuple[Codes, list[str]]] = {}
         count = len(nodes)
         self.allocatable: FloatArray = np.zeros((len(axis), count))
+        last, column = None, np.zeros(len(axis))
         for index, node in enumerate(nodes):
-            units = amounts(node.status.allocatable or node.status.capacity)
-            column = axis.vector(units)
-            column[PODS] = units.get("pods", np.inf)
+            resources = node.status.allocatable or node.status.capacity
+            if resources != last:  # equal nodes mostly follow each other
+                units = amounts(resources)
+                last, column = resources, axis.vector(units)
+                column[PODS] = units.get("pods", np.inf)
             self.allocatable[:, index] = column
         self.gpus = build_gpus(nodes, axis, self.allocatable)
         self.gpus.lower(self.allocatable)
-        conditions = [{c.type: c.status for c in node.status.conditions} for node in nodes]
-        # A node without conditions comes from a hand-written file and counts as ready. Unknown is not ready.
-        self.ready = np.array([c.get("Ready", "True") == "True" for c in conditions], dtype=bool)
-        self.pressure = {kind: np.array([c.get(kind) == "True" for c in conditions], dtype=bool) for kind in PRESSURES}
-        self.unschedulable = np.array([node.spec.unschedulable for node in nodes], dtype=bool)
-        sets: dict[tuple[Taint, ...], int] = {}
-        self.taint_class = np.array([sets.setdefault(n.spec.taints, len(sets)) for n in nodes], dtype=np.intp)
-        self.taint_sets = tuple(sets)
+        self.ready = np.zeros(count, dtype=bool)
+        self.pressure = {kind: np.zeros(count, dtype=bool) for kind in PRESSURES}
+        self.unschedulable = np.zeros(count, dtype=bool)
+        self.taint_class: IntArray = np.zeros(count, dtype=np.intp)
+        self.taint_sets: tuple[tuple[Taint, ...], ...] = ()
+        self._read(enumerate(nodes))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -60,19 +61,24 @@ class NodeTable:
         table.ready, table.unschedulable = self.ready.copy(), self.unschedulable.copy()
         table.pressure = {kind: column.copy() for kind, column in self.pressure.items()}
         table.taint_class = self.taint_class.copy()
-        sets = {taints: number for number, taints in enumerate(self.taint_sets)}
-        for index, node in nodes.items():
-            table._labels[index], table._images[index] = node.metadata.labels, node.status.images
-            conditions = {c.type: c.status for c in node.status.conditions}
-            table.ready[index] = conditions.get("Ready", "True") == "True"
-            for kind, column in table.pressure.items():
-                column[index] = conditions.get(kind) == "True"
-            table.unschedulable[index] = node.spec.unschedulable
-            table.taint_class[index] = sets.setdefault(node.spec.taints, len(sets))
-        table.taint_sets = tuple(sets)
+        table._read(nodes.items())
         if any(table._labels[node] != self._labels[node] for node in nodes):
             table._columns = {}
         return table
+
+    def _read(self, nodes: Iterable[tuple[int, Node]]) -> None:
+        """Reads what may change without the resources."""
+        sets = {taints: number for number, taints in enumerate(self.taint_sets)}
+        for index, node in nodes:
+            self._labels[index], self._images[index] = node.metadata.labels, node.status.images
+            conditions = {condition.type: condition.status for condition in node.status.conditions}
+            # A node without conditions comes from a hand-written file and counts as ready. Unknown is not ready.
+            self.ready[index] = conditions.get("Ready", "True") == "True"
+            for kind, column in self.pressure.items():
+                column[index] = conditions.get(kind) == "True"
+            self.unschedulable[index] = node.spec.unschedulable
+            self.taint_class[index] = sets.setdefault(node.spec.taints, len(sets))
+        self.taint_sets = tuple(sets)
 
     def labels(self, node: int) -> Labels:
         return self._labels[node]

@@ -5,6 +5,7 @@ about, how many such pods each node has. It is updated as pods are placed and un
 such terms never builds any of this.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -64,19 +65,12 @@ class AffinityInfo:
         return term.matches(self.namespace, dict(self.labels))
 
 
-def has_terms(pod: Pod) -> bool:
-    affinity = pod.spec.affinity
-    return bool(
-        pod.spec.topology_spread_constraints or (affinity and (affinity.pod_affinity or affinity.pod_anti_affinity))
-    )
-
-
 def term_keys(pod: Pod) -> frozenset[str] | None:
     """The label keys that the pod's terms select by. None if the pod has no terms."""
-    if not has_terms(pod):
+    terms = list(_all_terms(pod))
+    if not terms:
         return None
     keys: set[str] = set()
-    terms = list(_all_terms(pod))
     for term in terms:
         if term.label_selector:
             keys.update(term.label_selector.match_labels)
@@ -84,7 +78,7 @@ def term_keys(pod: Pod) -> frozenset[str] | None:
         keys.update(term.match_label_keys)
         if isinstance(term, PodAffinityTerm):
             keys.update(term.mismatch_label_keys)
-    return frozenset(keys) if terms else None
+    return frozenset(keys)
 
 
 class AffinityReader:
@@ -104,14 +98,9 @@ class AffinityReader:
         toward = affinity.pod_affinity if affinity and affinity.pod_affinity else PodAffinity()
         away = affinity.pod_anti_affinity if affinity and affinity.pod_anti_affinity else PodAffinity()
         preferred = [
-            *(
-                (float(w.weight), w.pod_affinity_term)
-                for w in toward.preferred_during_scheduling_ignored_during_execution
-            ),
-            *(
-                (-float(w.weight), w.pod_affinity_term)
-                for w in away.preferred_during_scheduling_ignored_during_execution
-            ),
+            (sign * weighted.weight, weighted.pod_affinity_term)
+            for sign, part in ((1.0, toward), (-1.0, away))
+            for weighted in part.preferred_during_scheduling_ignored_during_execution
         ]
         return AffinityInfo(
             namespace=meta.namespace,
@@ -163,10 +152,14 @@ class AffinityCounts:
         self._nodes = nodes
         self._placed = dict(placed)
         self._matching: dict[Term, FloatArray] = {}
-        self._repelling: dict[Term, FloatArray] = {}  # required anti-affinity
-        self._attracting: dict[tuple[Term, bool], FloatArray] = {}  # (term, is required) -> weight of affinity terms
+        self._repelling: defaultdict[Term, FloatArray] = defaultdict(self._zeros)  # required anti-affinity
+        # (term, is required) -> weight of affinity terms
+        self._attracting: defaultdict[tuple[Term, bool], FloatArray] = defaultdict(self._zeros)
         for (info, node), count in self._placed.items():
             self._add_terms(info, node, count)
+
+    def _zeros(self) -> FloatArray:
+        return np.zeros(len(self._nodes))
 
     def add(self, info: AffinityInfo, node: int, count: int) -> None:
         self._placed[info, node] = self._placed.get((info, node), 0) + count
@@ -177,22 +170,17 @@ class AffinityCounts:
 
     def _add_terms(self, info: AffinityInfo, node: int, count: int) -> None:
         for term in info.anti_affinity:
-            counts = self._repelling.get(term)
-            if counts is None:
-                counts = self._repelling[term] = np.zeros(len(self._nodes))
-            counts[node] += count
-        preferred = [(term, False, weight) for weight, term in info.preferred]
-        for term, is_required, weight in (*preferred, *((term, True, 1.0) for term in info.affinity)):
-            pull = self._attracting.get((term, is_required))
-            if pull is None:
-                pull = self._attracting[term, is_required] = np.zeros(len(self._nodes))
-            pull[node] += weight * count
+            self._repelling[term][node] += count
+        for weight, term in info.preferred:
+            self._attracting[term, False][node] += weight * count
+        for term in info.affinity:
+            self._attracting[term, True][node] += count
 
     def matching(self, term: Term) -> FloatArray:
         """The number of pods that match the term, by node."""
         counts = self._matching.get(term)
         if counts is None:
-            counts = np.zeros(len(self._nodes))
+            counts = self._zeros()
             for (info, node), count in self._placed.items():
                 if count and info.match(term):
                     counts[node] += count

@@ -1,6 +1,5 @@
 """What a pod says about itself: the gangs it names, its role, its owner and its index."""
 
-import re
 from collections.abc import Container
 from math import inf
 
@@ -16,6 +15,7 @@ from maniple.api.labels import (
     ROLE_LABEL,
 )
 from maniple.api.meta import Labels, ObjectMeta
+from maniple.api.phases import FINISHED
 
 JobKey = tuple[str, str]  # "namespace/name" and kind of a gang
 
@@ -35,7 +35,7 @@ READ_ANNOTATIONS = frozenset(
         _VOLCANO_ROLE,
     }
 ) - {GENERATION_ANNOTATION, NPROC_ANNOTATION}  # of no concern to a scheduler, and the first is long
-_TRAILING_NUMBER = re.compile(r"(\d{1,18})$", re.ASCII)
+_MOST_DIGITS = 18
 
 
 def job_key(meta: ObjectMeta, kind: str) -> JobKey:
@@ -91,6 +91,11 @@ def group_name(pod: Pod) -> str:
     )
 
 
+def may_wait(pod: Pod) -> bool:
+    """Whether the pod has not finished and is not terminating. Without a node it waits for one."""
+    return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
+
+
 def pod_role(meta: ObjectMeta) -> str:
     labels = meta.labels
     return labels.get(ROLE_LABEL) or labels.get(_VOLCANO_ROLE) or meta.annotations.get(_VOLCANO_ROLE, "")
@@ -112,9 +117,7 @@ def pod_owner(meta: ObjectMeta) -> str:
 def pod_order(name: str, labels: Labels) -> tuple[str, int, str]:
     """Sort key of a job's pods: by the index label, else by the number at the end of the name."""
     index = labels.get(INDEX_LABEL)
-    if index is not None and index.isdecimal() and len(index) <= 18:
+    if index is not None and index.isdecimal() and len(index) <= _MOST_DIGITS:
         return "", int(index), name
-    match = _TRAILING_NUMBER.search(name)
-    if match:
-        return name[: match.start()], int(match[1]), name
-    return name, 0, name
+    start = max(len(name.rstrip("0123456789")), len(name) - _MOST_DIGITS)
+    return name[:start], int(name[start:] or 0), name

@@ -24,6 +24,7 @@ from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import GpuAsk, Gpus
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.resources import Axis, FloatArray, Request, RequestTable
+from maniple.model.volume_claims import claims_of
 
 ZONE_LABELS = (
     "topology.kubernetes.io/zone",
@@ -105,6 +106,7 @@ class Shapes:
         self._vectors: dict[int, FloatArray] = {}
         self._constraints: dict[Any, Constraint] = {}
         self._shapes: dict[Any, Shape] = {}
+        self._last: tuple[object, Shape] | None = None
 
     def __len__(self) -> int:
         return len(self._shapes)
@@ -137,7 +139,25 @@ class Shapes:
 
     def of(self, pod: Pod, request: int, models: tuple[GpuModel, ...] = ()) -> Shape:
         """`request`: the number of the pod's request in the RequestTable."""
-        constraint = self._constraint(pod, models)
+        reads, meta = self._reads, pod.metadata
+        labels, annotations = pick(reads.pod_labels, meta.labels), pick(reads.pod_annotations, meta.annotations)
+        written = (request, models, labels, annotations, pod.spec)
+        if self._last is not None and written == self._last[0]:  # equal pods mostly follow each other
+            return self._last[1]
+        shape = self._intern(pod, request, models, labels, annotations)
+        if not claims_of(pod):  # what claims are bound to may change
+            self._last = written, shape
+        return shape
+
+    def _intern(
+        self,
+        pod: Pod,
+        request: int,
+        models: tuple[GpuModel, ...],
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+    ) -> Shape:
+        constraint = self._constraint(pod, models, labels, annotations)
         exclusives = exclusives_of(pod.spec)
         key = (request, constraint.number, exclusives)
         shape = self._shapes.get(key)
@@ -153,15 +173,15 @@ class Shapes:
             )
         return shape
 
-    def _constraint(self, pod: Pod, models: tuple[GpuModel, ...]) -> Constraint:
+    def _constraint(
+        self, pod: Pod, models: tuple[GpuModel, ...], labels: Mapping[str, str], annotations: Mapping[str, str]
+    ) -> Constraint:
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
         claims = tuple([v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim])
         # The key contains the resolved volumes: once a claim is bound, the pod gets another constraint.
         resolved = self._resolve(pod.metadata.namespace, claims) if claims else None
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
-        labels = pick(self._reads.pod_labels, pod.metadata.labels)
-        annotations = pick(self._reads.pod_annotations, pod.metadata.annotations)
         key = (
             selector,
             msgspec.json.encode(affinity) if affinity else None,

@@ -146,6 +146,8 @@ class RequestTable:
     def __init__(self) -> None:
         self._by_lists: dict[Any, int] = {}
         self._by_amounts: dict[Any, int] = {}
+        self._last_written: object = None
+        self._last_number = -1
         self.requests: list[Request] = []
 
     def number(self, pod: Pod) -> int:
@@ -153,6 +155,9 @@ class RequestTable:
         gpu_share = _gpu_share(annotations) if annotations else None
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources
+            written = (gpu_share, resources, spec.resources)
+            if written == self._last_written:  # equal pods mostly follow each other
+                return self._last_number
             # The lists as written. Different spellings of one amount become equal in _by_amounts.
             key: tuple[object, ...] = (tuple(resources.requests.items()), tuple(resources.limits.items()), gpu_share)
             pod_level = spec.resources
@@ -161,6 +166,7 @@ class RequestTable:
             number = self._by_lists.get(key)
             if number is None:
                 number = self._by_lists[key] = self._intern(pod_requests(spec), gpu_share)
+            self._last_written, self._last_number = written, number
             return number
         return self._intern(pod_requests(spec), gpu_share)
 

@@ -2,12 +2,15 @@
 
 from maniple.api.keys import Key
 from maniple.api.kubernetes import PersistentVolume, PersistentVolumeClaim, Pod
+from maniple.model.counting import discard
+
+_NO_CLAIMS: frozenset[Key] = frozenset()
 
 
 def claims_of(pod: Pod) -> frozenset[Key]:
     """The claims of the pod's volumes."""
     claims = [volume.persistent_volume_claim for volume in pod.spec.volumes if volume.persistent_volume_claim]
-    return frozenset([(pod.metadata.namespace, claim.claim_name) for claim in claims])
+    return frozenset([(pod.metadata.namespace, claim.claim_name) for claim in claims]) if claims else _NO_CLAIMS
 
 
 class Storage:
@@ -19,9 +22,7 @@ class Storage:
     def put_claim(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
         old = self.claims.pop(key, None)
         if old is not None:
-            self._bound[old.spec.volume_name].discard(key)
-            if not self._bound[old.spec.volume_name]:
-                del self._bound[old.spec.volume_name]
+            discard(self._bound, old.spec.volume_name, key)
         if claim is not None:
             self.claims[key] = claim
             self._bound.setdefault(claim.spec.volume_name, set()).add(key)

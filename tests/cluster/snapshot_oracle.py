@@ -15,9 +15,10 @@ from maniple.api.decode.decode import Object
 from maniple.api.errors import InputError
 from maniple.api.labels import BACKFILL_ANNOTATION, JOB_LABEL
 from maniple.model.building.cluster_tables import ClusterTables
-from maniple.model.building.input_objects import Objects, next_replicas, pods_by_job
+from maniple.model.building.implied_pods import next_replicas, pods_by_job
+from maniple.model.building.input_objects import Objects
 from maniple.model.building.job_builder import JobBuilder, gpu_models
-from maniple.model.building.task_groups import TaskGroups, may_wait
+from maniple.model.building.task_groups import TaskGroups
 from maniple.model.disruption_budgets import find_budgets
 from maniple.model.elastic import current_sizes
 from maniple.model.gpu.devices import GpuPod, count_gpu_pods, gpu_problems
@@ -26,7 +27,7 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.ownership import Ours, matters
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
-from maniple.model.pod_identity import group_name, lasts_s, pod_owner, pod_role
+from maniple.model.pod_identity import group_name, lasts_s, may_wait, pod_owner, pod_role
 from maniple.model.pod_shape import Exclusive, exclusives_of
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default
@@ -242,7 +243,7 @@ class _Usage:
         self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.gpu_requests: list[tuple[int, tuple[types.GpuModel, ...]]] = []
         self.holdings = GpuHoldings(tables.gpus.tables, tables.shapes, tables.requests)
-        self.held: list[tuple[HeldGpus, PlacedPod | None]] = []
+        self.held: dict[int, list[tuple[HeldGpus, PlacedPod | None]]] = {}
 
     def place(self, pod: kubernetes.Pod, job: Job | None) -> None:
         """`pod` is on a node and not finished."""
@@ -256,11 +257,11 @@ class _Usage:
             (self.releasing if is_leaving else self.foreign)[:, node] += vector
         if job is None or is_leaving:
             if gpus is not None:
-                self.held.append((gpus, None))
+                self.held.setdefault(node, []).append((gpus, None))
             return
         placed = self.placed_pod(pod, job, node, vector, pod_affinity)
         if gpus is not None:
-            self.held.append((gpus, placed))
+            self.held.setdefault(node, []).append((gpus, placed))
             placed.gpu_models = gpu_models(pod, job)
             self.gpu_requests.append((request, placed.gpu_models))
         job.placed.append(placed)
@@ -303,8 +304,9 @@ class _Usage:
 
     def gpus(self) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
         free, releasing = self.holdings.all_free()
-        self.holdings.settle([gpus for gpus, _ in self.held], free, releasing)
-        for gpus, placed in self.held:
-            if placed is not None:
-                placed.gpus = gpus.gpus
+        for node, held in self.held.items():
+            self.holdings.settle({node: [gpus for gpus, _ in held]}, free, releasing)
+            for gpus, placed in held:
+                if placed is not None:
+                    placed.gpus = gpus.gpus
         return free, releasing

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
@@ -95,7 +96,7 @@ def _level(level: Level) -> Picture:
 
 
 def _job(job: Job) -> Picture:
-    made: Picture = {field.name: _plain(getattr(job, field.name)) for field in fields(job)}
+    made: Picture = {name: _plain(getattr(job, name)) for name in _fields(job)}
     made["groups"] = [_group(group) for group in job.groups]
     made["growth"] = {role: _group(group) for role, group in job.growth.items()}
     return made
@@ -103,7 +104,7 @@ def _job(job: Job) -> Picture:
 
 def _group(group: TaskGroup) -> Picture:
     shape, constraint = group.shape, group.shape.constraint
-    made: Picture = {field.name: _plain(getattr(group, field.name)) for field in fields(group) if field.name != "shape"}
+    made: Picture = {name: _plain(getattr(group, name)) for name in _fields(group) if name != "shape"}
     made["pod_affinity"] = None if group.pod_affinity is None else _sorted(group.pod_affinity)
     made["labels"], made["annotations"] = dict(group.labels), dict(group.annotations)
     made["shape"] = {
@@ -112,20 +113,26 @@ def _group(group: TaskGroup) -> Picture:
         "gpus": _plain(shape.gpus),
         "is_best_effort": shape.is_best_effort,
         **{
-            field.name: _plain(getattr(constraint, field.name))
-            for field in fields(constraint)
-            if field.name not in ("number", "labels", "annotations")
+            name: _plain(getattr(constraint, name))
+            for name in _fields(constraint)
+            if name not in ("number", "labels", "annotations")
         },
     }
     return made
+
+
+def _fields(value: Any) -> list[str]:
+    return (
+        list(value.__struct_fields__) if isinstance(value, msgspec.Struct) else [field.name for field in fields(value)]
+    )
 
 
 def _plain(value: Any) -> Any:
     """Arrays as lists, and values as dictionaries: what a picture holds cannot be changed by anybody else."""
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if (is_dataclass(value) and not isinstance(value, type)) or isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in _fields(value)}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, frozenset | set):

@@ -9,7 +9,8 @@ from maniple.cluster.strip_unread_fields import stranger
 from maniple.kube.serve.server import Server, Settings
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import log_in
-from maniple.model.building.input_objects import Objects, describe, implied_pods
+from maniple.model.building.implied_pods import implied_pods
+from maniple.model.building.input_objects import Objects, describe
 from maniple.model.ownership import Ours
 from maniple.scheduler import Policy, schedule
 

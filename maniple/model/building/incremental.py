@@ -25,7 +25,6 @@ from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.queue_usage import JobUsage, QueueUsage
 from maniple.model.building.snapshot_assembly import assemble_snapshot
 from maniple.model.building.sorted_jobs import SortedJobs
-from maniple.model.building.task_groups import may_wait
 from maniple.model.disruption_budgets import Budget, find_budgets
 from maniple.model.gpu.devices import gpu_problems
 from maniple.model.job import Job
@@ -33,7 +32,7 @@ from maniple.model.nodes import same_resources
 from maniple.model.ownership import Ours
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityReader
-from maniple.model.pod_identity import JobKey, job_key
+from maniple.model.pod_identity import JobKey, job_key, may_wait
 from maniple.model.queues import sound_queues
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
@@ -193,8 +192,7 @@ class SnapshotBuilder:
         self._specs.touch_named(index.touched_gangs)
         index.touched_gangs.clear()
         self._node_usage.dirty_jobs |= dict.fromkeys(sorted(self._check_jobs()))
-        for name in sorted(index.touched):
-            self._count_request(name, index.pods.get(name))
+        self._count_requests((name, index.pods.get(name)) for name in sorted(index.touched))
         if index.has_new_requests:
             index.has_new_requests = False
             if self._fixed_names | index.resource_names() != set(tables.axis.names):
@@ -262,8 +260,7 @@ class SnapshotBuilder:
         self._checker = JobBuilder(checking, self._report)
         self._specs.touch_all()
         self._check_jobs()
-        for name, pod in index.pods.items():
-            self._count_request(name, pod)
+        self._count_requests(index.pods.items())
         index.has_new_requests = False
         self._fixed_names = {"cpu", "memory", "pods"} | fixed_names(nodes, queues)
         self._tables = ClusterTables(self._ours, self._reads, index.requests, nodes=nodes, **rest)
@@ -279,7 +276,7 @@ class SnapshotBuilder:
         self._are_tables_stale = False
 
     def _check_jobs(self) -> set[JobKey]:
-        for name, kind in self._specs.touched:
+        for name, kind in self._specs.touched if self.wrong else ():
             self.wrong.pop((types.PodGroup if kind == "PodGroup" else types.ElasticJob, *split_name(name)), None)
         return self._specs.check(self._checker, self._wrong_jobs)
 
@@ -288,11 +285,12 @@ class SnapshotBuilder:
         if isinstance(item, types.PodGroup | types.ElasticJob):
             self._wrong_jobs.add(job_key(item.metadata, type(item).__name__))
 
-    def _count_request(self, name: str, pod: kubernetes.Pod | None) -> None:
-        """Counts what a pod asks for. A waiting pod that is left out asks for nothing."""
-        if pod is not None and not pod.spec.node_name and self._specs.contradiction(name, pod):
-            pod = None
-        self.index.count_request(name, pod)
+    def _count_requests(self, pods: Iterable[tuple[str, kubernetes.Pod | None]]) -> None:
+        """Counts what pods ask for. A waiting pod that is left out asks for nothing."""
+        count, contradiction = self.index.count_request, self._specs.contradiction
+        for name, pod in pods:
+            is_left_out = pod is not None and not pod.spec.node_name and contradiction(name, pod)
+            count(name, None if is_left_out else pod)
 
     def _refresh_budgets(self) -> None:
         assert self._tables is not None
@@ -361,9 +359,10 @@ class SnapshotBuilder:
             job, usage = self._build_job(key)
             self._queue_usage.put(key, usage)
             jobs[key] = job
-            is_waiting = job is not None and (job.groups or job.gated)
-            if is_waiting or self._waiting.get(key) is not None:
-                waiting[key] = job if is_waiting else None
+            if job is not None and (job.groups or job.gated):
+                waiting[key] = job
+            elif key in self._waiting:
+                waiting[key] = None
         self._node_usage.dirty_jobs.clear()
         if jobs:
             self._jobs.change(jobs)

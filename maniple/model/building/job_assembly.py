@@ -1,7 +1,6 @@
 """A Job with its pods: waiting, placed and finished ones; and what the job adds to the usage of its queue."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -10,7 +9,7 @@ from maniple.api import kubernetes
 from maniple.api.labels import BACKFILL_ANNOTATION
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
-from maniple.model.building.input_objects import NextReplica
+from maniple.model.building.implied_pods import NextReplica
 from maniple.model.building.job_builder import JobBuilder, gpu_models
 from maniple.model.building.node_usage import PodUsage
 from maniple.model.building.queue_usage import GpuKind, JobUsage
@@ -44,26 +43,35 @@ def assemble_job(
             placed.append(usage)
     if waiting or growing:
         _group_waiting(job, waiting, growing, builder, tables)
-    gpus: list[tuple[GpuKind, int]] = []
+    held: dict[int, int] = {}
+    gpus: dict[GpuKind, int] = {}
     for usage in placed:
         placed_pod = _placed_pod(usage, job, builder, tables)
         job.placed.append(placed_pod)
         job.placed_by_role[placed_pod.role] = job.placed_by_role.get(placed_pod.role, 0) + 1
+        held[usage.held] = held.get(usage.held, 0) + 1
         if usage.gpus is not None:
-            gpus.append(((usage.request, placed_pod.gpu_models), 1))
+            kind = (usage.request, placed_pod.gpu_models)
+            gpus[kind] = gpus.get(kind, 0) + 1
     builder.settle(job)
-    held = [usage.held for usage in placed]
     if held:
         job.allocated = _allocated(held, tables)
     if not job.groups:
-        return JobUsage(job.queue, held, gpus)
-    asks = [(group.shape, len(group.pods)) for group in job.groups]
+        return JobUsage(job.queue, tuple(held.items()), tuple(gpus.items()))
+    pending: dict[int, int] = {}
+    for group in job.groups:
+        shape, pods = group.shape, len(group.pods)
+        if job.exists and not job.is_suspended:
+            pending[shape.request] = pending.get(shape.request, 0) + pods
+        if shape.gpus:
+            kind = (shape.request, shape.constraint.gpu_models)
+            gpus[kind] = gpus.get(kind, 0) + pods
     return JobUsage(
         queue=job.queue,
-        allocated=held,
-        gpus=gpus + [((shape.request, shape.constraint.gpu_models), pods) for shape, pods in asks if shape.gpus],
-        pending=[(shape.request, pods) for shape, pods in asks] if job.exists and not job.is_suspended else (),
-        owners=tuple({group.owner: None for group in job.groups if group.owner}),
+        allocated=tuple(held.items()),
+        gpus=tuple(gpus.items()),
+        pending=tuple(pending.items()),
+        owners=tuple([(owner, 1) for owner in {group.owner: None for group in job.groups if group.owner}]),
         groups=len(job.groups),
     )
 
@@ -112,10 +120,9 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
     return placed
 
 
-def _allocated(requests: Sequence[int], tables: ClusterTables) -> FloatArray:
+def _allocated(held: Mapping[int, int], tables: ClusterTables) -> FloatArray:
     """The sum of the requests: a gang has few different ones."""
     vector = tables.shapes.vector
-    if len(requests) == 1:
-        return vector(requests[0])
-    total: FloatArray = np.add.reduce([vector(request) * count for request, count in Counter(requests).items()])
+    sums = [vector(request) if count == 1 else vector(request) * count for request, count in held.items()]
+    total: FloatArray = sums[0] if len(sums) == 1 else np.add.reduce(sums)
     return total

@@ -34,26 +34,12 @@ class JobBuilder:
         self._tables = tables
         self._report = report
         self.latest = 0.0  # the latest timestamp seen, in seconds
+        self._last_timestamp: datetime | None = None
+        self._last_seconds = 0.0
 
     def of_group(self, group: types.PodGroup) -> Job:
-        spec = group.spec
         self._check_levels(group)
-        job = Job(
-            key=job_key(group.metadata, "PodGroup"),
-            queue=self._queue(group, spec.queue),
-            priority=self._class(group, spec.priority_class_name),
-            created=self.time(group.metadata.creation_timestamp),
-            min_member=spec.min_member,
-            role_min={role.name: role.min_member for role in spec.roles},
-            preemptable=spec.preemptable,
-            min_runtime_s=spec.min_runtime_seconds,
-            required=self._level(spec.topology.required),
-            preferred=self._level(spec.topology.preferred),
-            mixed_models=spec.mixed_gpu_models,
-            role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
-        )
-        self._read_metadata(group.metadata, job)
-        return job
+        return self._of_object(group, group.spec.min_member, {role.name: role.min_member for role in group.spec.roles})
 
     def of_elastic(self, item: types.ElasticJob, sizes: dict[str, int]) -> Job:
         spec, resized, grow_after = item.spec, item.status.last_resize_time, item.status.grow_after
@@ -63,27 +49,33 @@ class JobBuilder:
             if self._tables.priorities.value(name) is None:
                 field = f"spec.roles[{index}].template.spec.priorityClassName"
                 self._report(item, f"{field}: {self._tables.priorities.unknown(name)}")
+        role_min = {role.name: role.least for role in spec.roles}
+        job = self._of_object(item, max(1, sum(role_min.values())), role_min)
+        job.elastic = read_elastic(
+            item,
+            sizes,
+            None if resized is None else self.time(resized),
+            to_seconds(grow_after),  # in the future: it must not count as the latest time
+        )
+        job.is_suspended = spec.suspend
+        job.lasts_s = inf if spec.active_deadline_seconds is None else spec.active_deadline_seconds
+        return job
+
+    def _of_object(self, item: types.PodGroup | types.ElasticJob, min_member: int, role_min: dict[str, int]) -> Job:
+        spec = item.spec
         job = Job(
-            key=job_key(item.metadata, "ElasticJob"),
+            key=job_key(item.metadata, type(item).__name__),
             queue=self._queue(item, spec.queue),
             priority=self._class(item, spec.priority_class_name),
             created=self.time(item.metadata.creation_timestamp),
-            min_member=max(1, sum(role.least for role in spec.roles)),
-            role_min={role.name: role.least for role in spec.roles},
+            min_member=min_member,
+            role_min=role_min,
             preemptable=spec.preemptable,
             min_runtime_s=spec.min_runtime_seconds,
             required=self._level(spec.topology.required),
             preferred=self._level(spec.topology.preferred),
             mixed_models=spec.mixed_gpu_models,
             role_models={role.name: role.gpu_models for role in spec.roles if role.gpu_models},
-            elastic=read_elastic(
-                item,
-                sizes,
-                None if resized is None else self.time(resized),
-                to_seconds(grow_after),  # in the future: it must not count as the latest time
-            ),
-            is_suspended=spec.suspend,
-            lasts_s=inf if spec.active_deadline_seconds is None else spec.active_deadline_seconds,
         )
         self._read_metadata(item.metadata, job)
         return job
@@ -113,8 +105,8 @@ class JobBuilder:
     def settle(self, job: Job) -> None:
         """Fills in what depends on all pods of the job."""
         if job.priority == _OF_ITS_PODS:
-            pods = [*(pod.priority for pod in job.placed), *(group.priority for group in job.groups)]
-            job.priority = max(pods, default=self._tables.priorities.default)
+            priorities = [pod.priority for pod in job.placed] + [group.priority for group in job.groups]
+            job.priority = max(priorities, default=self._tables.priorities.default)
         if job.created == inf:
             job.created = 0.0
         if job.lasts_s != inf and job.placed:
@@ -171,9 +163,10 @@ class JobBuilder:
         return value or 0
 
     def time(self, timestamp: datetime | None) -> float:
-        seconds = to_seconds(timestamp)
-        self.latest = max(self.latest, seconds)
-        return seconds
+        if timestamp != self._last_timestamp:  # pods of a gang mostly have the same
+            self._last_timestamp, self._last_seconds = timestamp, to_seconds(timestamp)
+            self.latest = max(self.latest, self._last_seconds)
+        return self._last_seconds
 
     def started(self, pod: kubernetes.Pod) -> float:
         if pod.metadata.deletion_timestamp is not None:

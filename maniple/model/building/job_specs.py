@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
-from maniple.model.building.input_objects import NextReplica, next_replicas
+from maniple.model.building.implied_pods import NextReplica, next_replicas
 from maniple.model.building.job_builder import JobBuilder, is_gang
 from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
@@ -95,12 +95,16 @@ class JobSpecs:
             self._set_contradictions(key, {})
             return
         own = job.metadata.name
-        pods = [pod for pod in index.members(key[0]) if pod.metadata.labels.get(JOB_LABEL) == own]
-        pods = [pod for pod in pods if misplaced_note(pod, key) is None]
+        pods = [
+            pod
+            for pod in index.members(key[0])
+            if pod.metadata.labels.get(JOB_LABEL) == own and misplaced_note(pod, key) is None
+        ]
         contradictions = {name_of(pod.metadata): str(problem) for pod, problem in replica_problems(job, pods)}
         self._set_contradictions(key, contradictions)
-        replicas = [pod for pod in pods if name_of(pod.metadata) not in contradictions]
-        sizes = self._sizes[key] = current_sizes(job, replicas)
+        if contradictions:
+            pods = [pod for pod in pods if name_of(pod.metadata) not in contradictions]
+        sizes = self._sizes[key] = current_sizes(job, pods)
         growing = self.growing[key] = next_replicas(job, sizes, self._ours.scheduler_name)
         for role, replica in growing:
             index.count_request(replica_to_come(key, role), replica)

@@ -4,25 +4,21 @@ A change marks its node as dirty; `settle` sums dirty nodes anew from their pods
 so sums cannot drift.
 """
 
-from dataclasses import dataclass
-from typing import TypeVar
-
+import msgspec
 import numpy as np
 
 from maniple.api import kubernetes
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
+from maniple.model.counting import count_down
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import JobKey, pod_owner
 from maniple.model.pod_shape import Exclusive, exclusives_of
 from maniple.model.resources import FloatArray
 
-_Counted = TypeVar("_Counted")
 
-
-@dataclass(slots=True, eq=False)
-class PodUsage:
+class PodUsage(msgspec.Struct, eq=False):
     """A pod that counts. `node` is -1 if it waits, has finished, or is on a node that is not known."""
 
     pod: kubernetes.Pod
@@ -81,7 +77,9 @@ class NodeUsage:
             usage.pod_affinity = tables.reader.read(pod)
             self.pod_affinity[usage.pod_affinity, node] = self.pod_affinity.get((usage.pod_affinity, node), 0) + 1
         if usage.owner:
-            counts = self.owners.setdefault(usage.owner, {})
+            counts = self.owners.get(usage.owner)
+            if counts is None:
+                counts = self.owners[usage.owner] = {}
             counts[node] = counts.get(node, 0) + 1
         on_node = self._by_node.get(node)
         if on_node is None:
@@ -104,10 +102,10 @@ class NodeUsage:
         if usage.node < 0:
             return
         if usage.pod_affinity is not None:
-            _count_down(self.pod_affinity, (usage.pod_affinity, usage.node))
+            count_down(self.pod_affinity, (usage.pod_affinity, usage.node))
         if usage.owner:
             counts = self.owners[usage.owner]
-            _count_down(counts, usage.node)
+            count_down(counts, usage.node)
             if not counts:
                 del self.owners[usage.owner]
         del self._by_node[usage.node][name]
@@ -159,11 +157,14 @@ class NodeUsage:
         for row, empty in self._empty.items():
             self.gpus_free[row][columns] = empty[columns]
             self.gpus_releasing[row][columns] = 0
-        holders = [(pod, pod.gpus, pod.gpus.gpus) for pods in by_node for pod in pods if pod.gpus is not None]
-        self._holdings.settle([held for _, held, _ in holders], self.gpus_free, self.gpus_releasing)
-        for pod, held, before in holders:
+        before = [(pod, pod.gpus, pod.gpus.gpus) for pods in by_node for pod in pods if pod.gpus is not None]
+        holders = {
+            node: [pod.gpus for pod in pods if pod.gpus is not None] for node, pods in zip(nodes, by_node, strict=True)
+        }
+        self._holdings.settle(holders, self.gpus_free, self.gpus_releasing)
+        for pod, held, gpus in before:
             # A pod that does not name its devices may be taken to hold others than before.
-            if pod.job is not None and held.gpus != before:
+            if pod.job is not None and held.gpus != gpus:
                 self.dirty_jobs[pod.job] = None
 
     def vectors(self) -> FloatArray:
@@ -173,11 +174,3 @@ class NodeUsage:
             more = [self._tables.shapes.vector(request) for request in range(known, count)]
             self._vectors = np.concatenate([self._vectors, np.array(more)])
         return self._vectors
-
-
-def _count_down(counts: dict[_Counted, int], key: _Counted) -> None:
-    left = counts[key] - 1
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from maniple.api import kubernetes
 from maniple.api.keys import Key
-from maniple.api.phases import FINISHED
+from maniple.model.counting import count_down, discard
 from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import term_keys
-from maniple.model.pod_identity import JobKey, named_gangs
+from maniple.model.pod_identity import JobKey, may_wait, named_gangs
 from maniple.model.resources import RequestTable
 from maniple.model.volume_claims import claims_of
 
@@ -41,16 +41,8 @@ class GangMembers:
     def remove(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> bool:
         """Whether a gang is not called any more."""
         for gang in {gang for gang, _ in gangs}:
-            self.by_gang[gang].discard(name)
-            if not self.by_gang[gang]:
-                del self.by_gang[gang]
-        if not self._calls(pod):
-            return False
-        self.called[gangs[-1]] -= 1
-        if self.called[gangs[-1]]:
-            return False
-        del self.called[gangs[-1]]
-        return True
+            discard(self.by_gang, gang, name)
+        return self._calls(pod) and count_down(self.called, gangs[-1])
 
     def _calls(self, pod: kubernetes.Pod) -> bool:
         """A finished pod brings no gang into being, nor does one that leaves without a node."""
@@ -58,7 +50,7 @@ class GangMembers:
             return False
         if pod.spec.node_name:
             return pod.status.phase != "Failed"
-        return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
+        return may_wait(pod)
 
 
 class PodIndex:
@@ -83,31 +75,26 @@ class PodIndex:
         if old == pod:
             return
         if old is not None:
-            gangs = self.gangs.get(name)
-            if gangs:
-                self._touch_gangs(gangs)
-                if self._has_members and self._gang_members.remove(name, old, gangs):
-                    self.touch_members(gangs[-1][0])
+            if gangs := self.gangs.get(name):
+                if self.is_tracking:
+                    self._touch_gangs(gangs, is_new_or_gone=self._gang_members.remove(name, old, gangs))
                 del self.gangs[name]
             del self.pods[name]
         if pod is not None:
-            gangs = named_gangs(pod)
-            if gangs:
-                self._touch_gangs(gangs)
-                if self._has_members and self._gang_members.add(name, pod, gangs):
-                    self.touch_members(gangs[-1][0])
+            if gangs := named_gangs(pod):
+                if self.is_tracking:
+                    self._touch_gangs(gangs, is_new_or_gone=self._gang_members.add(name, pod, gangs))
                 self.gangs[name] = gangs
             self.pods[name] = pod
         if self.is_tracking:
             self.touched.add(name)
+        else:
+            self._members = None
 
-    def _touch_gangs(self, gangs: tuple[JobKey, ...]) -> None:
-        if self.is_tracking:
-            self.touched_gangs.update(gang for gang, _ in gangs)
-
-    @property
-    def _has_members(self) -> bool:
-        return self.is_tracking or self._members is not None
+    def _touch_gangs(self, gangs: tuple[JobKey, ...], *, is_new_or_gone: bool) -> None:
+        self.touched_gangs.update(gang for gang, _ in gangs)
+        if is_new_or_gone:
+            self.touch_members(gangs[-1][0])
 
     @property
     def _gang_members(self) -> GangMembers:
@@ -168,18 +155,11 @@ class PodIndex:
 
     def _uncount_request(self, name: str, number: int) -> None:
         del self.numbers[name]
-        self.live[number] -= 1
-        if not self.live[number]:
-            del self.live[number]
-            self.has_new_requests = True
+        self.has_new_requests |= count_down(self.live, number)
         for key in self.minding.pop(name, ()):
-            self.keys[key] -= 1
-            if not self.keys[key]:
-                del self.keys[key]
+            count_down(self.keys, key)
         for claim in self._claims.pop(name, ()):
-            self.users[claim].discard(name)
-            if not self.users[claim]:
-                del self.users[claim]
+            discard(self.users, claim, name)
 
     def resource_names(self) -> set[str]:
         requests = self.requests.requests

@@ -3,11 +3,10 @@
 It counts pods by request and does not sum amounts: counting up and down is exact.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from maniple.api.types import GpuModel
@@ -20,15 +19,14 @@ _Counted = TypeVar("_Counted")
 GpuKind = tuple[int, tuple[GpuModel, ...]]  # request, models that the pod may have
 
 
-@dataclass(slots=True, eq=False)
-class JobUsage:
-    """What one job adds to the usage of its queue."""
+class JobUsage(msgspec.Struct, eq=False):
+    """What one job adds to the usage of its queue. The second of each pair is a number of pods."""
 
     queue: int
-    allocated: Sequence[int]  # requests, one for each pod
+    allocated: Sequence[tuple[int, int]]  # by request
     gpus: Sequence[tuple[GpuKind, int]]
-    pending: Sequence[tuple[int, int]] = ()  # (request, pods)
-    owners: Sequence[str] = ()  # of waiting groups
+    pending: Sequence[tuple[int, int]] = ()  # by request
+    owners: Sequence[tuple[str, int]] = ()  # of waiting groups, 1 each
     groups: int = 0
 
 
@@ -36,42 +34,27 @@ class QueueUsage:
     def __init__(self, tables: ClusterTables) -> None:
         self._tables = tables
         self._by_job: dict[JobKey, JobUsage] = {}
-        self._allocated: list[Counter[int]] = [Counter() for _ in tables.queues]
-        self._pending: list[Counter[int]] = [Counter() for _ in tables.queues]
-        self._gpus: Counter[GpuKind] = Counter()
-        self.owners: Counter[str] = Counter()
+        self._allocated: list[dict[int, int]] = [{} for _ in tables.queues]
+        self._pending: list[dict[int, int]] = [{} for _ in tables.queues]
+        self._gpus: dict[GpuKind, int] = {}
+        self.owners: dict[str, int] = {}
         self.groups = 0
 
     def put(self, key: JobKey, usage: JobUsage | None) -> None:
         """Replaces the usage of the job; None: the job is gone."""
         if key in self._by_job:
-            self._subtract(self._by_job.pop(key))
+            self._count(self._by_job.pop(key), -1)
         if usage is not None:
             self._by_job[key] = usage
-            self._add(usage)
+            self._count(usage, 1)
 
-    def _add(self, usage: JobUsage) -> None:
-        allocated, gpus = self._allocated[usage.queue], self._gpus
-        for request in usage.allocated:
-            allocated[request] = allocated.get(request, 0) + 1
-        for kind, pods in usage.gpus:
-            gpus[kind] = gpus.get(kind, 0) + pods
+    def _count(self, usage: JobUsage, sign: int) -> None:
+        _add(self._allocated[usage.queue], usage.allocated, sign)
+        _add(self._gpus, usage.gpus, sign)
         if usage.groups:
-            for request, pods in usage.pending:
-                self._pending[usage.queue][request] += pods
-            self.owners.update(usage.owners)
-            self.groups += usage.groups
-
-    def _subtract(self, usage: JobUsage) -> None:
-        for request in usage.allocated:
-            _lower(self._allocated[usage.queue], request, 1)
-        for request, pods in usage.pending:
-            _lower(self._pending[usage.queue], request, pods)
-        for kind, pods in usage.gpus:
-            _lower(self._gpus, kind, pods)
-        for owner in usage.owners:
-            _lower(self.owners, owner, 1)
-        self.groups -= usage.groups
+            _add(self._pending[usage.queue], usage.pending, sign)
+            _add(self.owners, usage.owners, sign)
+            self.groups += sign * usage.groups
 
     def sums(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """[Q, R] what the jobs of each queue hold, and what their waiting pods ask for. `vectors`: of all requests."""
@@ -86,7 +69,7 @@ class QueueUsage:
         return counts
 
 
-def _sums(counts: list[Counter[int]], vectors: FloatArray) -> FloatArray:
+def _sums(counts: list[dict[int, int]], vectors: FloatArray) -> FloatArray:
     sums = np.zeros((len(counts), vectors.shape[1]))
     for queue, pods in enumerate(counts):
         if pods:
@@ -94,9 +77,10 @@ def _sums(counts: list[Counter[int]], vectors: FloatArray) -> FloatArray:
     return sums
 
 
-def _lower(counts: Counter[_Counted], key: _Counted, by: int) -> None:
-    left = counts[key] - by
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]
+def _add(counts: dict[_Counted, int], more: Sequence[tuple[_Counted, int]], sign: int) -> None:
+    for key, pods in more:
+        total = counts.get(key, 0) + sign * pods
+        if total:
+            counts[key] = total
+        else:
+            counts.pop(key, None)

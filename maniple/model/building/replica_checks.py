@@ -12,8 +12,7 @@ from maniple.api.keys import split_name
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, INDEX_LABEL, ROLE_LABEL
 from maniple.api.phases import FINISHED
 from maniple.api.replica_pods import is_index
-from maniple.model.building.task_groups import may_wait
-from maniple.model.pod_identity import JobKey, pod_role
+from maniple.model.pod_identity import JobKey, may_wait, pod_role
 
 _ROLE = f"metadata.labels[{ROLE_LABEL}]"
 _INDEX = f"metadata.labels[{INDEX_LABEL}]"

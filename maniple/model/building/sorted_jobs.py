@@ -38,5 +38,8 @@ class SortedJobs:
     def jobs(self) -> list[Job]:
         return self._jobs
 
+    def __contains__(self, key: JobKey) -> bool:
+        return key in self._by_key
+
     def get(self, key: JobKey) -> Job | None:
         return self._by_key.get(key)

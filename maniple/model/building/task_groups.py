@@ -1,10 +1,9 @@
 """The waiting pods of one job, sorted into groups of like pods."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
-from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.job_builder import gpu_models
 from maniple.model.elastic import Elastic, replica_index
@@ -15,13 +14,7 @@ from maniple.model.pod_shape import Shape
 from maniple.model.priority import is_critical
 
 
-def may_wait(pod: kubernetes.Pod) -> bool:
-    """Whether a pod without a node waits for one."""
-    return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None
-
-
-@dataclass(slots=True, eq=False)
-class _Draft:
+class _Draft(Struct, eq=False):
     role: str
     priority: int
     shape: Shape

@@ -75,6 +75,7 @@ class GpuTable:
     links: Sequence[LinkClass]
     link_class: IntArray  # [N] index in `links`
     node_model: NDArray[np.int16]  # [N] the model of the node's devices; -1: no device, -2: several models
+    kind: Sequence[int]  # by node: equal where all of the above are equal
     numbers: dict[tuple[str, ...], dict[str, int]] = field(default_factory=dict)
 
     def number_of(self, node: int, device: str) -> int | None:
@@ -105,14 +106,6 @@ class Gpus:
             np.minimum(allocatable[row], table.there.sum(axis=1) * float(WHOLE), out=allocatable[row])
 
 
-class _Models:
-    def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
-
-    def code(self, name: str) -> int:
-        return self.codes.setdefault(name, len(self.codes))
-
-
 @dataclass(frozen=True, eq=False)
 class _Kind:
     """The devices of equal nodes. Ten thousand nodes have few kinds."""
@@ -126,12 +119,12 @@ class _Kind:
 
 def build_gpus(nodes: Sequence[Node], axis: Axis, allocatable: FloatArray) -> Gpus:
     """The tables of `nodes`, which must be in the order of the NodeTable."""
-    models = _Models()
+    models: dict[str, int] = {}  # name -> code
     tables = {row: _table(nodes, axis.names[row], row, allocatable[row], models) for row in axis.gpu_rows}
-    return Gpus(tables, tuple(models.codes))
+    return Gpus(tables, tuple(models))
 
 
-def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArray, models: _Models) -> GpuTable:
+def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArray, models: dict[str, int]) -> GpuTable:
     numbers: dict[object, int] = {}
     kinds: list[_Kind] = []
     kind_of = np.zeros(len(nodes), dtype=np.intp)
@@ -176,26 +169,27 @@ def _table(nodes: Sequence[Node], resource: str, row: int, allocatable: FloatArr
         links=tuple(links),
         link_class=classes[kind_of],
         node_model=node_model[kind_of],
+        kind=kind_of.tolist(),
     )
 
 
-def _plain(product: str, memory: float, count: int, models: _Models) -> _Kind:
+def _plain(product: str, memory: float, count: int, models: dict[str, int]) -> _Kind:
     """A node without the topology annotation: numbered devices with the usual links of the product."""
     return _Kind(
         ids=_numbers(count),
         there=(True,) * count,
-        model=(models.code(product),) * count if count else (),
+        model=(models.setdefault(product, len(models)),) * count if count else (),
         memory=(memory,) * count,
         links=node_links(None, product, count),
     )
 
 
-def _annotated(topology: GpuTopology, product: str, memory: float, models: _Models) -> _Kind:
+def _annotated(topology: GpuTopology, product: str, memory: float, models: dict[str, int]) -> _Kind:
     devices = topology.devices[:MOST_GPUS]
     return _Kind(
         ids=tuple(device.id for device in devices),
         there=tuple(device.healthy for device in devices),
-        model=tuple(models.code(device.model or product) for device in devices),
+        model=tuple(models.setdefault(device.model or product, len(models)) for device in devices),
         memory=tuple(float(device.memory_bytes or memory) for device in devices),
         links=node_links(topology, product, len(devices)),
     )

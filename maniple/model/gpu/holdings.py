@@ -4,11 +4,10 @@ Most pods have an annotation that names their devices. The devices of other pods
 pod is assumed to hold the lowest devices with enough free, after the pods of its node with the annotation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from maniple.api import kubernetes
@@ -20,13 +19,11 @@ from maniple.model.pod_shape import Shapes
 from maniple.model.resources import RequestTable
 
 
-@dataclass(slots=True, eq=False)
-class HeldGpus:
+class HeldGpus(msgspec.Struct, eq=False):  # created several times faster than a dataclass
     """The devices of one pod on a node."""
 
     pod: Key
-    node: int
-    asks: tuple[GpuAsk, ...]
+    request: int
     named: tuple[tuple[int, ...], ...]  # by ask: the devices in the pod's annotation
     is_leaving: bool
     gpus: tuple[GpuGrant, ...] = ()
@@ -38,7 +35,7 @@ class GpuHoldings:
         self._shapes = shapes
         self._requests = requests
         self._parsed: dict[tuple[int, str, tuple[str, ...], int], tuple[int, ...]] = {}
-        self._granted: dict[object, tuple[GpuGrant, ...]] = {}
+        self._granted: dict[tuple[GpuGrant, ...], tuple[GpuGrant, ...]] = {}  # one object for equal ones
 
     def read(self, pod: kubernetes.Pod, node: int, request: int) -> tuple[HeldGpus | None, int]:
         """The devices of a pod on a node (None: it requested none), and the request that equals what it holds."""
@@ -48,7 +45,7 @@ class GpuHoldings:
         meta = pod.metadata
         assignment = read_assignment(meta.annotations) if meta.annotations else ""
         named = tuple([self._named(node, ask, assignment) for ask in asks]) if assignment else ((),) * len(asks)
-        held = HeldGpus(key_of(meta), node, asks, named, meta.deletion_timestamp is not None)
+        held = HeldGpus(key_of(meta), request, named, meta.deletion_timestamp is not None)
         if asks[0].memory:
             request = self._requests.held(request, self._by_memory(node, asks[0], held))
         return held, request
@@ -79,70 +76,77 @@ class GpuHoldings:
         free = {row: table.there.astype(np.int32) * WHOLE for row, table in self._tables.items()}
         return free, {row: np.zeros_like(array) for row, array in free.items()}
 
-    def settle(self, pods: Iterable[HeldGpus], free: Mapping[int, Millis], releasing: Mapping[int, Millis]) -> None:
+    def settle(
+        self, by_node: Mapping[int, list[HeldGpus]], free: Mapping[int, Millis], releasing: Mapping[int, Millis]
+    ) -> None:
         """Subtracts from `free` what the pods hold, and adds to `releasing` what terminating pods hold.
 
-        `pods` must be all pods of their nodes. For these nodes the arrays must be as `all_free` returns them.
+        `by_node`: all pods of each node. For these nodes the arrays must be as `all_free` returns them.
         """
-        by_node: dict[tuple[int, int], _NodeGpus] = {}
-        unnamed = []
-        for pod in pods:
-            pod.gpus = ()
-            if not any(pod.named):
-                unnamed.append(pod)
+        settled: dict[object, tuple[int, _NodeGpus]] = {}  # equal pods on equal nodes hold equal devices
+        nodes: list[int] = []
+        numbers: list[int] = []
+        tables = list(self._tables.values())
+        for node, pods in by_node.items():
+            if not pods:
                 continue
-            is_named = True
-            for ask, named in zip(pod.asks, pod.named, strict=True):
-                if named:
-                    self._assign(pod, ask, named, self._node_gpus(by_node, ask.row, pod.node))
-                is_named &= len(named) >= ask.count
-            if not is_named:
-                unnamed.append(pod)
-        unnamed.sort(key=attrgetter("pod"))
-        for pod in unnamed:
-            for ask, named in zip(pod.asks, pod.named, strict=True):
-                if len(named) < ask.count:
-                    node_gpus = by_node.get((ask.row, pod.node)) or self._node_gpus(by_node, ask.row, pod.node)
-                    self._assign(pod, ask, _lowest(node_gpus.free, ask, named), node_gpus)
-        for row in self._tables:
-            nodes = [node for of_row, node in by_node if of_row == row]
-            if nodes:
-                free[row][nodes] = [by_node[row, node].free for node in nodes]
-                releasing[row][nodes] = [by_node[row, node].releasing for node in nodes]
+            if len(pods) > 1:
+                pods.sort(key=attrgetter("pod"))
+            content = (
+                *[table.kind[node] for table in tables],
+                *[(pod.request, pod.named, pod.is_leaving) for pod in pods],
+            )
+            if content not in settled:
+                settled[content] = len(settled), self._settle(node, pods)
+            number, gpus = settled[content]
+            for pod, granted in zip(pods, gpus.granted, strict=True):
+                pod.gpus = granted
+            nodes.append(node)
+            numbers.append(number)
+        for row in self._tables if nodes else ():
+            free[row][nodes] = np.array([gpus.free[row] for _, gpus in settled.values()])[numbers]
+            releasing[row][nodes] = np.array([gpus.releasing[row] for _, gpus in settled.values()])[numbers]
 
-    def _node_gpus(self, by_node: "dict[tuple[int, int], _NodeGpus]", row: int, node: int) -> "_NodeGpus":
-        gpus = by_node.get((row, node))
-        if gpus is None:
-            there = self._tables[row].there[node].tolist()
-            gpus = by_node[row, node] = _NodeGpus(there, [WHOLE * is_there for is_there in there], [0] * len(there))
+    def _settle(self, node: int, pods: Sequence[HeldGpus]) -> "_NodeGpus":
+        gpus = _NodeGpus(self._tables, node)
+        granted: list[tuple[GpuGrant, ...]] = [()] * len(pods)
+        asks = [list(zip(self._shapes.asks(pod.request), pod.named, strict=True)) for pod in pods]
+        for number, pod in enumerate(pods):
+            for ask, named in asks[number]:
+                if named:
+                    granted[number] += gpus.assign(ask, named, pod.is_leaving)
+        for number, pod in enumerate(pods):
+            for ask, named in asks[number]:
+                if len(named) < ask.count:
+                    granted[number] += gpus.assign(ask, _lowest(gpus.free[ask.row], ask, named), pod.is_leaving)
+        gpus.granted = [self._granted.setdefault(devices, devices) for devices in granted]
         return gpus
 
-    def _assign(self, pod: HeldGpus, ask: GpuAsk, devices: tuple[int, ...], node_gpus: "_NodeGpus") -> None:
-        millis = (ask.milli,) * len(devices)
+
+class _NodeGpus:
+    """The devices of one node while they are assigned to its pods, by row of the axis."""
+
+    def __init__(self, tables: Mapping[int, GpuTable], node: int) -> None:
+        self._tables = tables
+        self._node = node
+        self._there = {row: table.there[node].tolist() for row, table in tables.items()}
+        self.free = {row: [WHOLE * is_there for is_there in there] for row, there in self._there.items()}
+        self.releasing = {row: [0] * len(there) for row, there in self._there.items()}
+        self.granted: list[tuple[GpuGrant, ...]] = []  # by pod
+
+    def assign(self, ask: GpuAsk, devices: tuple[int, ...], is_leaving: bool) -> tuple[GpuGrant, ...]:
+        there, free, releasing = self._there[ask.row], self.free[ask.row], self.releasing[ask.row]
+        millis = [ask.milli] * len(devices)
         if ask.memory:
-            shares = self._tables[ask.row].milli_for(ask.memory, np.array([pod.node]))[0].tolist()
-            millis = tuple([min(WHOLE, shares[device]) for device in devices])
-        there, free, releasing = node_gpus
+            shares = self._tables[ask.row].milli_for(ask.memory, np.array([self._node]))[0].tolist()
+            millis = [min(WHOLE, shares[device]) for device in devices]
         for device, milli in zip(devices, millis, strict=True):
             # A pod may still hold a lost or unhealthy device, which no other pod can get.
             if there[device]:
                 free[device] -= milli
-                if pod.is_leaving:
+                if is_leaving:
                     releasing[device] += milli
-        key = (pod.gpus, ask.row, devices, millis)
-        granted = self._granted.get(key)
-        if granted is None:
-            more = (GpuGrant(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True))
-            granted = self._granted[key] = (*pod.gpus, *more)
-        pod.gpus = granted
-
-
-class _NodeGpus(NamedTuple):
-    """The devices of one node while they are assigned to its pods."""
-
-    there: list[bool]
-    free: list[int]
-    releasing: list[int]
+        return tuple([GpuGrant(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True)])
 
 
 def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> tuple[int, ...]:

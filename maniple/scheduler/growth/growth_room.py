@@ -9,6 +9,7 @@ committed.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
@@ -219,4 +220,4 @@ class GrowthRoom:
             return job
         level = self._session.snapshot.domains.levels[job.preferred]
         home = home_of(level, members_of(self._session, job))
-        return job if home is None or home < 0 else replace(job, required=job.preferred)
+        return job if home is None or home < 0 else msgspec.structs.replace(job, required=job.preferred)
