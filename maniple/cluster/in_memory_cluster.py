@@ -22,8 +22,8 @@ from maniple.cluster.assumed_writes import marked, with_bind, with_sizes
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
 from maniple.model.building.input_objects import Objects
-from maniple.model.ownership import Ours
 from maniple.model.plugin_reads import Reads
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize

@@ -18,9 +18,9 @@ from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import Unit, placed_by_role, surplus_steps
 from maniple.scheduler.explain.tried import Surplus
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.due_rules import spared
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.plan import SHRUNK
-from maniple.scheduler.framework.queue_dues import spared
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.growth.resize_value import gpus_of, speed
 

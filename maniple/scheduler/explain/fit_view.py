@@ -10,8 +10,8 @@ from maniple.api.quantity import format_quantity
 from maniple.api.types import GpuModel
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.framework.capacity import capacity
 from maniple.scheduler.framework.hooks import Check
+from maniple.scheduler.framework.node_capacity import capacity
 from maniple.scheduler.framework.session import Session
 
 _MOST_PATTERNS = 24  # sets of objections, each of some nodes, that are lifted one by one and in pairs

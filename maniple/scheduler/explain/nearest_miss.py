@@ -17,7 +17,7 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.explain.fit_view import FitView, Models, all_pass, is_in, usable_room
 from maniple.scheduler.explain.running_pods import Holders
-from maniple.scheduler.framework.capacity import capacity
+from maniple.scheduler.framework.node_capacity import capacity
 from maniple.scheduler.framework.plan import Nearest
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import by_domain, home_of, members_of

@@ -10,7 +10,7 @@ from maniple.model.job import TaskGroup
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.explain.fit_view import FitView, usable_room
-from maniple.scheduler.framework.capacity import capacity
+from maniple.scheduler.framework.node_capacity import capacity
 from maniple.scheduler.framework.plan import NodeCount
 from maniple.scheduler.framework.session import Session
 

@@ -16,8 +16,8 @@ from msgspec import UNSET
 from maniple.model.disruption_budgets import Budget
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import IntArray
+from maniple.scheduler.framework.due_rules import EPSILON
 from maniple.scheduler.framework.plan import SHRUNK, Holder
-from maniple.scheduler.framework.queue_dues import EPSILON
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed
 

@@ -22,9 +22,9 @@ from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.explain.nearest_miss import find_miss
 from maniple.scheduler.explain.running_pods import Holders, soonest
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
+from maniple.scheduler.framework.due_rules import EPSILON, entitled
 from maniple.scheduler.framework.hooks import Reason, VictimRule
 from maniple.scheduler.framework.plan import Nearest, Tried
-from maniple.scheduler.framework.queue_dues import EPSILON, entitled
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.placement_search import place_gang

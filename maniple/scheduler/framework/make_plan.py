@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.verdict import Explainer
+from maniple.scheduler.framework.due_rules import counted_of, share_of
 from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
 from maniple.scheduler.framework.plan import (
     SHRUNK,
@@ -20,7 +21,6 @@ from maniple.scheduler.framework.plan import (
     Resize,
     format_rounded_up,
 )
-from maniple.scheduler.framework.queue_dues import counted_of, share_of
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed
 
