@@ -86,8 +86,8 @@ def no_other_group(_: TaskGroup) -> bool:
 class Hooks:
     """The callbacks of one plugin for one session. Callbacks that it does not have are None.
 
-    Results for a gang are reused for its equals (demand_cache_keys.py). So a plugin declares what its callbacks look at,
-    with the three kinds. Kinds must not change in a cycle. A plugin without them is asked about each gang.
+    Results for a gang are reused for its equals (demand_cache_keys.py). So a plugin declares what its callbacks look
+    at, with the three kinds. Kinds must not change in a cycle. A plugin without them is asked about each gang.
     """
 
     # What preemptable, reclaimable, job_ready and job_pipelined look at of the job (the claimant), apart from its
