@@ -55,14 +55,15 @@ def _kept(of_several: str) -> Guard:
 
 class Holders:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
+        self.looked_at = 0  # pods that might have been taken, over all kinds of gangs
         self._surplus: dict[tuple[str, str], frozenset[str]] = {}
 
     # -- where they are
 
     @cached_property
     def _placed(self) -> list[tuple[Job, PlacedPod]]:
-        return [(job, pod) for job in self._session.snapshot.jobs for pod in job.placed]
+        return [(job, pod) for job in self.session.snapshot.jobs for pod in job.placed]
 
     @cached_property
     def _by_node(self) -> tuple[IntArray, IntArray]:
@@ -82,7 +83,7 @@ class Holders:
     def coming(self) -> dict[int, list[tuple[Placed, int]]]:
         """Node -> what this cycle has placed or promised there, and how many pods of it."""
         by_node: dict[int, list[tuple[Placed, int]]] = {}
-        for placed in self._session.placed:
+        for placed in self.session.placed:
             for node, count in zip(placed.spot.nodes.tolist(), placed.spot.counts.tolist(), strict=True):
                 by_node.setdefault(node, []).append((placed, int(count)))
         return by_node
@@ -93,7 +94,7 @@ class Holders:
     def by_queue(self) -> dict[int, list[Job]]:
         """Jobs with running pods, those with the lowest priority first."""
         by_queue: dict[int, list[Job]] = {}
-        for job in self._session.snapshot.jobs:
+        for job in self.session.snapshot.jobs:
             if job.placed:
                 by_queue.setdefault(job.queue, []).append(job)
         for jobs in by_queue.values():
@@ -118,7 +119,7 @@ class Holders:
     def with_surplus(self) -> dict[int, list[Job]]:
         """Jobs that run with more than their minimum, by queue."""
         by_queue: dict[int, list[Job]] = {}
-        for job in self._session.snapshot.jobs:
+        for job in self.session.snapshot.jobs:
             if job.placed and len(job.placed) + job.succeeded > max(job.min_member, 1) and self.surplus(job):
                 by_queue.setdefault(job.queue, []).append(job)
         return by_queue
@@ -133,7 +134,7 @@ class Holders:
         return surplus
 
     def _find_surplus(self, job: Job) -> Iterator[str]:
-        state = self._session.state(job)
+        state = self.session.state(job)
         left = state.placed_count + job.succeeded - max(job.min_member, 1)
         if left <= 0:
             return
@@ -156,7 +157,7 @@ class Holders:
 
     def is_above_share(self, queue: int) -> bool:
         """Whether the queue holds more than it deserves of something scarce."""
-        due = self._session.due
+        due = self.session.due
         if due is None:
             return False
         over = due.accounting.queue_held[queue] > due.deserved[queue] + EPSILON
@@ -167,13 +168,13 @@ class Holders:
             return SURPLUS
         if job.queue == claimant.queue:
             return LOWER if job.priority < claimant.priority else SAME if job.priority == claimant.priority else HIGHER
-        if self._session.due is None:
+        if self.session.due is None:
             return ELSEWHERE
         return ABOVE if self.is_above_share(job.queue) else WITHIN
 
     def is_leaving(self, job: Job) -> bool:
         """Whether all of it leaves in this cycle."""
-        state = self._session.states.get(job.key)
+        state = self.session.states.get(job.key)
         return state is not None and len(state.evicted) == len(job.placed)
 
     # -- what protects them
@@ -183,7 +184,7 @@ class Holders:
 
         `spent`: how much of each budget is used up by pods that would go before this one.
         """
-        session = self._session
+        session = self.session
         now = session.snapshot.now
         if is_surplus and job.elastic is not None and now < job.elastic.cooldown_until:
             return Guard("cooling down", "of jobs that cool down", job.elastic.cooldown_until - now)
@@ -200,7 +201,7 @@ class Holders:
         self, claimant: Job, job: Job, pod: PlacedPod, *, of_surplus: bool, spent: Sequence[int] = ()
     ) -> Guard:
         """Why an action that looked at the pod could not take it; `spent`: budgets used up by pods it could take."""
-        session = self._session
+        session = self.session
         state = session.state(job)
         is_surplus = pod.pod in self.surplus(job)
         if pod.pod in state.evicted:
@@ -245,14 +246,14 @@ class Holders:
     @cached_property
     def shrunk(self) -> frozenset[tuple[str, str]]:
         """Jobs that gave back surplus in this cycle, and so keep their minimum in it."""
-        return frozenset(eviction.job.key for eviction in self._session.evicted if eviction.reason == SHRUNK)
+        return frozenset(eviction.job.key for eviction in self.session.evicted if eviction.reason == SHRUNK)
 
     @cached_property
     def _budgets(self) -> list[tuple[Budget, int]]:
-        gone = [eviction.pod for eviction in self._session.evicted]
+        gone = [eviction.pod for eviction in self.session.evicted]
         return [
             (budget, budget.allowed - sum(budget.covers(pod.pod, pod.labels) for pod in gone))
-            for budget in self._session.snapshot.budgets
+            for budget in self.session.snapshot.budgets
         ]
 
     # -- who holds what a gang lacks
@@ -261,7 +262,7 @@ class Holders:
         self, claimant: Job, row: int, nodes: Iterable[int], lacks: float
     ) -> tuple[tuple[Holder, ...], int]:
         """(jobs that hold the resource there until `lacks` is covered, soonest to leave first; how many others do)"""
-        axis = self._session.snapshot.axis
+        axis = self.session.snapshot.axis
         shares: dict[tuple[str, str, str], _Share] = {}
         spent = self.spend(())
         for node in nodes:
@@ -286,7 +287,7 @@ class Holders:
         self, claimant: Job, row: int, node: int, spent: list[int]
     ) -> Iterator[tuple[str, str, Guard | None, int, float, float]]:
         """(job, what its pods are, what protects them, pods, amount, when they end) of all that hold some there."""
-        session, snapshot = self._session, self._session.snapshot
+        session, snapshot = self.session, self.session.snapshot
         ours = 0.0
         for job, pod in self.on(node):
             amount = float(pod.requests[row])

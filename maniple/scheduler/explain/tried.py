@@ -32,20 +32,11 @@ from maniple.scheduler.placement.placement_search import place_gang
 _MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
 
 
-@dataclass(slots=True)
-class EndOfCycle:
-    """What the explanations of one cycle share."""
-
-    session: Session
-    holders: Holders
-    looked_at: int = 0  # pods
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
     """One gang that waits, and what is known of it by now."""
 
-    end: EndOfCycle
+    holders: Holders
     job: Job
     reason: Reason
     blocked: Reason | None  # by a limit or a share, as an action found out
@@ -55,7 +46,7 @@ class Case:
 
     @property
     def session(self) -> Session:
-        return self.end.session
+        return self.holders.session
 
     def tried(self) -> tuple[Tried, ...]:
         demand = self.session.demands.of(self.job)
@@ -149,17 +140,17 @@ class Victims(Note):
         pool = self.pool(case)
         if isinstance(pool, str):
             return pool
-        if not case.is_thorough and case.end.looked_at + pool.count > _MOST_LOOKED_AT:
+        if not case.is_thorough and case.holders.looked_at + pool.count > _MOST_LOOKED_AT:
             noun = f"{pods(pool.count)} {pool.noun}"
             if self.is_surplus:
                 noun = f"surplus of {pool.count:,} job{'s' * (pool.count > 1)}"
             return f"{noun}: taking what may be taken of that did not make room"
-        case.end.looked_at += pool.count
+        case.holders.looked_at += pool.count
         return self._describe_taking(case, pool)
 
     def _describe_taking(self, case: Case, pool: Pool) -> str:
         """What would come of taking all that may be taken."""
-        session, shrunk = case.session, case.end.holders.shrunk
+        session, shrunk = case.session, case.holders.shrunk
         jobs = list(pool.jobs)
         able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in shrunk)]
         # As a table has them: the cheapest first, and no pod in two of them.
@@ -175,7 +166,7 @@ class Victims(Note):
 
     def _refused(self, case: Case, pool: Pool, jobs: Sequence[Job], taken: set[str]) -> tuple[str, str]:
         """(what there is in all, what of it may not be taken and why)"""
-        holders = case.end.holders
+        holders = case.holders
         guards: dict[str, tuple[int, float | None]] = {}
         names: dict[str, None] = {}
         count = 0
@@ -239,21 +230,21 @@ class LowerPriority(Victims):
         queue = case.session.queue_of(case.job).name
         if not self.rules:
             return "no plugin of the policy says what may be preempted"
-        jobs, count = case.end.holders.lower(case.job)
+        jobs, count = case.holders.lower(case.job)
         if not count:
             return f"nothing of lower priority runs in queue {queue!r}"
-        if all(map(case.end.holders.is_leaving, jobs)):
+        if all(map(case.holders.is_leaving, jobs)):
             return f"all of lower priority that runs in queue {queue!r} is leaving already"
         if not case.job.may_preempt:
             return "its PriorityClass says preemptionPolicy: Never"
-        return Pool(f"of lower priority in queue {queue!r}", count, case.end.holders.lower(case.job)[0])
+        return Pool(f"of lower priority in queue {queue!r}", count, case.holders.lower(case.job)[0])
 
 
 class AboveShare(Victims):
     """Pods of queues that hold more than they deserve, for a queue that does not."""
 
     def pool(self, case: Case) -> Pool | str:
-        session, holders = case.session, case.end.holders
+        session, holders = case.session, case.holders
         if not self.rules:
             return "no plugin of the policy says what may be reclaimed"
         if session.due is None:
@@ -274,9 +265,9 @@ class Surplus(Victims):
     """Pods above the minimum of their job: of the gang's queue, and of queues that hold more than they deserve."""
 
     def pool(self, case: Case) -> Pool | str:
-        by_queue = case.end.holders.with_surplus
+        by_queue = case.holders.with_surplus
         if not by_queue:
-            is_gone = bool(case.end.holders.shrunk)
+            is_gone = bool(case.holders.shrunk)
             return "all surplus has been taken for others already" if is_gone else "no job has surplus"
         if case.job.queue not in by_queue and case.session.due is not None:
             why = _not_due(case)
@@ -310,7 +301,7 @@ def _not_due(case: Case) -> str:
 
 def _above_share(case: Case, queues: set[int]) -> list[int] | str:
     """Those of the queues that hold more than they deserve and may lose it to the gang; or why there are none."""
-    session, holders, due = case.session, case.end.holders, case.session.due
+    session, holders, due = case.session, case.holders, case.session.due
     own = session.queue_of(case.job)
     path_up = set(session.queue_paths[own.index])
     allowed = set() if due is None else entitled(session, case.job, due)
