@@ -19,6 +19,7 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
+from maniple.model.topology_domains import Level
 from maniple.scheduler.explain.fit_view import FitView, memory_text, usable_room
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.framework.capacity import capacity
@@ -48,22 +49,22 @@ class Lack:
     each: str = ""  # … in words
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Miss:
     snapshot: Snapshot
+    models: Models
     level: str  # of the chosen domain; empty: the gang may be anywhere
     domain: str
-    models: Models
     wanted: int  # pods
-    fits: int  # how many of them fit now
-    beyond: int  # how many would need larger nodes, or more of them
     needs: FloatArray  # [R] what all of them ask for
     free: FloatArray  # [R] what is free there, on nodes that would take them
-    total: FloatArray  # [R] what is lacking in all
-    lacks: tuple[Lack, ...]  # in the order in which the nodes were chosen: those that lack least first
-    is_complete: bool  # whether `lacks` has every pod that does not fit
-    first: Lack | None  # what the nearest node lacks for one more pod
+    lacking: FloatArray  # [R] what is lacking in all
     gpu_rows: tuple[int, ...]
+    fits: int = 0  # how many of the pods fit now
+    beyond: int = 0  # how many would need larger nodes, or more of them
+    lacks: tuple[Lack, ...] = ()  # those nodes that lack least first
+    is_complete: bool = True  # whether `lacks` has every pod that does not fit
+    first: Lack | None = None  # what the nearest node lacks for one more pod
 
     @property
     def missing(self) -> int:
@@ -72,11 +73,8 @@ class Miss:
 
 def find_miss(session: Session, job: Job, wanted: Mapping[TaskGroup, int], *, later: bool = False) -> Miss:
     """`wanted`: the pods of each group that the gang needs to start. `later`: when all leaving pods have left."""
-    usable = usable_room(session, later=later)
-    drafts = [
-        _Draft(session, job, wanted, models, usable, later=later)
-        for models in itertools.islice(_model_choices(session, job, wanted), _MOST_MODELS)
-    ]
+    choices = itertools.islice(_model_choices(session, job, wanted), _MOST_MODELS)
+    drafts = [_Draft(session, job, wanted, models, later) for models in choices]
     return min(drafts, key=lambda draft: draft.distance).miss()
 
 
@@ -85,10 +83,10 @@ def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) ->
     if not miss.missing:
         return None
     axis = session.snapshot.axis
-    parts = _parts(miss.total, miss.needs)
+    parts = _parts(miss.lacking, miss.needs)
     row = int(np.argmax(parts))
     is_short = bool(parts[row] > 0)
-    place, free, needs, lacks = "cluster", float(miss.free[row]), float(miss.needs[row]), float(miss.total[row])
+    place, free, needs, lacks = "cluster", float(miss.free[row]), float(miss.needs[row]), float(miss.lacking[row])
     if miss.level:
         place = f"{miss.level} {miss.domain}"
     elif miss.wanted == 1 and miss.lacks:
@@ -97,14 +95,15 @@ def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) ->
         free = max(0.0, needs - lacks)  # a node without a limit on it is of no use here
     nodes = [lack.node for lack in miss.lacks if is_short and lack.amounts[row] > 0]
     held_by, others = holders.of_resource(claimant, row, nodes, lacks)
+    text_needs, text_free, text_lacks = (axis.text(row, amount) if is_short else "" for amount in (needs, free, lacks))
     return Nearest(
         place=place,
         pods=miss.wanted,
         fits=miss.fits,
         resource=axis.names[row] if is_short else "",
-        needs=axis.text(row, needs) if is_short else "",
-        free=axis.text(row, free) if is_short else "",
-        lacks=axis.text(row, lacks) if is_short else "",
+        needs=text_needs,
+        free=text_free,
+        lacks=text_lacks,
         is_scattered=is_short and free + lacks > needs,
         refusals=tuple(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))[:_MOST_REFUSALS],
         held_by=held_by,
@@ -140,45 +139,48 @@ class _Draft:
     """The gang placed in thought: on these GPU models, in the domain that lacks least of those that could hold it."""
 
     def __init__(
-        self,
-        session: Session,
-        job: Job,
-        wanted: Mapping[TaskGroup, int],
-        models: Models,
-        usable: FloatArray,
-        *,
-        later: bool,
+        self, session: Session, job: Job, wanted: Mapping[TaskGroup, int], models: Models, later: bool
     ) -> None:
-        self._session, self._models, self._usable = session, models, usable
-        scope = Scope(models=models)
-        self._counts = {
-            FitView(session, group, scope.model_of(group), later=later): count
-            for group, count in wanted.items()
-            if count
-        }
-        total = session.snapshot.total
-        self._needs = sum((view.requests * count for view, count in self._counts.items()), np.zeros(len(total)))
-        self._allowed = np.any([np.zeros(usable.shape[1], bool), *(view.allowed for view in self._counts)], axis=0)
-        self._fits = self._beyond = self._unnamed = 0
-        self._lacks: dict[int, Lack] = {}  # by position among the nodes, in the order in which they were chosen
-        self._first: Lack | None = None
+        self._session, self._snapshot = session, session.snapshot
+        model_of = Scope(models=models).model_of
+        views = {group: FitView(session, group, model_of(group), later=later) for group in wanted if wanted[group]}
+        self._counts = {view: wanted[group] for group, view in views.items()}
         # Where some pods share GPUs, it matters for all which ones stay whole.
         self._counts_gpus = any(session.gpus.is_counted(view.group.shape) for view in self._counts)
-        self._choose_domain(job)
+        usable = usable_room(session, later=later)
+        allowed = np.any([np.zeros(usable.shape[1], dtype=bool), *(view.allowed for view in self._counts)], axis=0)
+        needs = sum((view.requests * count for view, count in self._counts.items()), np.zeros(len(usable)))
+        # The resource of which the gang asks for the largest part of the cluster.
+        row = int(np.argmax(_parts(needs, np.maximum(self._snapshot.total, 1.0) * self._snapshot.axis.shared)))
+        spare = np.where(allowed, np.maximum(usable[row], 0.0), 0.0)
+        level, domain = self._choose_domain(job, spare, float(needs[row]))
+        self._nodes: IntArray = np.flatnonzero(level.codes == domain) if level else np.arange(usable.shape[1])
+        self._left = usable[:, self._nodes]  # below zero: what is lacking
+        self._debt = np.maximum(-self._left, 0.0)  # of nodes that hold more than they have
+        self._extra = np.zeros(len(self._nodes))  # pods that found no room
+        self._lacks: dict[int, Lack] = {}  # by position among the nodes, in the order in which they were chosen
+        self._miss = Miss(
+            snapshot=self._snapshot,
+            models=models,
+            level=level.name if level else "",
+            domain=level.names[domain] if level else "",
+            wanted=sum(self._counts.values()),
+            needs=needs,
+            free=np.maximum(self._left[:, allowed[self._nodes]], 0.0).sum(axis=1),
+            lacking=np.zeros(len(usable)),
+            gpu_rows=tuple(ask.row for view in self._counts for ask in view.group.shape.gpus[:1]),
+        )
 
-    def _choose_domain(self, job: Job) -> None:
-        snapshot = self._session.snapshot
-        level = snapshot.domains.levels.get(job.required)
+    def _choose_domain(self, job: Job, spare: FloatArray, asked: float) -> tuple[Level | None, int]:
+        """`spare`: what is free on each node of the resource that is asked for most."""
+        level = self._snapshot.domains.levels.get(job.required)
         if level is not None and not level.names:
             level = None
 
         def by_place(values: FloatArray) -> FloatArray:
             return values.sum(keepdims=True) if level is None else by_domain(level, values)
 
-        # The resource of which the gang asks for the largest part of the cluster.
-        row = int(np.argmax(_parts(self._needs, np.maximum(snapshot.total, 1.0) * snapshot.axis.shared)))
-        spare = np.where(self._allowed, np.maximum(self._usable[row], 0.0), 0.0)
-        free = np.minimum(by_place(spare) / max(1.0, self._needs[row]), 1.0)
+        free = np.minimum(by_place(spare), asked)
         ratio, is_able = np.ones(len(free)), np.ones(len(free), dtype=bool)
         for view, count in self._counts.items():
             ratio = np.minimum(ratio, by_place(view.now) / count)
@@ -186,45 +188,24 @@ class _Draft:
         home = None if level is None else home_of(level, members_of(self._session, job))
         best = int(np.lexsort((-free, -ratio, ~is_able))[0]) if home is None or home < 0 else home
         self.distance = (not is_able[best], -float(ratio[best]), -float(free[best]))
-        self._level, self._domain = ("", "") if level is None else (level.name, level.names[best])
-        self._nodes: IntArray = np.arange(len(snapshot.nodes), dtype=np.intp)
-        if level is not None:
-            self._nodes = np.flatnonzero(level.codes == best)
+        return level, best
 
     def miss(self) -> Miss:
-        self._left = self._usable[:, self._nodes].copy()  # below zero: what is lacking
-        self._debt = np.maximum(-self._left, 0.0)  # of nodes that hold more than they have
-        self._extra = np.zeros(len(self._nodes))  # pods that found no room
-        free = np.maximum(self._left[:, self._allowed[self._nodes]], 0.0).sum(axis=1)
         for view in sorted(self._counts, key=self._hardness, reverse=True):
             self._fill(view)
-        short = np.where(self._extra > 0, np.maximum(-self._left, 0.0), 0.0)
-        gpu_rows = tuple(ask.row for view in self._counts for ask in view.group.shape.gpus[:1])
+        miss, short = self._miss, np.where(self._extra > 0, np.maximum(-self._left, 0.0), 0.0)
         for column, lack in self._lacks.items():
             if lack.gpus:
-                short[gpu_rows[0], column] = max(short[gpu_rows[0], column], lack.gpus * lack.milli)
+                row = miss.gpu_rows[0]
+                short[row, column] = max(short[row, column], lack.gpus * lack.milli)
             lack.pods, lack.amounts = int(self._extra[column]), short[:, column]
-        lacks = tuple(itertools.islice(self._lacks.values(), _MOST_NODES))
-        return Miss(
-            snapshot=self._session.snapshot,
-            level=self._level,
-            domain=self._domain,
-            models=self._models,
-            wanted=sum(self._counts.values()),
-            fits=self._fits,
-            beyond=self._beyond,
-            needs=self._needs,
-            free=free,
-            total=short.sum(axis=1),
-            lacks=lacks,
-            is_complete=not self._unnamed and int((self._extra > 0).sum()) <= len(lacks),
-            first=self._first,
-            gpu_rows=gpu_rows,
-        )
+        miss.lacking = short.sum(axis=1)
+        miss.lacks = tuple(itertools.islice(self._lacks.values(), _MOST_NODES))
+        miss.is_complete &= int((self._extra > 0).sum()) <= len(miss.lacks)
+        return miss
 
     def _hardness(self, view: FitView) -> float:
-        snapshot = self._session.snapshot
-        return float(_parts(view.requests, snapshot.total * snapshot.axis.shared).max())
+        return float(_parts(view.requests, self._snapshot.total * self._snapshot.axis.shared).max())
 
     def _fill(self, view: FitView) -> None:
         """Places as many pods as fit, on the tightest nodes first, and the rest where least is lacking."""
@@ -236,10 +217,10 @@ class _Draft:
         placed[order] = np.diff(np.minimum(np.cumsum(room[order]), count), prepend=0.0)
         self._left -= np.outer(view.requests, placed)
         fits = int(placed.sum())
-        self._fits += fits
+        self._miss.fits += fits
         missing = self._add(view, placed, count - fits) if len(self._nodes) and fits < count else count - fits
-        self._beyond += missing
-        self._unnamed += missing
+        self._miss.beyond += missing
+        self._miss.is_complete &= not missing
 
     def _add(self, view: FitView, placed: FloatArray, missing: int) -> int:
         """Adds pods where least is lacking for them, tier by tier; returns how many find no node even so."""
@@ -249,8 +230,7 @@ class _Draft:
         rows = np.flatnonzero(view.requests)
         asked = view.requests[rows, None]
         # A node that would have to be larger should at least have some of everything.
-        allocatable = self._session.snapshot.nodes.allocatable
-        is_bare = np.any(allocatable[np.ix_(rows, self._nodes)] <= 0, axis=0)
+        is_bare = np.any(self._snapshot.nodes.allocatable[np.ix_(rows, self._nodes)] <= 0, axis=0)
         is_alone = view.group.shape.is_one_per_node
         for _ in range(_MOST_ROUNDS):
             can = is_open & (placed < 1) if is_alone else is_open
@@ -273,16 +253,16 @@ class _Draft:
             here, taken = here[taken > 0], taken[taken > 0]
             self._take(view, objections, here, taken)
             placed[here] += taken
-            self._beyond += int(taken[is_small[here]].sum())
+            self._miss.beyond += int(taken[is_small[here]].sum())
             missing -= int(taken.sum())
         return missing
 
     def _take(self, view: FitView, objections: Sequence[Check], here: IntArray, taken: FloatArray) -> None:
         """So many pods go to these nodes, although there is no room for them."""
-        if self._first is None:
+        if self._miss.first is None:
             short = np.where(view.requests > 0, np.maximum(view.requests - self._left[:, here[0]], 0.0), 0.0)
-            self._first = Lack(int(self._nodes[here[0]]), 1, short)
-            self._write_down(self._first, view, objections, 1)
+            self._miss.first = Lack(int(self._nodes[here[0]]), 1, short)
+            self._write_down(self._miss.first, view, objections, 1)
         self._left[:, here] -= np.outer(view.requests, taken)
         self._extra[here] += taken
         for column, count in zip(here[:_MOST_NODES].tolist(), taken.tolist(), strict=False):

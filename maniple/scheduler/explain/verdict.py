@@ -25,6 +25,8 @@ from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
 
+_MOST_VIEWS = 256  # that are cached: each has several arrays over the nodes
+
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
@@ -236,6 +238,8 @@ class Explainer:
         key = self._key(job, group)
         view = self._views.get(key)
         if view is None:
+            if len(self._views) >= _MOST_VIEWS:
+                self._views.clear()
             view = self._views[key] = FitView(self._session, group)
         return view
 
