@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $(STAMP)
 
 test: ## install, lint, type-check, check the import rule, build a cluster's programs, run the tests; says how long each part took
-	@tools/timed.sh install "$(SUB) install missing" lint "$(SUB) lint" types "$(SUB) types" \
+	@tools/run_timed_steps.sh install "$(SUB) install missing" lint "$(SUB) lint" types "$(SUB) types" \
 	  imports "$(SUB) imports" programs "$(SUB) programs" tests "$(SUB) all-tests"
 
 unit: $(STAMP) ## the tests that need no cluster, with fewer random cases: at most 4 minutes; stops at the first failure
@@ -54,7 +54,7 @@ all-tests: $(STAMP)
 	$(PYTEST)
 
 demo: $(STAMP) ## plan the examples and print them as tables
-	@$(BIN)/python tools/demo.py
+	@$(BIN)/python tools/demo_examples.py
 
 bench: $(STAMP) ## run the benchmarks behind docs/performance.md
 	$(BIN)/python -m benchmarks
@@ -75,19 +75,19 @@ chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while 
 	MANIPLE_JOBS=200 $(BIN)/pytest tests/e2e/test_elastic.py -k many_jobs -n 0 -q
 
 stress: $(STAMP) ## the tests on a machine that is busy with something else: finds those that count on an idle one
-	tools/loaded.sh 2 $(PYTEST)
+	tools/run_on_busy_machine.sh 2 $(PYTEST)
 
 crds: $(STAMP) ## write deploy/crds/ from the types
 	$(BIN)/maniple crds --write deploy/crds
 
 manifests: crds ## write deploy/install.yaml and deploy/rbac.yaml from the Helm chart
-	$(BIN)/python -m tools.manifests
+	$(BIN)/python -m tools.write_manifests
 
 diagram: $(STAMP) ## write the transitions of an elastic job into its page
-	$(BIN)/python -m tools.diagram
+	$(BIN)/python -m tools.write_diagram
 
 lock: ## renew requirements.lock from pyproject.toml
-	$(PYTHON) tools/lock.py
+	$(PYTHON) tools/write_requirements_lock.py
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

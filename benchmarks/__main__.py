@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import cache, contention, generated_clusters
-from benchmarks.measuring import Result, best, snapshot_of
+from benchmarks import cache, generated_clusters, reclaim_and_preempt
+from benchmarks.timing_and_results import Result, best, snapshot_of
 from maniple.api.decode.decode import decode
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
@@ -41,7 +41,7 @@ def throughput() -> list[Result]:
 
 
 def closeness() -> list[Result]:
-    """The case of `throughput` with links and racks that all gangs care about, against the case without, in one run."""
+    """The case of `throughput` where all gangs use links and racks, compared with the case without, in one run."""
     plain, close = (snapshot_of(generated_clusters.big(10_000, 5_000, is_close=is_close)) for is_close in (False, True))
     times = {id(snapshot): math.inf for snapshot in (plain, close)}
     for _ in range(3):
@@ -54,7 +54,7 @@ def closeness() -> list[Result]:
 
 
 def domain() -> list[Result]:
-    """Where to put one gang among 625 racks, against one pass over the nodes: adding up their room by rack."""
+    """Choosing among 625 racks for one gang, compared with one pass over the nodes that adds up their room by rack."""
     objects = [*generated_clusters.nodes(10_000), generated_clusters.topology()]
     objects += generated_clusters.gang("g", 64, (1, "8", "32Gi"), "default", 0, {"required": "rack"})
     session = default_policy().session(snapshot_of(objects))
@@ -110,7 +110,7 @@ def scaling() -> list[Result]:
 
 
 def loading() -> list[Result]:
-    """Three times, each in a process of its own, so that its memory is its own; the fastest and the largest count."""
+    """Three times, each in its own process, to measure its memory; the fastest time and the largest memory count."""
     command = [sys.executable, "-c", "from benchmarks.__main__ import load_once; load_once()"]
     runs = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(3)]
     times = sorted(run["seconds"] for run in runs)
@@ -148,7 +148,7 @@ def _peak_mb() -> float:
 
 
 def singles() -> list[Result]:
-    """The worst case for batching: every pod a gang of its own."""
+    """The worst case for batching: every pod is its own gang."""
     count = 20_000
     moment = "2026-01-01T00:00:00Z"
     pods = [generated_clusters.pod(f"p{number:05d}", (1, "8", "32Gi"), {}, created=moment) for number in range(count)]
@@ -196,8 +196,8 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "domain": domain,
     "singles": singles,
     "elastic": elastic,
-    "reclaim": contention.reclaim,
-    "preempt": contention.preempt,
+    "reclaim": reclaim_and_preempt.reclaim,
+    "preempt": reclaim_and_preempt.preempt,
     "unfitting": unfitting,
     "idle": idle,
     "scaling": scaling,

@@ -40,7 +40,7 @@ _EVENTS = msgspec.json.Decoder(_Event)
 
 
 class Bare:
-    """Sends requests over as many connections as help."""
+    """Sends requests over as many connections as are useful."""
 
     def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
         self._session, self._server = session, server
@@ -48,10 +48,10 @@ class Bare:
     @staticmethod
     @asynccontextmanager
     async def connect(kubeconfig: Path) -> AsyncIterator["Bare"]:
-        login = await log_in(str(kubeconfig))
-        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=login.ssl or True)
+        address = (await log_in(str(kubeconfig))).address
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=address.tls or True)
         async with aiohttp.ClientSession(connector=connector) as session:
-            yield Bare(session, login.server)
+            yield Bare(session, address.server)
 
     async def post(self, path: str, body: Object) -> None:
         headers = {"Content-Type": "application/json"}

@@ -1,4 +1,4 @@
-"""The Cache: what it takes to load a cluster into it, and a snapshot after one change and after a thousand."""
+"""The Cache: the cost of loading a cluster, and of a snapshot after one change and after a thousand."""
 
 import gc
 import json
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import generated_clusters
-from benchmarks.measuring import Result
+from benchmarks.timing_and_results import Result
 from maniple.api import kubernetes
 from maniple.api.decode.decode import Object, decode
 from maniple.cluster.cache import Cache
@@ -20,7 +20,7 @@ _GPUS_IN_USE = 7  # of the 8 of each node; the last one is for those who come
 
 
 def cache() -> list[Result]:
-    """In a process of its own, so that its memory is its own."""
+    """In its own process, to measure its memory."""
     command = [sys.executable, "-c", "from benchmarks.cache import measure; measure()"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     where = f"{NODES:,} nodes x 8 GPUs, {GANGS * GANG_SIZE:,} pods in {GANGS:,} gangs"

@@ -1,4 +1,4 @@
-"""Elastic jobs on a real API server: a cold start with many of them, and how soon a new size is carried out.
+"""Elastic jobs on a real API server: a cold start with many of them, and the delay of a new size.
 
 `python -m benchmarks.elastic_jobs` starts its own cluster with tools/cluster and stops it. Nodes are simulated;
 the API server, etcd and KWOK share the machine with `maniple serve`.
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.bare_client import NAMESPACE, PODS, Bare, Object
 from benchmarks.live_binds import serve
-from benchmarks.measuring import Result
 from benchmarks.private_cluster import measure_on_a_cluster, say
+from benchmarks.timing_and_results import Result
 from tools.cluster import Client, Cluster, free_port, wait_until
 from tools.cluster.kwok import node
 

@@ -96,7 +96,7 @@ def gang(
 def pod(
     name: str, shape: tuple[int, str, str], labels: dict[str, str], *, created: str, node: str | None = None
 ) -> Object:
-    """About as long as a pod is in an API server's dump: most of it is nothing that scheduling reads."""
+    """About as long as a pod in an API server's dump: scheduling does not read most of it."""
     gpus, cpu, memory = shape
     resources: dict[str, str] = {"cpu": cpu, "memory": memory, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     env = [{"name": f"VARIABLE_{number}", "value": f"value-{number}"} for number in range(8)]
@@ -149,8 +149,8 @@ def big(
 ) -> list[Object]:
     """`gang_count` gangs of 1 to 64 pods of mixed shapes waiting for an empty cluster.
 
-    `is_close`: GPUs have links (NVLink's hybrid cube mesh), nodes have a Topology, and all gangs want to be in one
-    rack, every fourth of them must.
+    `is_close`: GPUs have links (NVLink's hybrid cube mesh), nodes have a Topology, and all gangs prefer one
+    rack, and every fourth requires it.
     """
     draw = random.Random(seed)
     product = "Tesla-V100-SXM2-32GB" if is_close else ""

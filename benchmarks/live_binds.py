@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bare_client import NAMESPACE, PODS, Bare, Object, bare_name, node_name
-from benchmarks.measuring import Result
 from benchmarks.private_cluster import measure_on_a_cluster, say
+from benchmarks.timing_and_results import Result
 from tools.cluster import Cluster
 from tools.cluster.kwok import node
 

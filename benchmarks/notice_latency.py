@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import uvloop
 
-from benchmarks.measuring import Result
+from benchmarks.timing_and_results import Result
 from maniple.api import types
 from maniple.elastic.generations import notice
 from maniple.elastic.job_spec import read_job_spec
@@ -45,7 +45,7 @@ def pod(index: int) -> str:
 async def publish(count: int, pipe: Connection) -> list[float]:
     """Seconds from each publication until the last agent had the notice."""
     credentials = agent_credentials.create(["127.0.0.1"])
-    agents = AgentServer(credentials.token_key, lambda _: None, lambda _: None, lambda: True)
+    agents = AgentServer(credentials.token_key, lambda *_: None, lambda *_: None, lambda: True)
     agents.expect(JOB, UID)
     await agents.start("127.0.0.1", 0, agent_credentials.server_context(credentials))
     pipe.send((agents.port, agents.token(JOB, UID), credentials.authority))

@@ -1,4 +1,4 @@
-"""A cluster of its own for a benchmark, and the table of what was measured on it."""
+"""A private cluster for a benchmark, and the table of its results."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.measuring import Result
+from benchmarks.timing_and_results import Result
 from tools.cluster import Cluster, Spec, build
 from tools.cluster.cluster import programs_for
 

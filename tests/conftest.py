@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tools import failure_report, fresh_properties
+from tools import fresh_properties, pytest_failure_report
 
 fresh_properties.load_profiles()
 
@@ -15,7 +15,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in its background with interrupts ignored, and so would be all that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    failure_report.configure(config)
+    pytest_failure_report.configure(config)
     fresh_properties.configure(config)
 
 

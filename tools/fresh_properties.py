@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tools.rerun import REPORT_VARIABLE, read_report
+from tools.rerun_failures import REPORT_VARIABLE, read_report
 
 FIXED, FRESH, QUICK = "fixed", "fresh", "quick"
 QUICK_EXAMPLES = 10
@@ -28,7 +28,7 @@ _NOT_RUN = 5  # pytest's exit code if no test was selected
 
 
 class _TimeBudget:
-    """Skips what the time does not suffice for. The order is shuffled, so that short budgets reach every test too."""
+    """Skips tests once the time is up. The order is shuffled, so that short budgets reach every test too."""
 
     def __init__(self, until: float, seed: int) -> None:
         self._until, self._seed = until, seed
@@ -42,7 +42,7 @@ class _TimeBudget:
 
 
 class _FewExamples:
-    """Cuts down tests that ask for many examples: a profile alone cannot, it only has the default."""
+    """Reduces tests that ask for many examples: a profile only sets the default."""
 
     @pytest.hookimpl(trylast=True)  # hypothesis marks its tests first
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools.cluster import build
 from tools.cluster.go_build import Say
-from tools.cluster.programs import program_path
+from tools.cluster.program_versions import program_path
 
 
 class HelmError(Exception):

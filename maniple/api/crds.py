@@ -5,8 +5,7 @@ What types cannot express is here: names, printer columns, keyed lists, and rule
 validate/ours.py repeats the rules for objects that have not passed an API server.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect
@@ -24,117 +23,92 @@ MAX_RESOURCES = 64
 MAX_QUANTITY_LENGTH = 64
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A CEL rule on one struct. Its error is shown at `field`."""
-
-    rule: str
-    message: str
-    field: str = ""
-
-
-@dataclass(frozen=True)
-class Column:
-    name: str
-    type: str
-    path: str
-    wide: bool = False
-    description: str = ""
-
-
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     type: type[msgspec.Struct]
     plural: str
     short_name: str
     scope: str
-    columns: tuple[Column, ...]
 
 
-AGE = Column("Age", "date", ".metadata.creationTimestamp")
-REASON = Column("Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason')
-MESSAGE = Column("Message", "string", '.status.conditions[?(@.type=="Scheduled")].message', wide=True)
+def _given(**entries: Any) -> Schema:
+    return {key: value for key, value in entries.items() if value not in (None, "", [])}
 
 
-def _gpus(name: str, field: str, description: str) -> Column:
+def _column(name: str, type_: str, path: str, *, wide: bool = False, description: str = "") -> Schema:
+    return _given(name=name, type=type_, description=description, jsonPath=path, priority=1 if wide else None)
+
+
+def _gpus(name: str, field: str, description: str) -> Schema:
     """A column shows the first match of its path: of several vendors' GPUs the first that the queue has."""
     resources = ",".join("'" + resource.replace(".", r"\.") + "'" for resource in types.GPU_RESOURCES)
-    return Column(name, "string", f".status.{field}[{resources}]", description=description)
+    return _column(name, "string", f".status.{field}[{resources}]", description=description)
 
+
+def _rule(rule: str, message: str, field: str = "") -> Schema:
+    """A CEL rule on one struct. Its error is shown at `field`."""
+    return _given(rule=rule, message=message, fieldPath=field)
+
+
+AGE = _column("Age", "date", ".metadata.creationTimestamp")
+REASON = _column("Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason')
+MESSAGE = _column("Message", "string", '.status.conditions[?(@.type=="Scheduled")].message', wide=True)
 
 KINDS = (
-    Kind(
-        types.Queue,
-        "queues",
-        "mq",
-        "Cluster",
-        (
-            Column("Parent", "string", ".spec.parent"),
-            Column("Weight", "integer", ".spec.weight"),
-            _gpus("Deserved-GPUs", "deserved", "GPUs that are its fair share now."),
-            _gpus("Allocated-GPUs", "allocated", "GPUs that its pods hold now."),
-            Column("Running", "integer", ".status.runningJobs"),
-            Column("Pending", "integer", ".status.pendingJobs"),
-            Column("Priority", "integer", ".spec.priority", wide=True),
-            Column("Reclaimable", "boolean", ".spec.reclaimable", wide=True),
-            AGE,
-        ),
-    ),
-    Kind(
-        types.PodGroup,
-        "podgroups",
-        "mpg",
-        "Namespaced",
-        (
-            Column("Queue", "string", ".spec.queue"),
-            Column("Phase", "string", ".status.phase"),
-            Column("Min", "integer", ".spec.minMember"),
-            Column("Running", "integer", ".status.running"),
-            Column("Pending", "integer", ".status.pending"),
-            REASON,
-            Column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
-            Column("Preemptable", "boolean", ".spec.preemptable", wide=True),
-            AGE,
-            MESSAGE,
-        ),
-    ),
-    Kind(
-        types.ElasticJob,
-        "elasticjobs",
-        "ej",
-        "Namespaced",
-        (
-            Column("Queue", "string", ".spec.queue"),
-            Column("Phase", "string", ".status.phase"),
-            Column("Min", "integer", ".spec.roles[0].min", description="Of the first role."),
-            Column("Max", "integer", ".spec.roles[0].max", description="Of the first role."),
-            Column("Target", "integer", ".status.target[0].replicas", description="Of the first role."),
-            Column("Running", "integer", ".status.replicas.running"),
-            Column("Pending", "integer", ".status.replicas.pending"),
-            REASON,
-            Column("Suspend", "boolean", ".spec.suspend", wide=True),
-            Column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
-            Column("Framework", "string", ".spec.framework", wide=True),
-            Column("Step", "integer", ".status.progress.step", wide=True),
-            Column("Resizes", "integer", ".status.resizes", wide=True),
-            Column("Restarts", "integer", ".status.restarts", wide=True),
-            AGE,
-            MESSAGE,
-        ),
-    ),
-    Kind(
-        types.Topology,
-        "topologies",
-        "mtopo",
-        "Cluster",
-        (
-            # kubectl shows only the first match of a path, so [*] would not list them.
-            Column("Widest", "string", ".spec.levels[0].name"),
-            Column("Narrowest", "string", ".spec.levels[-1:].name"),
-            AGE,
-        ),
-    ),
+    Kind(types.Queue, "queues", "mq", "Cluster"),
+    Kind(types.PodGroup, "podgroups", "mpg", "Namespaced"),
+    Kind(types.ElasticJob, "elasticjobs", "ej", "Namespaced"),
+    Kind(types.Topology, "topologies", "mtopo", "Cluster"),
 )
+
+COLUMNS: dict[type, tuple[Schema, ...]] = {
+    types.Queue: (
+        _column("Parent", "string", ".spec.parent"),
+        _column("Weight", "integer", ".spec.weight"),
+        _gpus("Deserved-GPUs", "deserved", "GPUs that are its fair share now."),
+        _gpus("Allocated-GPUs", "allocated", "GPUs that its pods hold now."),
+        _column("Running", "integer", ".status.runningJobs"),
+        _column("Pending", "integer", ".status.pendingJobs"),
+        _column("Priority", "integer", ".spec.priority", wide=True),
+        _column("Reclaimable", "boolean", ".spec.reclaimable", wide=True),
+        AGE,
+    ),
+    types.PodGroup: (
+        _column("Queue", "string", ".spec.queue"),
+        _column("Phase", "string", ".status.phase"),
+        _column("Min", "integer", ".spec.minMember"),
+        _column("Running", "integer", ".status.running"),
+        _column("Pending", "integer", ".status.pending"),
+        REASON,
+        _column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
+        _column("Preemptable", "boolean", ".spec.preemptable", wide=True),
+        AGE,
+        MESSAGE,
+    ),
+    types.ElasticJob: (
+        _column("Queue", "string", ".spec.queue"),
+        _column("Phase", "string", ".status.phase"),
+        _column("Min", "integer", ".spec.roles[0].min", description="Of the first role."),
+        _column("Max", "integer", ".spec.roles[0].max", description="Of the first role."),
+        _column("Target", "integer", ".status.target[0].replicas", description="Of the first role."),
+        _column("Running", "integer", ".status.replicas.running"),
+        _column("Pending", "integer", ".status.replicas.pending"),
+        REASON,
+        _column("Suspend", "boolean", ".spec.suspend", wide=True),
+        _column("Priority-Class", "string", ".spec.priorityClassName", wide=True),
+        _column("Framework", "string", ".spec.framework", wide=True),
+        _column("Step", "integer", ".status.progress.step", wide=True),
+        _column("Resizes", "integer", ".status.resizes", wide=True),
+        _column("Restarts", "integer", ".status.restarts", wide=True),
+        AGE,
+        MESSAGE,
+    ),
+    types.Topology: (
+        # kubectl shows only the first match of a path, so [*] would not list them.
+        _column("Widest", "string", ".spec.levels[0].name"),
+        _column("Narrowest", "string", ".spec.levels[-1:].name"),
+        AGE,
+    ),
+}
 
 # The keys of lists. The API server refuses repeated keys, and merges the items of two writers by key. The levels of a
 # Topology have none, because their order has a meaning.
@@ -155,16 +129,16 @@ def _as_quantity(value: str) -> str:
 
 # Queues, priorities and sizes may change while a job runs: the next cycle decides again. What existing pods were made
 # from must not.
-RULES: dict[type, tuple[Rule, ...]] = {
+RULES: dict[type, tuple[Schema, ...]] = {
     types.Queue: (
-        Rule(
+        _rule(
             "self.spec.?parent.orValue('') != self.metadata.name",
             "a queue must not be its own parent",
             ".spec.parent",
         ),
     ),
     types.QueueSpec: (
-        Rule(
+        _rule(
             "!has(self.guaranteed) || !has(self.limit) || self.guaranteed.all(r, !(r in self.limit) || "
             f"{_as_quantity('self.guaranteed[r]')}.compareTo({_as_quantity('self.limit[r]')}) <= 0)",
             "guaranteed must be at most limit, resource by resource",
@@ -172,7 +146,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
         ),
     ),
     types.PodGroupSpec: (
-        Rule(
+        _rule(
             "!has(self.roles) || self.roles.map(r, r.minMember).sum() <= self.minMember",
             "minMember must be at least the sum of its roles' minMember",
             ".minMember",
@@ -180,14 +154,14 @@ RULES: dict[type, tuple[Rule, ...]] = {
     ),
     types.ElasticJob: (
         # The name is the value of the pods' label maniple.dev/job, and label values are shorter than names.
-        Rule("self.metadata.name.size() <= 63", "the name of an ElasticJob must have at most 63 characters"),
+        _rule("self.metadata.name.size() <= 63", "the name of an ElasticJob must have at most 63 characters"),
         # torchrun's replicas find each other by host name, and not every object's name is one.
-        Rule(
+        _rule(
             "self.spec.framework != 'torchrun' || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
             "with framework torchrun the name of an ElasticJob must be lower-case letters, digits and '-', "
             "and begin with a letter: replicas look for each other by name",
         ),
-        Rule(
+        _rule(
             "self.spec.framework != 'torchrun' || self.spec.roles.all(r, self.metadata.name.size() + r.name.size() + "
             "string(r.max > 0 ? r.max - 1 : 0).size() + 2 <= 63)",
             "with framework torchrun the names of pods, <job>-<role>-<index>, must have at most 63 characters: "
@@ -196,23 +170,23 @@ RULES: dict[type, tuple[Rule, ...]] = {
         ),
     ),
     types.ElasticJobSpec: (
-        Rule("self.roles.exists(r, r.min >= 1)", "at least one role must have a min of 1 or more", ".roles"),
-        Rule(
+        _rule("self.roles.exists(r, r.min >= 1)", "at least one role must have a min of 1 or more", ".roles"),
+        _rule(
             "self.roles.map(r, r.max).sum() <= 100000",
             "the max of all roles together must be at most 100000",
             ".roles",
         ),
-        Rule(
+        _rule(
             "self.roles.size() == oldSelf.roles.size() && self.roles.all(r, oldSelf.roles.exists(o, o.name == r.name))",
             "roles must not be added, removed or renamed",
             ".roles",
         ),
-        Rule("self.framework == oldSelf.framework", "framework must not change", ".framework"),
+        _rule("self.framework == oldSelf.framework", "framework must not change", ".framework"),
     ),
     # Steps need not lead from min to max exactly: max is still a limit, and users who lower it need not calculate.
     types.ElasticRole: (
-        Rule("self.min <= self.max", "max must be at least min", ".max"),
-        Rule(
+        _rule("self.min <= self.max", "max must be at least min", ".max"),
+        _rule(
             "!has(self.pin) || (self.min <= self.pin && self.pin <= self.max)",
             "pin must be at least min and at most max",
             ".pin",
@@ -221,14 +195,14 @@ RULES: dict[type, tuple[Rule, ...]] = {
     # Pods survive a resize, so a changed template would give a job two kinds of pods. A field of the pod spec that is
     # replaced by another is not noticed: of fields outside the schema the API server compares the number, and those
     # that both versions have.
-    types.PodTemplate: (Rule("self == oldSelf", "the template of a role must not change"),),
+    types.PodTemplate: (_rule("self == oldSelf", "the template of a role must not change"),),
     types.TopologySpec: (
-        Rule(
+        _rule(
             "self.levels.all(a, self.levels.exists_one(b, b.name == a.name))",
             "the names of the levels must differ",
             ".levels",
         ),
-        Rule(
+        _rule(
             "self.levels.all(a, self.levels.exists_one(b, b.nodeLabel == a.nodeLabel))",
             "the node labels of the levels must differ",
             ".levels",
@@ -248,7 +222,7 @@ def _crd(kind: Kind) -> Schema:
         "name": types.VERSION,
         "served": True,
         "storage": True,
-        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+        "additionalPrinterColumns": list(COLUMNS[kind.type]),
         "schema": {"openAPIV3Schema": _schema(inspect.type_info(kind.type), defaults=True)},
     }
     if "status" in kind.type.__struct_fields__:
@@ -271,16 +245,6 @@ def _crd(kind: Kind) -> Schema:
             "versions": [version],
         },
     }
-
-
-def _column(column: Column) -> Schema:
-    return _given(
-        name=column.name,
-        type=column.type,
-        description=column.description or None,
-        jsonPath=column.path,
-        priority=1 if column.wide else None,
-    )
 
 
 def _schema(info: inspect.Type, *, defaults: bool) -> Schema:
@@ -332,11 +296,11 @@ def _object(info: inspect.StructType, *, defaults: bool) -> Schema:
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, **properties}
     return _given(
         # Its own docstring, not that of the base. On one line, because Python 3.13 indents differently.
-        description=" ".join((info.cls.__dict__.get("__doc__") or "").split()) or None,
+        description=" ".join((info.cls.__dict__.get("__doc__") or "").split()),
         type="object",
-        required=[f.encode_name for f in info.fields if f.required and f.name != "metadata"] or None,
+        required=[f.encode_name for f in info.fields if f.required and f.name != "metadata"],
         properties=properties,
-        **{"x-kubernetes-validations": [_rule(rule) for rule in RULES.get(info.cls, ())] or None},
+        **{"x-kubernetes-validations": list(RULES.get(info.cls, ()))},
     )
 
 
@@ -379,11 +343,3 @@ def _bounds(info: inspect.IntType | inspect.FloatType) -> Schema:
         maximum=info.lt if info.le is None else info.le,
         exclusiveMaximum=None if info.lt is None else True,
     )
-
-
-def _rule(rule: Rule) -> Schema:
-    return _given(rule=rule.rule, message=rule.message, fieldPath=rule.field or None)
-
-
-def _given(**entries: Any) -> Schema:
-    return {key: value for key, value in entries.items() if value is not None}

@@ -18,6 +18,11 @@ def join_key(key: Key) -> str:
     return f"{key[0]}/{key[1]}"
 
 
+def job_label(key: Key) -> str:
+    """An ElasticJob in messages."""
+    return f"ElasticJob {join_key(key)}"
+
+
 def split_name(name: str) -> Key:
     """The key of a "namespace/name". A name without a slash has no namespace."""
     namespace, slash, own = name.partition("/")

@@ -27,17 +27,7 @@ RESERVED_ANNOTATION = "maniple.dev/reserved"  # "true" while the nodes that its 
 GENERATION_ANNOTATION = "maniple.dev/generation"  # the notice of the job's generation for this replica
 NPROC_ANNOTATION = "maniple.dev/nproc"  # in a role's template: workers that each replica starts
 
-OWN_LABELS = (POD_GROUP_LABEL, JOB_LABEL, ROLE_LABEL, INDEX_LABEL)
-OWN_ANNOTATIONS = (
-    GPUS_ANNOTATION,
-    GPU_TOPOLOGY_ANNOTATION,
-    GPU_FRACTION_ANNOTATION,
-    GPU_MEMORY_ANNOTATION,
-    GPU_MODELS_ANNOTATION,
-    BIND_FAILURES_ANNOTATION,
-    LAST_BIND_FAILURE_ANNOTATION,
-    RESERVED_ANNOTATION,
-    BACKFILL_ANNOTATION,
-    GENERATION_ANNOTATION,
-    NPROC_ANNOTATION,
-)
+# The constants above by their names, so that none is forgotten.
+_CONSTANTS = dict(globals())
+OWN_LABELS: tuple[str, ...] = tuple(key for name, key in _CONSTANTS.items() if name.endswith("_LABEL"))
+OWN_ANNOTATIONS: tuple[str, ...] = tuple(key for name, key in _CONSTANTS.items() if name.endswith("_ANNOTATION"))

@@ -61,47 +61,56 @@ class _Spec(Struct, frozen=True):
     node_name: str = ""
 
 
-class _Condition(Struct, frozen=True):
-    type: str
+class PodCondition(Struct, frozen=True):
+    type: str = ""
     status: str = ""
+    message: str = ""
     last_transition_time: datetime | None = None
 
 
-class _Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class _Terminated(Struct, frozen=True):
+class Terminated(Struct, frozen=True):
     exit_code: int = 0
     reason: str = ""
 
 
-class _State(Struct, frozen=True):
-    waiting: _Waiting | None = None
-    terminated: _Terminated | None = None
+class ContainerState(Struct, frozen=True):
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+    running: dict[str, object] | None = None
 
 
-class _Container(Struct, frozen=True):
-    state: _State = _State()
+class ContainerStatus(Struct, frozen=True):
+    state: ContainerState = ContainerState()
 
 
-class _Status(Struct, frozen=True):
+class PodStatus(Struct, frozen=True):
+    """What the kubelet reports of a pod and its containers."""
+
     phase: str = ""
     reason: str = ""
+    message: str = ""
     pod_ip: str = msgspec.field(name="podIP", default="")
-    conditions: tuple[_Condition, ...] = ()
-    container_statuses: tuple[_Container, ...] = ()
-    init_container_statuses: tuple[_Container, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class _Pod(Struct, frozen=True):
     metadata: _Meta
     spec: _Spec = _Spec()
-    status: _Status = _Status()
+    status: PodStatus = PodStatus()
 
 
 _PODS = msgspec.json.Decoder(_Pod)
+
+
+def read_pod_status(raw: bytes | msgspec.Raw) -> PodStatus:
+    return _PODS.decode(raw).status
 
 
 def read_replica_facts(raw: bytes | msgspec.Raw) -> ReplicaFacts:
@@ -156,7 +165,7 @@ def _identity(meta: _Meta, owner: OwnerReference) -> tuple[str, str, str]:
     return labels.get(JOB_LABEL, ""), labels.get(ROLE_LABEL, ""), labels.get(INDEX_LABEL, "")
 
 
-def _exit(states: list[_State]) -> tuple[int | None, str]:
+def _exit(states: list[ContainerState]) -> tuple[int | None, str]:
     """Exit code and reason of the first container that failed, else of the first that ended."""
     terminated = [state.terminated for state in states if state.terminated is not None]
     terminated.sort(key=lambda end: end.exit_code == 0)
@@ -166,7 +175,7 @@ def _exit(states: list[_State]) -> tuple[int | None, str]:
     return first.exit_code, "" if first.reason in _MEANINGLESS_REASONS else first.reason
 
 
-def _trouble(states: list[_State]) -> str:
+def _trouble(states: list[ContainerState]) -> str:
     """Why the first container that cannot start does not; empty if all can."""
     for state in states:
         if state.waiting is not None and state.waiting.reason not in _STILL_STARTING:

@@ -54,18 +54,14 @@ class QueueSpec(Struct, frozen=True):
     guaranteed: Annotated[
         ResourceList,
         # Before Kubernetes 1.34 the rule guaranteed <= limit costs the API server too much for more than 15.
-        Meta(
-            max_length=15,
-            description="What the queue gets, as far as it asks for it, before weights count.",
-        ),
+        Meta(max_length=15, description="What the queue gets, as far as it asks for it, before weights count."),
     ] = {}
     limit: Annotated[
         ResourceList,
         Meta(description="The most that the queue and those below it may hold. Other resources are not limited."),
     ] = {}
     reclaimable: Annotated[
-        bool,
-        Meta(description="Whether other queues may reclaim what this one holds above its deserved share."),
+        bool, Meta(description="Whether other queues may reclaim what this one holds above its deserved share.")
     ] = True
     priority: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="Queues with a higher priority are served first.")
@@ -91,10 +87,7 @@ class Queue(Struct, frozen=True):
 class TopologyRequest(Struct, frozen=True):
     required: Annotated[
         str,
-        Meta(
-            max_length=63,
-            description="Level of the Topology: the whole gang starts in one domain of it, or waits.",
-        ),
+        Meta(max_length=63, description="Level of the Topology: the whole gang starts in one domain of it, or waits."),
     ] = ""
     preferred: Annotated[
         str, Meta(max_length=63, description="Level of the Topology: the whole gang should be in one domain of it.")
@@ -137,11 +130,7 @@ class PodGroupSpec(Struct, frozen=True):
     min_member: Annotated[int, Meta(ge=1, le=100_000, description="Pods that start together or not at all.")] = 1
     queue: Annotated[str, Meta(max_length=253, description="The queue whose share it uses.")] = DEFAULT_QUEUE
     priority_class_name: Annotated[
-        str,
-        Meta(
-            max_length=253,
-            description="PriorityClass of the gang. Empty: the highest priority of its pods.",
-        ),
+        str, Meta(max_length=253, description="PriorityClass of the gang. Empty: the highest priority of its pods.")
     ] = ""
     preemptable: Annotated[bool, Meta(description="Whether the gang may be evicted for others.")] = True
     min_runtime_seconds: Annotated[
@@ -208,8 +197,7 @@ class SpeedupPoint(Struct, frozen=True):
 
 class Elasticity(Struct, frozen=True):
     speedup: Annotated[
-        tuple[SpeedupPoint, ...],
-        Meta(max_length=64, description="Speed by size. It is linear between points."),
+        tuple[SpeedupPoint, ...], Meta(max_length=64, description="Speed by size. It is linear between points.")
     ] = ()
     cooldown_seconds: Annotated[Seconds, Meta(description="The shortest time between two resizes.")] = 60
     grace_seconds: Annotated[Seconds, Meta(description="How long a replica may take to checkpoint at its end.")] = 30
@@ -245,8 +233,7 @@ class ElasticJobSpec(Struct, frozen=True):
         Annotated[Seconds, Meta(description="How long after its end the job is deleted.")] | None
     ) = None
     start_seconds: Annotated[
-        int,
-        Meta(ge=1, le=2**31 - 1, description="How long a replica may take to become ready once it has a node."),
+        int, Meta(ge=1, le=2**31 - 1, description="How long a replica may take to become ready once it has a node.")
     ] = 600
     clean_pod_policy: Annotated[
         Literal["Running", "All", "None"], Meta(description="Which pods are deleted when the job ends.")
@@ -318,16 +305,7 @@ class JobProgress(Struct, frozen=True):
 
 class ElasticJobStatus(Struct, frozen=True):
     phase: Literal[
-        "",
-        "Pending",
-        "Starting",
-        "Running",
-        "Growing",
-        "Shrinking",
-        "Restarting",
-        "Suspended",
-        "Succeeded",
-        "Failed",
+        "", "Pending", "Starting", "Running", "Growing", "Shrinking", "Restarting", "Suspended", "Succeeded", "Failed"
     ] = ""
     conditions: tuple[StatusCondition, ...] = ()
     target: Annotated[tuple[RoleTarget, ...], Meta(description="The size the scheduler decided, by role.")] = ()
@@ -361,15 +339,13 @@ class ElasticJob(Struct, frozen=True):
 class TopologyLevel(Struct, frozen=True):
     name: Annotated[RoleName, Meta(description="The name that gangs use for this level, for example rack.")]
     node_label: Annotated[
-        Text,
-        Meta(description="Node label whose value is the domain, for example topology.kubernetes.io/rack."),
+        Text, Meta(description="Node label whose value is the domain, for example topology.kubernetes.io/rack.")
     ]
 
 
 class TopologySpec(Struct, frozen=True):
     levels: Annotated[
-        tuple[TopologyLevel, ...],
-        Meta(min_length=1, max_length=16, description="From the widest to the narrowest."),
+        tuple[TopologyLevel, ...], Meta(min_length=1, max_length=16, description="From the widest to the narrowest.")
     ]
 
 

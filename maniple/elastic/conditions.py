@@ -31,7 +31,7 @@ def conditions_in(
 ) -> Conditions:
     """`reason` and `message` say why the job entered this phase. `is_idle`: it has no replicas."""
     after = before
-    if _find(after, "Created") is None:
+    if find_condition(after, "Created") is None:
         after = _set(after, "Created", True, "JobCreated", "the job has been accepted", now)
     kind = _OF_PHASE.get(phase)
     if kind is None:
@@ -52,9 +52,9 @@ def with_hindrance(before: Conditions, reason: str, message: str, now: float) ->
     """An empty reason: nothing hinders the job."""
     if not reason:
         return _without(before, HINDERED)
-    old = _find(before, HINDERED)
+    old = find_condition(before, HINDERED)
     since = format_timestamp(now) if old is None else old.last_transition_time
-    return _put(before, types.StatusCondition(HINDERED, "True", reason, message, since))
+    return put_condition(before, types.StatusCondition(HINDERED, "True", reason, message, since))
 
 
 def _end(conditions: Conditions, kinds: tuple[str, ...], reason: str, now: float) -> Conditions:
@@ -67,18 +67,23 @@ def _end(conditions: Conditions, kinds: tuple[str, ...], reason: str, now: float
 
 def _set(conditions: Conditions, kind: str, is_true: bool, reason: str, message: str, now: float) -> Conditions:
     status: Literal["True", "False"] = "True" if is_true else "False"
-    old = _find(conditions, kind)
+    old = find_condition(conditions, kind)
     if old is not None and old.status == status and (is_true or old.reason == reason):
         return conditions  # keeps its time and its reason
-    return _put(conditions, types.StatusCondition(kind, status, reason, message, format_timestamp(now)))
+    return put_condition(conditions, types.StatusCondition(kind, status, reason, message, format_timestamp(now)))
 
 
-def _find(conditions: Conditions, kind: str) -> types.StatusCondition | None:
+def find_condition(conditions: Conditions, kind: str) -> types.StatusCondition | None:
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
-def _put(conditions: Conditions, new: types.StatusCondition) -> Conditions:
-    if _find(conditions, new.type) is None:
+def is_true(conditions: Conditions, kind: str) -> bool:
+    condition = find_condition(conditions, kind)
+    return condition is not None and condition.status == "True"
+
+
+def put_condition(conditions: Conditions, new: types.StatusCondition) -> Conditions:
+    if find_condition(conditions, new.type) is None:
         return (*conditions, new)
     return tuple(new if condition.type == new.type else condition for condition in conditions)
 

@@ -7,10 +7,6 @@ from maniple.elastic.failures import Failure, backoff_s, has_failed, start_timeo
 from maniple.elastic.machine_step import Step
 
 
-def nothing(_step: Step) -> None:
-    pass
-
-
 def begin(step: Step) -> None:
     step.record("Created", "the job has been accepted")
 
@@ -82,15 +78,13 @@ def crash(step: Step) -> None:
 
 
 def fail_as_a_gang(step: Step) -> None:
-    _count_failure(step)
-    _count_restart(step)
+    crash(step)
     step.start_over()
 
 
 def fail_above_minimum(step: Step) -> None:
     _count_failure(step)
-    step.form_generation(step.survivors())
-    _record_size(step, "Running", "goes on with")
+    _go_on(step)
 
 
 def fail_beside_done(step: Step) -> None:
@@ -100,14 +94,9 @@ def fail_beside_done(step: Step) -> None:
         step.delete(replica)
 
 
-def give_up_in_place(step: Step) -> None:
-    step.start_over()
-
-
 def go_on_in_place(step: Step) -> None:
     _note_failed_pods(step)
-    step.form_generation(step.survivors())
-    _record_size(step, "Running", "goes on with")
+    _go_on(step)
 
 
 def suspend(step: Step) -> None:
@@ -125,8 +114,7 @@ def succeed(step: Step) -> None:
     if step.job.framework != "none":
         message = f"{step.job.pod(guards.deciding_keys(step)[0])}, the first of its replicas, has ended well"
     step.why = ("JobSucceeded", message)
-    _set_completion_time(step)
-    step.record("Succeeded", message)
+    _end(step, "Succeeded", message)
 
 
 def fail(step: Step) -> None:
@@ -138,20 +126,17 @@ def fail(step: Step) -> None:
     else:
         step.why = ("BackoffLimitExceeded", f"{failure.message}: failure {count}, and backoffLimit is {limit}")
     step.change(failures=types.JobFailures(count, step.generation.number, step.status.failures.pods))
-    _set_completion_time(step)
-    step.record("Failed", step.why[1], "Warning")
+    _end(step, "Failed", step.why[1])
 
 
 def expire(step: Step) -> None:
     step.why = ("DeadlineExceeded", f"it took longer than activeDeadlineSeconds ({step.job.deadline_s:.0f})")
-    _set_completion_time(step)
-    step.record("Failed", step.why[1], "Warning")
+    _end(step, "Failed", step.why[1])
 
 
 def refuse(step: Step) -> None:
     step.why = ("PodRefused", step.refused)
-    _set_completion_time(step)
-    step.record("Failed", f"the API server refuses its pods: {step.refused}", "Warning")
+    _end(step, "Failed", f"the API server refuses its pods: {step.refused}")
 
 
 # -- parts
@@ -191,12 +176,18 @@ def _count_restart(step: Step) -> None:
     step.change(restarts=step.status.restarts + 1)
 
 
-def _set_completion_time(step: Step) -> None:
+def _end(step: Step, reason: str, message: str) -> None:
     step.change(completion_time=from_seconds(step.now))
+    step.record(reason, message, "Warning" if reason == "Failed" else "Normal")
 
 
 def _lost_pods(step: Step) -> str:
     return ", ".join(member.pod for member in step.lost_members()[:5])
+
+
+def _go_on(step: Step) -> None:
+    step.form_generation(step.survivors())
+    _record_size(step, "Running", "goes on with")
 
 
 def _record_size(step: Step, reason: str, verb: str) -> None:

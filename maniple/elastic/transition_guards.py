@@ -13,10 +13,6 @@ from maniple.elastic.machine_step import Step
 GATHER_S = 10.0  # ready replicas wait this long for others that have no node yet
 
 
-def always(_step: Step) -> bool:
-    return True
-
-
 def is_late(step: Step) -> bool:
     start, limit = step.status.start_time, step.job.deadline_s
     return start is not None and limit is not None and step.is_due_or_arm(to_seconds(start) + limit)
@@ -221,19 +217,15 @@ def may_join(step: Step) -> bool:
 # -- restarting
 
 
-def is_gang_restart(step: Step) -> bool:
-    return not step.generation.members
-
-
 def may_start_over(step: Step) -> bool:
-    return is_gang_restart(step) and not step.replicas and step.may_retry_or_arm()
+    return has_no_generation(step) and not step.replicas and step.may_retry_or_arm()
 
 
 def may_go_on_in_place(step: Step) -> bool:
-    if is_gang_restart(step) or not step.may_retry_or_arm():
+    if has_no_generation(step) or not step.may_retry_or_arm():
         return False
     return step.is_enough(step.survivors())
 
 
 def cannot_go_on_in_place(step: Step) -> bool:
-    return not is_gang_restart(step) and not step.is_enough(step.survivors())
+    return not has_no_generation(step) and not step.is_enough(step.survivors())

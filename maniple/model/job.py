@@ -7,7 +7,7 @@ from math import inf
 from maniple.api.keys import split_name
 from maniple.api.types import GpuModel
 from maniple.model.elastic import Elastic
-from maniple.model.gpu.devices import Granted
+from maniple.model.gpu.devices import GpuGrant
 from maniple.model.plugin_reads import nothing
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import pod_order
@@ -59,7 +59,7 @@ class PlacedPod:
     is_critical: bool
     labels: dict[str, str]
     gpu_models: tuple[GpuModel, ...] = ()  # the allowed models, the preferred one first
-    gpus: tuple[Granted, ...] = ()
+    gpus: tuple[GpuGrant, ...] = ()
     ends: float = inf  # the latest time, if it has a deadline
     makes_way_for: str = ""  # the gang (ns/name) on whose reserved nodes it runs until that gang can start
     is_ours: bool = True  # False: another scheduler placed it. It counts for its gang, but we do not evict it

@@ -4,14 +4,15 @@ Each has its own fleet and caches scores by what a pod asks for: after a placeme
 equal scores the first node by name wins, as in the published runs, where this matters a lot.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maniple.model.gpu.fragmentation import Kind, Millis
+from maniple.model.gpu.fragmentation import Millis, PodRequests
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.sim.openb_benchmark import WHOLE, Node, Placer, Pod
 
@@ -30,11 +31,11 @@ class Fleet:
         has = np.arange(most) < np.array([[node.gpus] for node in nodes])
         self.gpu: Millis = np.where(has, WHOLE, 0).astype(np.int32)
 
-    def kind(self, pod: Pod) -> Kind:
+    def kind(self, pod: Pod) -> PodRequests:
         models = tuple(model in pod.models for model in self.models) if pod.models else None
-        return Kind(pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli, models)
+        return PodRequests(pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli, models)
 
-    def fits(self, kind: Kind, rows: IntArray) -> BoolArray:
+    def fits(self, kind: PodRequests, rows: IntArray) -> BoolArray:
         fits = (self.cpu[rows] >= kind.cpu) & (self.memory[rows] >= kind.memory)
         if kind.gpus:
             fits &= (self.gpu[rows] >= kind.milli).sum(axis=1) >= kind.gpus
@@ -42,7 +43,7 @@ class Fleet:
             fits &= np.array(kind.models)[self.model[rows]]
         return np.asarray(fits)
 
-    def take(self, kind: Kind, row: int, devices: IntArray) -> None:
+    def take(self, kind: PodRequests, row: int, devices: IntArray) -> None:
         self.cpu[row] -= kind.cpu
         self.memory[row] -= kind.memory
         self.gpu[row, devices] -= kind.milli
@@ -51,18 +52,18 @@ class Fleet:
             raise AssertionError(f"{kind} does not fit node {row}")  # a bug of the placer, never wrong input
 
 
-class Score(Protocol):
+class Score(ABC):
     """Scores nodes for a pod. Higher is better."""
 
-    def arrived(self, kind: Kind) -> bool:
-        """Called for every pod. Returns whether cached scores are out of date."""
-        ...
+    is_random = False  # whether every pod gets new scores
 
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    @abstractmethod
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         """Scores of nodes that the pod fits on."""
-        ...
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray: ...
+    def devices(self, fleet: Fleet, kind: PodRequests, row: int) -> IntArray:
+        """The devices of the node with the least free capacity that is enough."""
+        return np.asarray(_tightest(fleet.gpu[[row]], kind)[0])
 
 
 class ScoredPlacer:
@@ -72,14 +73,14 @@ class ScoredPlacer:
         self.fleet = Fleet(nodes)
         self._kinds = [self.fleet.kind(pod) for pod in pods]
         self._score = score
-        self._scores: dict[Kind, FloatArray] = {}
-        self._scored_at: dict[Kind, int] = {}
+        self._scores: dict[PodRequests, FloatArray] = {}
+        self._scored_at: dict[PodRequests, int] = {}
         self._changed: list[int] = []
         self._all = np.arange(len(nodes))
 
     def place(self, pod: int) -> bool:
         kind = self._kinds[pod]
-        if self._score.arrived(kind):
+        if self._score.is_random:
             self._scores.clear()
         scores = self._scores_of(kind)
         row = int(scores.argmax())
@@ -89,7 +90,7 @@ class ScoredPlacer:
         self._changed.append(row)
         return True
 
-    def _scores_of(self, kind: Kind) -> FloatArray:
+    def _scores_of(self, kind: PodRequests) -> FloatArray:
         scores = self._scores.get(kind)
         if scores is None:
             scores = self._scores[kind] = np.full(len(self._all), -np.inf)
@@ -106,60 +107,53 @@ class ScoredPlacer:
         return scores
 
 
-def _tightest(gpu: Millis, kind: Kind) -> IntArray:
-    """The devices of a node with the least free capacity that is enough."""
-    order = np.argsort(np.where(gpu >= kind.milli, gpu, 2 * WHOLE), kind="stable")
-    return np.asarray(order[: kind.gpus])
+def _tightest(gpu: Millis, kind: PodRequests) -> IntArray:
+    """[n, gpus] the devices of each node with the least free capacity that is enough."""
+    order = np.argsort(np.where(gpu >= kind.milli, gpu, 2 * WHOLE), axis=1, kind="stable")
+    return np.asarray(order[:, : kind.gpus])
 
 
-class BestFit:
+class BestFit(Score):
     """Minimises the CPU and GPU left over, each as a share of the largest node, rounded to hundredths as published."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._most_cpu = max(node.cpu_milli for node in nodes)
         self._most_gpu = WHOLE * max(node.gpus for node in nodes)
 
-    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
-        return False
-
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         cpu = (fleet.cpu[rows] - kind.cpu) / self._most_cpu
         gpu = (fleet.gpu[rows].sum(axis=1) - kind.gpus * kind.milli) / self._most_gpu
         return np.asarray(np.floor(100 * (1 - 0.5 * cpu - 0.5 * gpu)))
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
-        return _tightest(fleet.gpu[row], kind)
 
-
-class Random:
+class Random(Score):
     """A random node that fits, and random devices of it that fit."""
+
+    is_random = True
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
-    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
-        return True
-
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:  # noqa: ARG002
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:  # noqa: ARG002
         return self._random.random(len(rows))
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+    def devices(self, fleet: Fleet, kind: PodRequests, row: int) -> IntArray:
         enough = np.flatnonzero(fleet.gpu[row] >= kind.milli)
         return np.asarray(self._random.permutation(enough)[: kind.gpus])
 
 
-class Fgd:
+class Fgd(Score):
     """Fragmentation gradient descent: minimises the increase of GPU capacity that the typical pod cannot use.
 
     As published, it knows the typical pods of the whole list, also of pods that have not arrived, and rounds its score
     to hundredths of a sigmoid. The rounding matters: without it the loss is a quarter higher.
     """
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
-        counts = sorted(Counter(kinds).items(), key=lambda item: -item[1])
-        missing = _TYPICAL * len(kinds)
+    def __init__(self, nodes: Sequence[Node], pods: Sequence[Pod]) -> None:
+        fleet = Fleet(nodes)
+        missing = _TYPICAL * len(pods)
         typical = []
-        for kind, count in counts:
+        for kind, count in Counter(map(fleet.kind, pods)).most_common():
             if missing <= 0:
                 break
             typical.append((kind, count))
@@ -169,81 +163,67 @@ class Fgd:
         self._cpu = np.array([kind.cpu for kind, _ in typical])
         self._gpus = np.array([kind.gpus for kind, _ in typical])
         milli = np.array([kind.milli for kind, _ in typical])
-        self._models = [kind.models for kind, _ in typical]
+        anywhere = (True,) * len(fleet.models)
+        self._allowed = np.array([kind.models or anywhere for kind, _ in typical]).T  # [models, T]
         free = np.arange(WHOLE + 1)[:, None]
         self._enough = (free >= milli) & (free > 0)  # [free, T]
         self._lost = np.where(self._enough, 0, free).astype(np.float64)
-        self._allowed: BoolArray | None = None
 
-    def arrived(self, kind: Kind) -> bool:  # noqa: ARG002
-        return False
-
-    def score(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    def score(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         return np.asarray(self._by_device(fleet, kind, rows).max(axis=1))
 
-    def devices(self, fleet: Fleet, kind: Kind, row: int) -> IntArray:
+    def devices(self, fleet: Fleet, kind: PodRequests, row: int) -> IntArray:
         if kind.gpus == 1 and kind.milli < WHOLE:
             return np.asarray(self._by_device(fleet, kind, np.array([row]))[0].argmax()).reshape(1)
-        return _tightest(fleet.gpu[row], kind)
+        return super().devices(fleet, kind, row)
 
-    def _by_device(self, fleet: Fleet, kind: Kind, rows: IntArray) -> FloatArray:
+    def _by_device(self, fleet: Fleet, kind: PodRequests, rows: IntArray) -> FloatArray:
         """Scores. For a fraction of a GPU one for each device, [n, G], -inf where it does not fit; else [n, 1]."""
         gpu = fleet.gpu[rows]
-        cpu = fleet.cpu[rows]
-        model = fleet.model[rows]
-        count, lost, free = self._enough[gpu].sum(axis=1), self._lost[gpu].sum(axis=1), gpu.sum(axis=1)
-        before = self._fragments(fleet, cpu, model, count, lost, free)[:, None]
-        if not kind.gpus:
-            after = self._fragments(fleet, cpu - kind.cpu, model, count, lost, free)[:, None]
-            return self._rounded(before - after)
-        left = free - kind.gpus * kind.milli
-        if kind.gpus > 1 or kind.milli == WHOLE:
-            order = np.argsort(np.where(gpu >= kind.milli, gpu, 2 * WHOLE), axis=1, kind="stable")[:, : kind.gpus]
-            used = np.take_along_axis(gpu, order, axis=1)
-            rest = used - kind.milli
-            count = count + (self._enough[rest].sum(axis=1) - self._enough[used].sum(axis=1))
-            lost = lost + (self._lost[rest] - self._lost[used]).sum(axis=1)
-            return self._rounded(before - self._fragments(fleet, cpu - kind.cpu, model, count, lost, left)[:, None])
+        sums = self._enough[gpu].sum(axis=1), self._lost[gpu].sum(axis=1), gpu.sum(axis=1)
+        nodes: tuple[NDArray[Any], ...] = (fleet.cpu[rows], fleet.model[rows], *sums)
+        before = self._fragments(*nodes)
+        if kind.gpus != 1 or kind.milli == WHOLE:
+            used = np.take_along_axis(gpu, _tightest(gpu, kind), axis=1)
+            return _rounded(before - self._after(kind, used, *nodes))[:, None]
         scores = np.full(gpu.shape, -np.inf)
         for device in range(gpu.shape[1]):
             fit = np.flatnonzero(gpu[:, device] >= kind.milli)
-            if not len(fit):
-                continue
-            had = gpu[fit, device]
-            new_count = count[fit] + (self._enough[had - kind.milli].astype(np.intp) - self._enough[had])
-            new_lost = lost[fit] + (self._lost[had - kind.milli] - self._lost[had])
-            after = self._fragments(fleet, cpu[fit] - kind.cpu, model[fit], new_count, new_lost, left[fit])
-            scores[fit, device] = self._rounded(before[fit, 0] - after)
+            if len(fit):
+                after = self._after(kind, gpu[fit, device][:, None], *(column[fit] for column in nodes))
+                scores[fit, device] = _rounded(before[fit] - after)
         return scores
 
-    def _fragments(
+    def _after(
         self,
-        fleet: Fleet,
+        kind: PodRequests,
+        used: Millis,
         cpu: FloatArray,
         model: IntArray,
         count: NDArray[np.integer],
         lost: FloatArray,
         free: NDArray[np.integer],
     ) -> FloatArray:
-        if self._allowed is None:
-            anywhere = (True,) * len(fleet.models)
-            self._allowed = np.array([models or anywhere for models in self._models]).T
+        """The fragments of each node after the pod has taken devices with so much free, `used` [n, gpus]."""
+        rest = used - kind.milli
+        count = count + (self._enough[rest].sum(axis=1) - self._enough[used].sum(axis=1))
+        lost = lost + (self._lost[rest] - self._lost[used]).sum(axis=1)
+        return self._fragments(cpu - kind.cpu, model, count, lost, free - kind.gpus * kind.milli)
+
+    def _fragments(
+        self, cpu: FloatArray, model: IntArray, count: NDArray[np.integer], lost: FloatArray, free: NDArray[np.integer]
+    ) -> FloatArray:
         fits = (cpu[:, None] >= self._cpu) & (count >= self._gpus) & (self._gpus > 0) & self._allowed[model]
         return np.asarray(np.where(fits, lost, free[:, None]) @ self._weight)
 
-    @staticmethod
-    def _rounded(gain: FloatArray) -> FloatArray:
-        return np.asarray(np.floor(100 / (1 + np.exp(-gain / WHOLE)) + 1e-9))
 
-
-def _fgd(nodes: Sequence[Node], pods: Sequence[Pod]) -> Fgd:
-    fleet = Fleet(nodes)
-    return Fgd([fleet.kind(pod) for pod in pods])
+def _rounded(gain: FloatArray) -> FloatArray:
+    return np.asarray(np.floor(100 / (1 + np.exp(-gain / WHOLE)) + 1e-9))
 
 
 # Name -> a function of nodes, pods and seed that makes the placer.
 BASELINES: dict[str, Callable[[Sequence[Node], Sequence[Pod], int], Placer]] = {
-    "fgd": lambda nodes, pods, _: ScoredPlacer(nodes, pods, _fgd(nodes, pods)),
+    "fgd": lambda nodes, pods, _: ScoredPlacer(nodes, pods, Fgd(nodes, pods)),
     "best-fit": lambda nodes, pods, _: ScoredPlacer(nodes, pods, BestFit(nodes)),
     "random": lambda nodes, pods, seed: ScoredPlacer(nodes, pods, Random(seed)),
 }

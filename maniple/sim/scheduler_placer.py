@@ -12,15 +12,12 @@ from maniple.api.labels import GPU_FRACTION_ANNOTATION, GPU_MODELS_ANNOTATION
 from maniple.api.meta import ObjectMeta
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects
-from maniple.model.gpu.devices import GpuPod
+from maniple.model.gpu.devices import GpuPod, count_gpu_pods
 from maniple.model.job import Job, TaskGroup
 from maniple.model.ownership import Ours
-from maniple.model.resources import CPU, MEMORY
-from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Policy
 from maniple.scheduler.actions.allocate import start_gang
 from maniple.scheduler.framework.policy import default_policy
-from maniple.scheduler.framework.session import Session
 from maniple.sim.openb_benchmark import WHOLE, Node, Pod
 
 _PRODUCT = "nvidia.com/gpu.product"
@@ -47,7 +44,7 @@ class SchedulerPlacer:
         self._arrived_kinds: dict[GpuPod, int] = {}
         self._arrived = 0
         self._next_session_at = 1
-        self._session = self._open(replace(snapshot, jobs=(), waiting=(), gpu_pods={}))
+        self._session = self._policy.session(replace(snapshot, jobs=(), waiting=(), gpu_pods={}))
 
     def place(self, pod: int) -> bool:
         group = self._groups[self._kind[pod]]
@@ -60,14 +57,11 @@ class SchedulerPlacer:
     def _count_arrival(self, group: TaskGroup) -> None:
         shape = group.shape
         self._arrived += 1
-        if shape.gpus:
-            requests = shape.requests
-            kind = GpuPod(float(requests[CPU]), float(requests[MEMORY]), shape.gpus[0], shape.constraint.gpu_models)
-            self._arrived_kinds[kind] = self._arrived_kinds.get(kind, 0) + 1
+        count_gpu_pods(self._arrived_kinds, shape.requests, shape.gpus, shape.constraint.gpu_models, 1)
         if self._arrived >= self._next_session_at:
             self._next_session_at = 2 * self._arrived
             session = self._session
-            self._session = self._open(
+            self._session = self._policy.session(
                 replace(
                     session.snapshot,
                     free=session.free,
@@ -76,9 +70,6 @@ class SchedulerPlacer:
                     gpu_pods=dict(self._arrived_kinds),
                 )
             )
-
-    def _open(self, snapshot: Snapshot) -> Session:
-        return self._policy.session(snapshot)
 
 
 def _node(node: Node) -> kubernetes.Node:

@@ -8,7 +8,7 @@ import msgspec
 
 from maniple.api import types
 from maniple.api.gpu.assignment import parse_assignment
-from maniple.kube.user.event_objects import Event
+from maniple.kube.user.client import Event
 from maniple.kube.user.replica_pod import ReplicaPod
 from maniple.views.jobs import JobView, job_view
 
@@ -54,11 +54,6 @@ class JobDetail(JobView, frozen=True, rename="camel"):
     events: tuple[EventView, ...]
 
 
-class RoleSettings(msgspec.Struct, frozen=True, rename="camel"):
-    step: int
-    images: tuple[str, ...]
-
-
 class RankView(msgspec.Struct, frozen=True, rename="camel"):
     """A member of the generation, and the ranks of its workers."""
 
@@ -72,37 +67,19 @@ class JobDescription(msgspec.Struct, frozen=True, rename="camel"):
     """The detail, and what the text of `maniple describe` shows beside it."""
 
     detail: JobDetail
-    priority_class: str
-    required_topology: str
-    preferred_topology: str
-    backoff_limit: int
-    restart_policy: str
-    last_resize: datetime | None
-    started: datetime | None
-    ended: datetime | None
-    roles: tuple[RoleSettings, ...]  # as in detail.roles
+    spec: types.ElasticJobSpec
+    status: types.ElasticJobStatus
     ranks: tuple[RankView, ...]
     replicas_created: tuple[datetime | None, ...]  # as in detail.replicas
 
 
 def describe_job(job: types.ElasticJob, replicas: Iterable[ReplicaPod], events: Sequence[Event]) -> JobDescription:
-    spec, status = job.spec, job.status
     pods = sorted(replicas, key=lambda replica: (replica.role, replica.index))
     return JobDescription(
         detail=_detail(job, pods, events),
-        priority_class=spec.priority_class_name,
-        required_topology=spec.topology.required,
-        preferred_topology=spec.topology.preferred,
-        backoff_limit=spec.backoff_limit,
-        restart_policy=spec.restart_policy,
-        last_resize=status.last_resize_time,
-        started=status.start_time,
-        ended=status.completion_time,
-        roles=tuple(
-            RoleSettings(role.step, tuple(container.image for container in role.template.spec.containers))
-            for role in spec.roles
-        ),
-        ranks=_ranks(status.generation),
+        spec=job.spec,
+        status=job.status,
+        ranks=_ranks(job.status.generation),
         replicas_created=tuple(replica.pod.metadata.creation_timestamp for replica in pods),
     )
 

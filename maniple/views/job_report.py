@@ -12,7 +12,7 @@ from maniple.api.errors import InputError, nearest
 from maniple.api.timestamps import parse_timestamp
 from maniple.model.job import Job
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.gpu_room import GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.make_plan import make_bind
 from maniple.scheduler.framework.plan import Bind, Eviction, Plan, QueueShare, ReservedNodes, Waiting
 
@@ -163,7 +163,7 @@ def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodReport]:
             backfill=bind.backfill,
         )
 
-    room = GpuRoom(snapshot)
+    room = FreeGpus(snapshot)
     leaving = {eviction.pod: eviction for eviction in plan.leaving()}
     binds = {bind.pod: bind for bind in plan.binds}
     promised = {nomination.pod: nomination.node for nomination in plan.nominations}

@@ -28,16 +28,11 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
 
 def queue_views(queues: Iterable[types.Queue]) -> tuple[QueueView, ...]:
     """By name."""
-    views = [
-        QueueView(
-            name=queue.metadata.name,
-            allocated=queue.status.allocated,
-            deserved=queue.status.deserved,
-            running_jobs=queue.status.running_jobs,
-            pending_jobs=queue.status.pending_jobs,
-        )
-        for queue in queues
-    ]
+    views = []
+    for queue in queues:
+        status = queue.status
+        jobs = status.running_jobs, status.pending_jobs
+        views.append(QueueView(queue.metadata.name, status.allocated, status.deserved, *jobs))
     return tuple(sorted(views, key=lambda view: view.name))
 
 

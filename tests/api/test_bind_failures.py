@@ -40,14 +40,16 @@ def found(kind: type[Struct], annotations: dict[str, str]) -> list[tuple[str, st
 
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize(("annotations", "field", "message"), WRONG)
-def test_what_is_wrong_is_said(kind: type[Struct], annotations: dict[str, str], field: str, message: str) -> None:
+def test_invalid_annotations_are_reported(
+    kind: type[Struct], annotations: dict[str, str], field: str, message: str
+) -> None:
     assert found(kind, annotations) == [(f"metadata.annotations[{field}]", message)]
     assert read_bind_failures(annotations) is None
 
 
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("annotations", [{}, {COUNT: "0"}, {COUNT: "3", LAST: TIME}, {COUNT: "0", LAST: TIME}])
-def test_what_is_right_passes(kind: type[Struct], annotations: dict[str, str]) -> None:
+def test_valid_annotations_have_no_problems(kind: type[Struct], annotations: dict[str, str]) -> None:
     assert found(kind, annotations) == []
 
 

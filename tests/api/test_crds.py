@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maniple.api import types
-from maniple.api.crds import KINDS, QUANTITY_PATTERN, Kind, Schema, crds
+from maniple.api.crds import COLUMNS, KINDS, QUANTITY_PATTERN, Kind, Schema, crds
 from maniple.api.kubernetes import PodSpec
 from maniple.api.meta import ObjectMeta
 from maniple.api.quantity import QuantityError, parse_quantity
@@ -179,7 +179,7 @@ def test_resource_lists_hold_numbers_or_quantities() -> None:
 
 
 @given(st.from_regex(QUANTITY_PATTERN, fullmatch=True).filter(lambda text: len(text) <= 64))
-def test_every_quantity_that_the_crd_accepts_is_one_for_us(text: str) -> None:
+def test_every_quantity_that_the_crd_accepts_can_be_parsed(text: str) -> None:
     refused = ""
     try:
         assert parse_quantity(text) >= 0
@@ -202,15 +202,15 @@ def test_names_scope_and_status(kind: Kind) -> None:
 @every_kind
 def test_printer_columns_show_fields_that_exist(kind: Kind) -> None:
     paths = {path: schema for path, schema in nodes(schema_of(kind.type.__name__)) if path}
-    for column in kind.columns:
-        if column.path == ".metadata.creationTimestamp":
+    for column in COLUMNS[kind.type]:
+        if column["jsonPath"] == ".metadata.creationTimestamp":
             continue
-        if kind.type is types.Queue and column.path.endswith("']"):
-            shown = paths[column.path.partition("[")[0] + "{}"]
-            assert (shown["x-kubernetes-int-or-string"], column.type) == (True, "string"), column.path
+        if kind.type is types.Queue and column["jsonPath"].endswith("']"):
+            shown = paths[column["jsonPath"].partition("[")[0] + "{}"]
+            assert (shown["x-kubernetes-int-or-string"], column["type"]) == (True, "string"), column["jsonPath"]
             continue
-        shown = paths[re.sub(r"\[[^]]*\]", "[]", column.path)]
-        assert shown["type"] == column.type, column.path
+        shown = paths[re.sub(r"\[[^]]*\]", "[]", column["jsonPath"])]
+        assert shown["type"] == column["type"], column["jsonPath"]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_printer_columns_show_fields_that_exist(kind: Kind) -> None:
         ("Topology", "Widest Narrowest Age"),
     ],
 )
-def test_without_wide_a_table_fits_a_screen(kind: str, columns: str) -> None:
+def test_the_default_table_fits_a_screen(kind: str, columns: str) -> None:
     shown = CRDS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
     assert [column["name"] for column in shown if "priority" not in column] == columns.split()
 
@@ -262,7 +262,7 @@ def test_rules_between_fields(kind: str, path: str, rule: str) -> None:
         ("ElasticJob", ".status.target", "role"),
     ],
 )
-def test_doubles_are_refused_by_the_list_type(kind: str, path: str, key: str) -> None:
+def test_duplicates_are_refused_by_the_list_type(kind: str, path: str, key: str) -> None:
     assert at(kind, path)["x-kubernetes-list-map-keys"] == [key]
 
 

@@ -69,7 +69,7 @@ def rounded_up(value: Fraction, per_unit: int) -> int:
 @example("", "9223372036854775807", "")
 @example("", "8", "Ei")
 @example("-", "8", "Ei")
-def test_a_quantity_has_exactly_the_value_it_says(sign: str, number: str, suffix: str) -> None:
+def test_quantities_are_parsed_exactly(sign: str, number: str, suffix: str) -> None:
     value = true_value(sign, number, suffix)
     if abs(value) > 2**63 - 1:
         with pytest.raises(QuantityError, match=r"is larger than 2\^63-1, the largest quantity there is"):
@@ -110,7 +110,7 @@ def test_rounding_goes_up_and_by_less_than_one_unit(sign: str, number: str, suff
         "9223372036854775807.000000001",
     ],
 )
-def test_what_no_api_server_can_hold_is_too_large(text: str) -> None:
+def test_values_above_the_api_servers_limit_are_too_large(text: str) -> None:
     with pytest.raises(QuantityError) as error:
         parse_quantity(text)
     assert str(error.value) == f"{text!r} is larger than 2^63-1, the largest quantity there is"
@@ -125,7 +125,7 @@ def test_what_no_api_server_can_hold_is_too_large(text: str) -> None:
         *("1" * 65, "a" * 10_000),
     ],
 )
-def test_what_is_no_quantity_is_told_what_one_is(text: str) -> None:
+def test_an_invalid_quantity_is_refused_with_examples(text: str) -> None:
     with pytest.raises(QuantityError) as error:
         parse_quantity(text)
     message = str(error.value)
@@ -136,7 +136,7 @@ def test_what_is_no_quantity_is_told_what_one_is(text: str) -> None:
 
 @settings(max_examples=1200, deadline=None)
 @given(st.one_of(st.text(max_size=80), st.text("0123456789.+-eEinumkMGTPK ", max_size=80)))
-def test_garbage_raises_nothing_but_quantity_error(text: str) -> None:
+def test_garbage_raises_only_quantity_error(text: str) -> None:
     said, value = "", Fraction(0)
     try:
         value = parse_quantity(text)
@@ -151,7 +151,7 @@ def test_garbage_raises_nothing_but_quantity_error(text: str) -> None:
 @example(16 * 1024**3, 1, True)
 @example(0, 1, True)
 @example(500, 1000, False)
-def test_what_is_formatted_reads_back_the_same(units: int, per_unit: int, binary: bool) -> None:
+def test_formatted_quantities_parse_back_to_the_same_value(units: int, per_unit: int, binary: bool) -> None:
     text = format_quantity(float(units), per_unit=per_unit, binary=binary)
     assert to_units(parse_quantity(text), per_unit=per_unit) == units
 
@@ -170,13 +170,13 @@ def test_what_is_formatted_reads_back_the_same(units: int, per_unit: int, binary
         (1024, 1, False, "1024"),
     ],
 )
-def test_the_usual_text_is_chosen(units: int, per_unit: int, binary: bool, text: str) -> None:
+def test_the_usual_form_is_chosen(units: int, per_unit: int, binary: bool, text: str) -> None:
     assert format_quantity(units, per_unit=per_unit, binary=binary) == text
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.floats(0, 2**53), st.sampled_from([1, 1000]))
-def test_shares_of_a_unit_are_shown_close_to_what_they_are(units: float, per_unit: int) -> None:
+def test_fractions_of_a_unit_are_shown_rounded(units: float, per_unit: int) -> None:
     """Deserved shares are no whole numbers; what is shown of them must still read as a quantity, and not far off."""
     shown = parse_quantity(format_quantity(units, per_unit=per_unit))
     true = Fraction(units) / per_unit

@@ -19,7 +19,7 @@ def read(**status: Any) -> Any:
     return read_replica_facts(json.dumps({"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}).encode())
 
 
-def test_who_it_is_and_what_it_was_told() -> None:
+def test_job_role_index_and_generation_are_read() -> None:
     facts = read(phase="Running", podIP="10.0.0.1", conditions=[{"type": "Ready", "status": "False"}])
     assert (facts.job, facts.role, facts.index, facts.owner, facts.notified_generation) == (
         "j",
@@ -47,18 +47,18 @@ def test_who_it_is_and_what_it_was_told() -> None:
         ([{"terminated": {"exitCode": 1, "reason": "Error"}}], "", 1, ""),
     ],
 )
-def test_why_it_does_not_start_and_how_it_ended(states: list[Any], trouble: str, code: int | None, reason: str) -> None:
+def test_start_problems_and_exit_codes_are_read(states: list[Any], trouble: str, code: int | None, reason: str) -> None:
     facts = read(phase="Pending", containerStatuses=[{"name": "c", "state": state} for state in states])
     assert (facts.trouble, facts.exit, facts.reason) == (trouble, code, reason)
 
 
-def test_what_was_done_to_it() -> None:
+def test_eviction_and_disruption_are_read() -> None:
     facts = read(phase="Failed", reason="Evicted", conditions=[{"type": "DisruptionTarget", "status": "True"}])
     assert (facts.reason, facts.is_disrupted) == ("Evicted", True)
 
 
 @pytest.mark.parametrize("labels", [{}, LABELS | {"maniple.dev/index": "2"}, {"maniple.dev/job": "other"}])
-def test_its_owner_and_name_count_and_not_what_was_written_on_it_later(labels: dict[str, str]) -> None:
+def test_owner_and_name_win_over_labels(labels: dict[str, str]) -> None:
     owner = {"kind": "ElasticJob", "name": "j", "uid": "job", "controller": True}
     meta = {"name": "j-a-worker-3", "uid": "u", "labels": labels, "ownerReferences": [owner]}
     facts = read_live(json.dumps({"metadata": meta}).encode(), kubernetes.Pod).replica
@@ -66,7 +66,7 @@ def test_its_owner_and_name_count_and_not_what_was_written_on_it_later(labels: d
     assert (facts.job, facts.role, facts.index) == ("j", "a-worker", "3")
 
 
-def test_without_an_owner_its_labels_say_what_it_is() -> None:
+def test_without_an_owner_labels_count() -> None:
     meta = {"name": "other-worker-4", "labels": LABELS}
     facts = read_replica_facts(json.dumps({"metadata": meta}).encode())
     assert (facts.job, facts.role, facts.index, facts.owner) == ("j", "worker", "3", "")

@@ -64,7 +64,7 @@ def test_wrong_usage_exits_with_2_and_prints_only_to_standard_error(arguments: l
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_asks_maniple(shell: str) -> None:
+def test_the_completion_script_calls_maniple(shell: str) -> None:
     done = run("completion", shell)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"_MANIPLE_COMPLETE={shell}_complete" in done.stdout
@@ -82,7 +82,7 @@ def test_the_completion_script_asks_maniple(shell: str) -> None:
         ("maniple completion ", "2", {"bash", "zsh", "fish"}),
     ],
 )
-def test_a_shell_that_asks_gets_the_words_that_fit(words: str, at: str, expected: set[str]) -> None:
+def test_completion_offers_matching_words(words: str, at: str, expected: set[str]) -> None:
     done = run(env={"COMP_WORDS": words, "COMP_CWORD": at, "_MANIPLE_COMPLETE": "bash_complete"})
     assert {line.split(",")[1] for line in done.stdout.splitlines()} == expected
 
@@ -106,14 +106,14 @@ def test_crds_writes_one_file_each_and_says_which(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in written] == [path.read_bytes() for path in kept]
 
 
-def test_a_folder_that_cannot_be_written_to_is_an_error_and_no_traceback() -> None:
+def test_a_folder_that_cannot_be_written_to_is_an_error_without_a_traceback() -> None:
     done = run("crds", "--write", "/proc/nosuch/folder")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: [Errno 2] No such file or directory: '/proc/nosuch'\n"
 
 
 @pytest.mark.parametrize("text", ["garbage: [", "", "- 1", "apiVersion: v1\nkind: Config\n"])
-def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     done = run("serve", "--once", f"--kubeconfig={path}")
@@ -130,13 +130,13 @@ def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path, text: str) -> None:
         (["--scheduler-name=A_b"], "--lease: required, because 'A_b' cannot be its name"),
     ],
 )
-def test_options_of_serve_that_cannot_be(arguments: list[str], said: str) -> None:
+def test_wrong_options_of_serve_are_refused(arguments: list[str], said: str) -> None:
     done = run("serve", "--once", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_once_without_an_answer_is_not_taken_for_another_leader(tmp_path: Path) -> None:
+def test_once_without_an_answer_is_not_reported_as_another_leader(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"

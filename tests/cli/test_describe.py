@@ -25,7 +25,7 @@ def generation(members: int) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("members", "text"), [(1, "1 member, coordinator 10.0.0.0:23117"), (2, "2 members, coordinator 10.0.0.0:23117")]
 )
-def test_one_member_is_no_plural(members: int, text: str) -> None:
+def test_one_member_is_singular(members: int, text: str) -> None:
     parts = described(elastic_job(phase="Running", generation=generation(members)))
     assert any(part.startswith(f"Generation 3: {text}\n") for part in parts)
 
@@ -33,5 +33,5 @@ def test_one_member_is_no_plural(members: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("phase", "size"), [("Running", "0 running of 4, from 4 to 8"), ("Succeeded", "0 running, from 4 to 8")]
 )
-def test_what_is_over_is_described_with_what_runs_and_no_aim(phase: str, size: str) -> None:
+def test_a_finished_job_is_described_without_a_target(phase: str, size: str) -> None:
     assert f"  Size:      {size}\n" in described(elastic_job(phase=phase))[0]

@@ -92,14 +92,14 @@ def sweep(tmp_path: Path) -> Iterator[Sweep]:
     made.close()
 
 
-def test_replicas_of_the_sweep_do_every_trial_once(sweep: Sweep) -> None:
+def test_the_replicas_of_the_sweep_run_each_trial_once(sweep: Sweep) -> None:
     replicas = [sweep.begin(index, 0.05) for index in range(3)]
     assert [one.wait(timeout=180) for one in replicas] == [0, 0, 0]
     assert sweep.done == 20
     assert sorted(int(trial) for _, trial in sweep.taken) == list(range(1, 21))
 
 
-def test_the_trial_of_a_replica_that_has_to_go_is_taken_at_once(sweep: Sweep) -> None:
+def test_the_trial_of_an_evicted_replica_is_taken_over_at_once(sweep: Sweep) -> None:
     leaving = sweep.begin(0, 60)
     sweep.wait(lambda: sweep.taken == [("0", "1")])
     time.sleep(0.2)  # it is in its trial
@@ -110,7 +110,7 @@ def test_the_trial_of_a_replica_that_has_to_go_is_taken_at_once(sweep: Sweep) ->
     assert sweep.done == 20
 
 
-def test_the_trial_of_a_replica_that_was_killed_is_taken_when_it_shows_no_life(sweep: Sweep) -> None:
+def test_the_trial_of_a_killed_replica_is_taken_over_after_a_timeout(sweep: Sweep) -> None:
     killed = sweep.begin(0, 60)
     sweep.wait(lambda: sweep.taken == [("0", "1")])
     kill(killed)
@@ -124,7 +124,7 @@ def test_the_trial_of_a_replica_that_was_killed_is_taken_when_it_shows_no_life(s
     assert sweep.done == 20
 
 
-def test_the_trial_of_a_replica_that_lives_is_never_taken_however_long_it_is(sweep: Sweep) -> None:
+def test_the_trial_of_a_living_replica_is_never_taken_over(sweep: Sweep) -> None:
     sweep.begin(0, 60)
     sweep.wait(lambda: sweep.taken == [("0", "1")])
     attempt = sweep.trials / "1" / "1"
@@ -137,7 +137,7 @@ def test_the_trial_of_a_replica_that_lives_is_never_taken_however_long_it_is(swe
     assert ("1", "1") not in sweep.taken
 
 
-def test_of_many_who_see_an_old_trial_one_takes_it(sweep: Sweep) -> None:
+def test_only_one_replica_takes_over_an_abandoned_trial(sweep: Sweep) -> None:
     for trial in range(1, 21):
         attempt = sweep.trials / str(trial) / "1"
         attempt.mkdir(parents=True)
@@ -155,7 +155,7 @@ def make_old(folder: Path) -> None:
 # -- PyTorch
 
 
-def test_the_script_of_ddp_catches_sigterm_when_all_are_there_and_reports_its_steps() -> None:
+def test_the_ddp_script_handles_sigterm_after_the_rendezvous_and_reports_its_steps() -> None:
     """As docs/training.md says."""
     script = objects("pytorch-ddp.yaml")["ConfigMap"]["data"]["train.py"]
     calls = [ast.unparse(node.func) for node in ordered_calls(ast.parse(script))]
@@ -170,7 +170,7 @@ def ordered_calls(tree: ast.AST) -> list[ast.Call]:
 # -- Horovod
 
 
-def test_the_numbers_and_paths_of_horovodrun_are_those_of_the_job() -> None:
+def test_the_arguments_of_horovodrun_match_the_job() -> None:
     launcher, worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"]
     (container,) = launcher["template"]["spec"]["containers"]
     said = dict(word[2:].split("=", 1) for word in container["command"] if word.startswith("--"))
@@ -182,7 +182,7 @@ def test_the_numbers_and_paths_of_horovodrun_are_those_of_the_job() -> None:
     assert said["ssh-identity-file"] == f"{mount['mountPath']}/id"
 
 
-def test_whoever_leaves_horovod_does_not_wait_for_itself() -> None:
+def test_a_replica_that_leaves_horovod_does_not_wait_for_itself() -> None:
     """The hook looks for sessions of ssh by their command lines, and has one itself."""
     worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"][1]
     (container,) = worker["template"]["spec"]["containers"]

@@ -134,7 +134,7 @@ def test_topology_a_pair_stays_whole_for_the_pod_that_wants_one() -> None:
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in CLOSE])
-def test_topology_what_has_settled_stays_settled(path: Path) -> None:
+def test_topology_a_settled_cluster_stays_settled(path: Path) -> None:
     """Shares and devices are read back from what the first round wrote."""
     first, *later = plan("-f", path, "--rounds", "4")["rounds"]
     assert first["binds"]

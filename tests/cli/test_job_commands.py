@@ -76,7 +76,7 @@ def test_gpus_become_replicas(options: list[str], replicas: tuple[int, int], gpu
     assert container(job)["resources"]["limits"].get("nvidia.com/gpu") == gpus
 
 
-def test_the_command_of_torch_is_started_by_the_agent_and_that_of_others_is_not() -> None:
+def test_the_agent_starts_the_command_with_framework_torch_only() -> None:
     agent = ["python3", "/var/run/maniple/agent/agent.pyz", "--"]
     words = ("--", "python", "train.py", "--name", "--", "x")
     assert container(made(words=words))["command"] == [*agent, *words[1:]]
@@ -84,7 +84,7 @@ def test_the_command_of_torch_is_started_by_the_agent_and_that_of_others_is_not(
         assert container(made("--framework", framework, words=words))["command"] == list(words[1:])
 
 
-def test_every_option_of_a_job_is_in_it() -> None:
+def test_every_option_is_in_the_job() -> None:
     job = made(
         *("--queue", "research", "--priority", "high", "--cpu", "8", "--memory", "32Gi", "-n", "team"),
         *("--env", "A=b=c", "-e", "EMPTY=", "--gpu-resource", "amd.com/gpu"),
@@ -162,19 +162,19 @@ def test_a_wrong_option_says_what_to_write_instead(options: list[str], message: 
     assert message in refused("submit", *JOB, *options, *COMMAND)
 
 
-def test_what_only_looks_like_maniples_own_is_allowed() -> None:
+def test_names_similar_to_reserved_ones_are_allowed() -> None:
     main = container(made("-e", "MY_MANIPLE_X=1", "--mount", "memory:/var/run/maniples", "--mount", "memory:/var/run"))
     assert [one["name"] for one in main["env"]] == ["MY_MANIPLE_X"]
     assert [one["mountPath"] for one in main["volumeMounts"]] == ["/var/run/maniples", "/var/run"]
 
 
-def test_a_name_that_is_none_is_refused_here() -> None:
+def test_an_invalid_name_is_refused_locally() -> None:
     said = refused("submit", "--name", "Bert!", "--image", "training:1", *COMMAND)
     assert "metadata.name: expected" in said
     assert "'Bert!'" in said
 
 
-def test_all_that_is_wrong_with_the_options_is_said_at_once() -> None:
+def test_all_wrong_options_are_reported_at_once() -> None:
     said = refused("submit", *JOB, "--gpus", "x", "--env", "A", "--mount", "b", *COMMAND)
     assert [line.split(":")[1] for line in said.splitlines()] == [" --gpus", " --env", " --mount"]
 
@@ -195,14 +195,14 @@ def test_all_that_is_wrong_with_the_options_is_said_at_once() -> None:
         (["--gpus", "4:8", "--image", "training:1", *COMMAND], "Missing option '--name'"),
     ],
 )
-def test_half_a_wish_says_what_is_missing(arguments: list[str], message: str) -> None:
+def test_incomplete_options_say_what_is_missing(arguments: list[str], message: str) -> None:
     assert message in " ".join(refused("submit", *arguments).split())
 
 
 # -- submit: files
 
 
-def test_every_mistake_of_every_document_is_told_before_a_cluster_is_asked(tmp_path: Path) -> None:
+def test_all_errors_in_files_are_reported_before_a_cluster_is_called(tmp_path: Path) -> None:
     wrong = RIGHT.replace("right", "wrong").replace("max: 2", "max: 0").replace("spec:\n", "spec:\n  quue: x\n", 1)
     file = tmp_path / "jobs.yaml"
     file.write_text(f"{RIGHT}---\n{wrong}---\nkind: ConfigMap\nmetadata: {{name: x}}\n")
@@ -213,7 +213,7 @@ def test_every_mistake_of_every_document_is_told_before_a_cluster_is_asked(tmp_p
     assert any("document 3: apiVersion is missing for kind ConfigMap" in line for line in said)
 
 
-def test_a_file_of_nothing_is_an_error() -> None:
+def test_an_empty_file_is_an_error() -> None:
     assert "no objects; expected an ElasticJob" in refused("submit", "-", stdin="# nothing\n")
 
 
@@ -222,13 +222,13 @@ def test_an_object_without_a_name_is_an_error() -> None:
     assert "metadata.name: expected a name, found none" in said
 
 
-def test_a_namespace_beside_another_is_an_error() -> None:
+def test_an_object_of_another_namespace_than_the_option_is_an_error() -> None:
     there = RIGHT.replace("{name: right}", "{name: right, namespace: one}")
     said = refused("submit", "-", "-n", "two", stdin=there)
     assert "metadata.namespace: expected 'two', as --namespace says, found 'one'" in said
 
 
-def test_what_a_template_would_say_in_vain_is_an_error() -> None:
+def test_reserved_fields_in_a_template_are_errors() -> None:
     job = yaml.safe_load(RIGHT)
     pod = job["spec"]["roles"][0]["template"]["spec"]
     env = [{"name": "EPOCHS", "value": "3"}, {"name": "MANIPLE_URL", "value": "x"}]
@@ -274,7 +274,7 @@ def test_dry_run_prints_every_object_of_a_file() -> None:
         (["jobs", "-n", "a/b"], "--namespace: expected"),
     ],
 )
-def test_wrong_usage_is_told_before_a_cluster_is_asked(arguments: list[str], message: str) -> None:
+def test_wrong_usage_is_reported_before_a_cluster_is_called(arguments: list[str], message: str) -> None:
     assert message in " ".join(refused(*arguments).split())
 
 
@@ -297,7 +297,7 @@ def test_without_a_cluster_every_command_says_so(command: str) -> None:
         (["research"], ["reserch"], ""),  # a job that waits for it is there
     ],
 )
-def test_a_queue_that_is_not_there_is_told_where_one_may_know(
+def test_an_unknown_queue_is_an_error_if_queues_can_be_listed(
     known: list[str] | None, used: list[str], said: str
 ) -> None:
     check_queues(["default", *(known or ())], known, used)
@@ -306,13 +306,13 @@ def test_a_queue_that_is_not_there_is_told_where_one_may_know(
     assert said == (str(refusal.value) if refusal is not None else "")
 
 
-def test_a_shell_that_completes_a_job_without_a_cluster_gets_nothing_and_no_error() -> None:
+def test_completing_job_names_without_a_cluster_is_silent() -> None:
     asked = {"COMP_WORDS": "maniple logs b", "COMP_CWORD": "2", "_MANIPLE_COMPLETE": "bash_complete"}
     done = run(env={**asked, **NO_CLUSTER})
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
 
 
-def test_the_log_without_options_is_of_the_role_that_speaks_for_the_job() -> None:
+def test_without_options_the_log_is_of_the_lead_role() -> None:
     template = {"spec": {"containers": [{"name": "main"}]}}
     roles = [
         {"name": name, "min": least, "max": 2, "template": template} for name, least in (("eval", 0), ("worker", 1))

@@ -61,7 +61,7 @@ def test_input_without_objects_is_refused_rather_than_taken_for_an_idle_cluster(
     ]
 
 
-def test_what_cannot_be_read_is_named_and_all_of_it(tmp_path: Path) -> None:
+def test_all_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty/notes.txt").write_text("x")
     (tmp_path / "odd").mkdir()
@@ -96,12 +96,12 @@ def test_what_cannot_be_read_is_named_and_all_of_it(tmp_path: Path) -> None:
     ],
     ids=["yaml not in utf-8", "json not in utf-8", "every byte", "deep yaml", "deep json", "half a file"],
 )
-def test_input_that_is_no_text_no_object_or_half_of_one_is_refused(data: bytes, message: str) -> None:
+def test_binary_truncated_or_non_object_input_is_refused(data: bytes, message: str) -> None:
     (line,) = refused("-f", "-", stdin=data)
     assert line.startswith(message)
 
 
-def test_all_problems_are_told_at_once_and_nothing_is_planned() -> None:
+def test_all_problems_are_reported_at_once_and_nothing_is_planned() -> None:
     text = "---\n".join([NODE, POD.replace("spec:", "sepc:"), "kind: [\n"])
     lines = refused("-f", "-", "-f", FIRST, "-f", FIRST, stdin=text)
     assert lines == [
@@ -140,7 +140,7 @@ spec: {minMember: 1, minResources: {cpu: '1'}}
 # -- options
 
 
-def test_only_pods_of_our_scheduler_are_planned_unless_told_otherwise() -> None:
+def test_only_pods_of_our_scheduler_are_planned_by_default() -> None:
     nodes = [NODE.replace("n1", f"n{number}") for number in range(3)]
     names = ["maniple", "volcano", "default-scheduler"]
     pods = [
@@ -195,7 +195,7 @@ status: {phase: Running, startTime: '2026-01-01T12:00:00Z'}
         (None, []),
     ],
 )
-def test_now_is_the_moment_of_the_decision(now: str | None, evicted: list[str]) -> None:
+def test_now_sets_the_time_of_the_decision(now: str | None, evicted: list[str]) -> None:
     """A pod that must run for a minute before it may be evicted. Without --now, now is when it started."""
     arguments = ["--now", now] if now else []
     made = plan("-f", "-", "--policy", KUBE_BATCH, *arguments, stdin=CONTENDED)
@@ -340,7 +340,7 @@ def test_lists_are_sorted() -> None:
     assert [queue["name"] for queue in made["queues"]] == ["default", "production", "research"]
 
 
-def test_yaml_says_what_json_says() -> None:
+def test_yaml_output_equals_json_output() -> None:
     done = run("plan", "-f", FIRST, "-o", "yaml")
     assert (done.returncode, done.stderr) == (0, "")
     made = yaml.safe_load(done.stdout)
@@ -348,7 +348,7 @@ def test_yaml_says_what_json_says() -> None:
     assert list(made) == list(example("01"))
 
 
-def test_the_table_says_what_starts_what_moves_who_waits_and_what_would_change_it() -> None:
+def test_the_table_shows_starts_evictions_waiting_gangs_and_remedies() -> None:
     done = run("plan", "-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", "--rounds", "2", stdin=CONTENDED)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -397,16 +397,14 @@ def gang(name: str, pods: list[tuple[int, str]]) -> str:
         ([(1, "0.5"), (2, "")], "n1 ×2 (gpu 0-1 at 50 GB/s; 0.5 of gpu a)"),
     ],
 )
-def test_the_table_says_which_gpus_what_part_of_them_and_how_fast_together(
-    pods: list[tuple[int, str]], nodes: str
-) -> None:
+def test_the_table_shows_gpus_shares_and_ring_speed(pods: list[tuple[int, str]], nodes: str) -> None:
     done = run("plan", "-f", "-", stdin=f"{PAIRS}---\n{gang('g', pods)}")
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = [line for line in done.stdout.splitlines() if "default/g " in line]
     assert line.split("  ")[-1].strip() == nodes
 
 
-def test_names_from_the_input_cannot_draw_on_the_terminal() -> None:
+def test_control_characters_in_names_are_escaped() -> None:
     text = "---\n".join([NODE, POD.replace("spec: {", 'spec: {nodeSelector: {"a\\nb": "\\e[31mred"}, ')])
     done = run("plan", "-f", "-", stdin=text)
     assert done.returncode == 0
@@ -415,7 +413,7 @@ def test_names_from_the_input_cannot_draw_on_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1251", "latin-1"])
-def test_a_terminal_that_lacks_a_letter_gets_a_question_mark_and_no_traceback(encoding: str) -> None:
+def test_a_letter_that_the_terminal_lacks_becomes_a_question_mark(encoding: str) -> None:
     done = subprocess.run(
         [*COMMAND, "plan", "-f", str(FIRST)],
         env={**os.environ, "PYTHONIOENCODING": encoding},
@@ -426,7 +424,7 @@ def test_a_terminal_that_lacks_a_letter_gets_a_question_mark_and_no_traceback(en
     assert b"default/b" in done.stdout
 
 
-def test_a_reader_that_has_seen_enough_causes_no_traceback() -> None:
+def test_a_closed_pipe_causes_no_traceback() -> None:
     """`maniple plan … | head -1`, with more output than a pipe holds."""
     command = [*COMMAND, "plan", "-f", str(next(EXAMPLES.glob("06*.yaml"))), "-o", "json", "--rounds", "20"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -438,7 +436,7 @@ def test_a_reader_that_has_seen_enough_causes_no_traceback() -> None:
         assert process.wait(timeout=60) in (0, 1)  # which of them is up to click
 
 
-def test_a_full_disk_is_an_error_and_no_traceback() -> None:
+def test_a_full_disk_is_an_error_without_a_traceback() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*COMMAND, "plan", "-f", str(FIRST)], stdout=full, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"error: [Errno 28] No space left on device\n")
@@ -461,7 +459,7 @@ def waits_for(process: subprocess.Popen[bytes], pipe: IO[bytes] | None) -> bool:
     return not unread and Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
-def test_interrupted_while_it_waits_for_input_it_just_stops() -> None:
+def test_ctrl_c_while_reading_input_stops_quietly() -> None:
     with subprocess.Popen(
         [*COMMAND, "plan", "-f", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

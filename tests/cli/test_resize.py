@@ -11,7 +11,7 @@ from maniple.api.errors import InputError
 from maniple.cli.commands.resize import check, operations
 
 
-def test_a_resize_holds_only_for_the_role_that_was_read() -> None:
+def test_a_resize_applies_only_to_the_role_that_was_read() -> None:
     (role,) = elastic_job().spec.roles
     assert operations(0, role, {"min": 2, "pin": 6}) == [
         {"op": "test", "path": "/spec/roles/0/name", "value": "worker"},
@@ -35,7 +35,7 @@ def roles(*mins: int) -> types.ElasticJob:
 
 @pytest.mark.parametrize("option", ["pin", "max", "min"])
 @pytest.mark.parametrize("mins", [(4,), (4, 0)])
-def test_a_job_that_is_to_have_nothing_is_to_be_suspended(option: str, mins: tuple[int, ...]) -> None:
+def test_a_size_of_zero_is_refused_and_suspend_suggested(option: str, mins: tuple[int, ...]) -> None:
     found = roles(*mins)
     with pytest.raises(InputError) as refusal:
         check(found, found.spec.roles[0], {option: 0})
@@ -44,7 +44,7 @@ def test_a_job_that_is_to_have_nothing_is_to_be_suspended(option: str, mins: tup
     assert "--min 0" not in str(refusal.value)
 
 
-def test_a_role_beside_another_may_have_nothing() -> None:
+def test_a_role_may_have_size_zero_if_another_has_a_minimum() -> None:
     found = roles(4, 1)
     check(found, found.spec.roles[0], {"min": 0, "pin": 0})
     with pytest.raises(InputError, match="--pin: 0 is below its minimum, 4; add --min 0 to allow it"):
@@ -58,6 +58,6 @@ def test_a_role_beside_another_may_have_nothing() -> None:
         ({"pin": 3}, "--pin: 3 is below its minimum, 4; add --min 3 to allow it"),
     ],
 )
-def test_a_pin_out_of_bounds_says_which_bound_to_move(wanted: dict[str, int | None], message: str) -> None:
+def test_a_pin_out_of_bounds_names_the_option_to_add(wanted: dict[str, int | None], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check(elastic_job(), elastic_job().spec.roles[0], wanted)

@@ -57,7 +57,7 @@ def test_groups_and_rings_of_known_machines(name: str, lines: list[str]) -> None
         assert line in printed
 
 
-def test_a_lost_gpu_is_told_and_in_no_group_and_no_ring() -> None:
+def test_a_lost_gpu_is_listed_and_in_no_group_or_ring() -> None:
     done = run("topology", EXAMPLES / "topology/lost-gpu.txt")
     assert done.stderr == "note: GPU5 has no link that can be read: taken for lost, and marked unhealthy\n"
     assert done.stdout.startswith("8 × nvidia.com/gpu, lost: 5\n")
@@ -72,7 +72,7 @@ def test_the_model_and_the_memory_are_shown_and_the_model_decides_the_speed() ->
     assert "\n  2     40    0 3\n" in printed
 
 
-def test_without_links_they_are_assumed_from_the_model_or_not_known() -> None:
+def test_missing_links_are_assumed_from_the_model_or_unknown() -> None:
     text = json.dumps({"version": 1, "devices": [{"id": at} for at in range(4)]})
     assert drawn("-", stdin=text).splitlines() == [
         "4 × nvidia.com/gpu",
@@ -91,7 +91,7 @@ def test_numbers_of_gb_are_shown_as_they_are() -> None:
     assert "  2     50    a b\n" in printed
 
 
-def test_one_gpu_is_drawn_as_well() -> None:
+def test_a_single_gpu_can_be_drawn() -> None:
     printed = drawn("-", stdin="\tGPU0\tCPU Affinity\nGPU0\t X \t0-7\n")
     assert "Groups\n  node: 0\n" in printed
     assert "Best ring" not in printed
@@ -152,7 +152,7 @@ def test_wrong_options_are_refused() -> None:
     assert "Missing argument 'FILE'" in refused()[-1]
 
 
-def test_a_shell_that_asks_gets_the_forms_of_output() -> None:
+def test_output_formats_are_completed() -> None:
     env = {"COMP_WORDS": "maniple topology -o ", "COMP_CWORD": "3", "_MANIPLE_COMPLETE": "bash_complete"}
     done = run(env=env)
     assert {line.split(",")[1] for line in done.stdout.splitlines()} == {"table", "json", "annotate"}

@@ -73,7 +73,7 @@ def without(*names: str) -> list[str]:
         (60, without("OVER TIME", "QUEUE", "AGE", "RANGE", "GPUS"), "a-very-long-name…"),
     ],
 )
-def test_a_narrow_screen_clips_names_and_spares_columns_but_not_why_a_job_waits(
+def test_a_narrow_screen_clips_names_and_drops_columns_but_keeps_the_reason(
     width: int, header: list[str], name: str
 ) -> None:
     far = ProgressView(1200, 5000, None, NOW)
@@ -90,7 +90,7 @@ def test_a_narrow_screen_clips_names_and_spares_columns_but_not_why_a_job_waits(
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 160])
-def test_a_reason_that_does_not_fit_is_seen_to_be_cut(width: int) -> None:
+def test_a_reason_that_is_cut_ends_in_an_ellipsis(width: int) -> None:
     reason = "AReasonThatIsLongerThanTheScreen" * 5
     (line,) = frame(cluster(view_of(phase="Pending", reason=reason)), SizeHistory(30), "ml", NOW, width)[-1:]
     assert len(line) == width
@@ -99,13 +99,13 @@ def test_a_reason_that_does_not_fit_is_seen_to_be_cut(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 160])
-def test_the_namespace_is_shown_where_there_are_several(width: int) -> None:
+def test_the_namespace_is_shown_if_there_are_several(width: int) -> None:
     for with_namespace, name in ((False, "bert"), (True, "ml/bert")):
         lines = frame(cluster(view_of()), SizeHistory(30), "ml", NOW, width, with_namespace=with_namespace)
         assert lines[-1].split()[0] == name
 
 
-def test_a_pipe_gets_a_line_for_each_change_and_no_other() -> None:
+def test_a_pipe_gets_one_line_for_each_change() -> None:
     first = {("ml", "bert"): view_of()}
     assert changes({}, first) == ["2026-01-01T10:00:00Z ml/bert Running, size 4 of 4:8, 4 GPUs, queue research"]
     assert changes(first, dict(first)) == []
@@ -118,7 +118,7 @@ def test_a_pipe_gets_a_line_for_each_change_and_no_other() -> None:
     assert changes(first, {}) == ["2026-01-01T10:00:00Z ml/bert deleted"]
 
 
-def test_a_view_that_is_not_up_to_date_says_so_and_is_as_large_as_before() -> None:
+def test_an_outdated_view_says_so_and_keeps_its_size() -> None:
     usual = frame(cluster(view_of()), SizeHistory(30), "ml", NOW, 60)
     lines = frame(cluster(view_of()), SizeHistory(30), "ml", NOW, 60, trouble="GET https://server: refused\x1b[2J")
     assert (usual[1], lines[1]) == ("", "The API server does not answer, this view is out of date: GE")

@@ -30,18 +30,18 @@ PLAIN = ["python", "--lr", "-c", "a: b", "yes", "null", "~", "", "train.py", "/d
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_looks_like_a_number_to_anybody_is_in_quotes(text: str) -> None:
+def test_ambiguous_strings_are_quoted(text: str) -> None:
     assert to_yaml({"value": text}) == f"value: '{text}'\n"
 
 
-def test_what_does_not_is_as_people_write_it() -> None:
+def test_plain_strings_are_not_quoted() -> None:
     assert (
         to_yaml({"command": ["python", "train.py", "--lr", "-x"]}) == "command:\n- python\n- train.py\n- --lr\n- -x\n"
     )
 
 
 @given(st.lists(st.sampled_from(TEXTS + PLAIN) | st.text(st.characters(codec="utf-8"), max_size=8), max_size=6))
-def test_texts_come_back(texts: list[str]) -> None:
+def test_strings_are_the_same_after_writing_and_reading(texts: list[str]) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"list": texts}}
     (document,) = split(to_yaml(body).encode(), "a.yaml")
     assert msgspec.json.decode(document.raw) == body

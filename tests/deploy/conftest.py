@@ -1,4 +1,4 @@
-"""Helm for tests: built once into the cache; where it can't be had its tests are skipped, or fail as in CI."""
+"""Helm for tests, built once into the cache. Where it cannot be built, tests are skipped, or fail in CI."""
 
 import os
 

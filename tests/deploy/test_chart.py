@@ -1,4 +1,4 @@
-"""The chart: Helm accepts it, what is written from it is in step, values do what they say, wrong ones are refused."""
+"""The chart: Helm accepts it, the files written from it are up to date, values take effect, wrong ones are refused."""
 
 import json
 import re
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.rights import ROOT
+from deploy.rbac_rights import ROOT
 from maniple.api.crds import crds
 from maniple.cli.commands.serve import command as serve
 from maniple.scheduler.framework.policy import load_policy
 from tools.helm import HelmError, helm
-from tools.manifests import CHART, manifests, rendered
+from tools.write_manifests import CHART, manifests, rendered
 
 pytestmark = pytest.mark.usefixtures("need_helm")
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def test_helm_finds_nothing_wrong() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
 
 
-def test_what_is_written_from_the_chart_is_in_step() -> None:
+def test_files_written_from_the_chart_are_up_to_date() -> None:
     for name, text in manifests().items():
         written = (ROOT / "deploy" / name).read_text(encoding="utf-8")
         assert written == text, f"deploy/{name} is not what the chart says: run `make manifests` and commit the outcome"
@@ -58,7 +58,7 @@ def test_the_crds_are_those_of_the_types_and_not_a_copy() -> None:
     assert {item["metadata"]["name"]: item for item in shown} == {crd["metadata"]["name"]: crd for crd in crds()}
 
 
-def test_what_runs_may_be_run_in_a_restricted_namespace() -> None:
+def test_its_pods_are_allowed_in_a_restricted_namespace() -> None:
     spec = one("Deployment")["spec"]["template"]["spec"]
     security = spec["containers"][0]["securityContext"]
     assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["seccompProfile"]) == (
@@ -70,7 +70,7 @@ def test_what_runs_may_be_run_in_a_restricted_namespace() -> None:
     assert security["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_one_replica_may_go_at_a_time_and_they_like_different_nodes() -> None:
+def test_one_replica_may_be_evicted_at_a_time_and_replicas_prefer_different_nodes() -> None:
     deployment = one("Deployment")
     assert deployment["spec"]["replicas"] == 2
     selector = deployment["spec"]["selector"]
@@ -88,7 +88,7 @@ def test_its_arguments_are_options_of_serve() -> None:
     serve.make_context("serve", arguments)
 
 
-def test_the_lease_is_the_one_that_it_has_a_right_to() -> None:
+def test_its_lease_is_the_one_that_its_role_names() -> None:
     (rule,) = (rule for rule in one("Role")["rules"] if "resourceNames" in rule and rule["resources"] == ["leases"])
     assert f"--lease=kube-system/{rule['resourceNames'][0]}" in container()["args"]
     assert one("Role")["metadata"]["namespace"] == "kube-system"
@@ -141,7 +141,7 @@ def test_values_for_the_pods_reach_them() -> None:
     assert set(spec["containers"][0]["resources"]) == {"requests"}
 
 
-def test_queues_and_priority_classes_can_be_others_or_none() -> None:
+def test_queues_and_priority_classes_can_be_replaced_or_left_out() -> None:
     ours = ('--set-json=queues=[{"name": "a", "spec": {"weight": 3}}, {"name": "b"}]', "--set=priorityClasses=null")
     queues = [item for item in documents(*ours) if item["kind"] == "Queue"]
     assert [(item["metadata"]["name"], item["spec"]) for item in queues] == [("a", {"weight": 3}), ("b", {})]
@@ -167,7 +167,7 @@ def test_wrong_values_are_refused(value: str, said: str) -> None:
 
 
 def leaves(values: dict[str, Any], before: str = "") -> set[str]:
-    """Names of values as `--set` takes them; resources, lists and maps of the user's are one value each."""
+    """Names of values as `--set` takes them; resources, and lists and maps that users write, are one value each."""
     found = set()
     for name, value in values.items():
         is_ours = isinstance(value, dict) and SCHEMA["properties"].get(before + name, {}).get("properties")

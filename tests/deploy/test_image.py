@@ -1,4 +1,4 @@
-"""What the Containerfile makes, as far as it can be tried without a registry: see container.py."""
+"""The image of the Containerfile, as far as it can be tested without a registry: see run_like_container.py."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy import container
-from deploy.container import NOBODY
-from deploy.rights import ROOT
+from deploy import run_like_container
+from deploy.rbac_rights import ROOT
+from deploy.run_like_container import NOBODY
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -46,16 +46,16 @@ def test_everything_that_is_copied_is_in_the_build_context() -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return container.install(tmp_path_factory.mktemp("image"))
+    return run_like_container.install(tmp_path_factory.mktemp("image"))
 
 
 def run(installed: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    reason = container.why_not()
+    reason = run_like_container.why_not()
     if reason:
         pytest.skip(reason)
     return subprocess.run(
-        container.contained([str(installed / "bin" / "maniple"), *arguments]),
-        env=container.environment(),
+        run_like_container.contained([str(installed / "bin" / "maniple"), *arguments]),
+        env=run_like_container.environment(),
         cwd="/",
         input=text,
         capture_output=True,
@@ -64,24 +64,26 @@ def run(installed: Path, *arguments: str, text: str = "") -> subprocess.Complete
     )
 
 
-def test_nothing_can_be_written_in_the_container_and_its_user_may_do_nothing() -> None:
-    reason = container.why_not()
+def test_the_container_is_read_only_and_its_user_has_no_capabilities() -> None:
+    reason = run_like_container.why_not()
     if reason:
         pytest.skip(reason)
     tries = "for folder in / /tmp /run /dev/shm; do touch $folder/x 2>/dev/null && echo $folder; done"
     script = f"{tries}; id -u; grep CapEff /proc/self/status"
-    done = subprocess.run(container.contained(["sh", "-c", script]), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        run_like_container.contained(["sh", "-c", script]), capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == [str(NOBODY), "CapEff:", "0" * 16]
 
 
-def test_the_wheel_plans_without_a_name_a_home_or_a_place_to_write(installed: Path) -> None:
+def test_the_wheel_plans_without_user_name_home_or_writable_folder(installed: Path) -> None:
     example = (ROOT / "examples" / "01-small-behind-large.yaml").read_text(encoding="utf-8")
     done = run(installed, "plan", "-f", "-", text=example)
     assert (done.returncode, done.stderr) == (0, "")
     assert "default/b" in done.stdout
 
 
-def test_serve_starts_there_and_asks_for_a_cluster(installed: Path) -> None:
+def test_serve_starts_in_the_container_and_asks_for_a_cluster(installed: Path) -> None:
     done = run(installed, "serve", "--listen=:0")
     assert done.returncode == 2
     assert done.stderr.startswith("error: no cluster to talk to"), done.stderr

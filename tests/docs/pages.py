@@ -123,7 +123,7 @@ def arguments(line: str) -> tuple[list[str], bool]:
     if program in ("maniple", ".venv/bin/maniple"):
         return [sys.executable, "-m", "maniple", *rest], is_piped
     if [program, *rest] == ["make", "demo"]:
-        return [sys.executable, "tools/demo.py"], False
+        return [sys.executable, "tools/demo_examples.py"], False
     if [program, *rest] == ["make", "help"]:
         return ["make", "--no-print-directory", "help"], False
     raise ValueError(f"no rule to run {line!r}")

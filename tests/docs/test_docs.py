@@ -69,7 +69,7 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
 
 
 @each("python")
-def test_python_can_be_read(block: Block) -> None:
+def test_python_compiles(block: Block) -> None:
     compile(block.body, block.where, "exec")
 
 
@@ -129,11 +129,11 @@ def test_the_demo_shows_the_numbered_examples_and_fails_when_one_is_wrong(
     for path in (ROOT / "examples").glob("[0-9]*.yaml"):
         assert any(line.startswith(f"examples/{path.name}: ") for line in printed)
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import demo  # type: ignore[import-not-found, unused-ignore]  # found where it is run from
+    import demo_examples  # type: ignore[import-not-found, unused-ignore]  # found where it is run from
 
-    monkeypatch.setattr(demo, "EXPECTED", {"03-room-for-nine": (demo.gangs, {"default/ten": 10})})
+    monkeypatch.setattr(demo_examples, "EXPECTED", {"03-room-for-nine": (demo_examples.gangs, {"default/ten": 10})})
     with pytest.raises(SystemExit) as stopped:
-        demo.main()
+        demo_examples.main()
     assert stopped.value.code == 1
     assert "03-room-for-nine: expected {'default/ten': 10}, found {}" in capsys.readouterr().err
 
@@ -191,7 +191,7 @@ def test_policies_are_shown_as_they_are(heading: str, file: str) -> None:
     assert load_one(match[1].encode(), heading) == load_one((ROOT / file).read_bytes(), file)
 
 
-def test_policies_that_change_one_thing_are_the_built_in_one_but_for_that() -> None:
+def test_variants_of_the_built_in_policy_differ_in_one_plugin() -> None:
     def policy(file: str) -> tuple[object, dict[str, dict[str, object]]]:
         document: Any = load_one((ROOT / file).read_bytes(), file)
         return document["actions"], {plugin["name"]: plugin for tier in document["tiers"] for plugin in tier["plugins"]}
@@ -226,13 +226,13 @@ def test_pages_are_of_plugins_and_actions_that_exist() -> None:
     assert {path.stem for path in (DOCS / "actions").iterdir()} == set(ACTIONS)
 
 
-def test_the_policy_page_names_every_word_of_a_policy_file() -> None:
+def test_the_policy_page_names_every_action_plugin_and_switch() -> None:
     text = read("docs/policy.md")
     for name in (*ACTIONS, *PLUGINS, *SWITCHES):
         assert re.search(rf"[`\[]{name}[`\]]", text), name
 
 
-def test_the_tables_of_kube_scheduler_names_are_those_of_the_code() -> None:
+def test_the_tables_of_kube_scheduler_names_match_the_code() -> None:
     rows = list(table_rows(section("docs/policy.md", "kube-scheduler's Policy file")))
     checks = {name: set(row[1].split(", ")) for row in rows for name in words(row[0])}
     for name, expected in PREDICATES.items():
@@ -327,7 +327,7 @@ def test_every_field_is_described_with_its_default(kind: str) -> None:
         assert rows[path].strip("`") in expected, path
 
 
-def test_the_promises_are_those_of_the_tests() -> None:
+def test_the_promises_page_names_every_property_test() -> None:
     defined = {
         name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
     }
@@ -336,12 +336,12 @@ def test_the_promises_are_those_of_the_tests() -> None:
     assert named <= defined
     promised = set[str]()
     for path in (ROOT / "tests" / "properties").glob("test_*.py"):
-        if not path.name.startswith("test_referee"):  # those are about the judge
+        if not path.name.startswith("test_referee"):  # those test the referee
             promised |= set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.M))
     assert promised <= named, "a promise that docs/promises.md does not list"
 
 
-# Proportion on paper.
+# Proportion as worked out on its page.
 
 UNITS = {"GPU": "nvidia.com/gpu", "CPU": "cpu"}
 
@@ -356,7 +356,7 @@ def paper_examples() -> list[str]:
 
 
 @pytest.mark.parametrize("heading", paper_examples())
-def test_proportion_on_paper_is_proportion_in_the_code(heading: str) -> None:
+def test_proportion_as_worked_out_on_the_page_matches_the_code(heading: str) -> None:
     text = section("docs/plugins/proportion.md", heading)
     cluster = re.search(r"^Cluster: ([^.]*)\.", text, re.M)
     assert cluster is not None
@@ -438,7 +438,7 @@ def test_the_index_leads_to_every_page() -> None:
     assert set(DOCS.rglob("*.md")) - {DOCS / "index.md"} <= linked
 
 
-def test_the_chinese_readme_is_in_step() -> None:
+def test_the_chinese_readme_has_the_same_structure() -> None:
     english, chinese = ROOT / "README.md", ROOT / "README.zh-CN.md"
 
     def skeleton(page: Path) -> list[str]:

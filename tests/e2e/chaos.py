@@ -1,6 +1,6 @@
 """Gangs come and go on simulated nodes while the scheduler, the API server and etcd are killed and connections are cut.
 
-Seeded: the same seed gives the same gangs and the same blows in the same order; when exactly they fall is up to the
+The same seed gives the same gangs and the same failures in the same order; their exact times depend on the
 machine. `python -m e2e.chaos --seconds 300 --seed 7` (with `make chaos`) is the long run, tests have a short one.
 """
 
@@ -26,7 +26,7 @@ NODES, GPUS, CPUS = 6, 8, 128
 NAMESPACE = "chaos"
 PAUSE_S = 0.4  # between two steps of the story
 SETTLE_S = 300.0
-# Nobody waits long enough for nodes to be kept, so that at the end whoever fits must have started.
+# No gang waits long enough for a reservation, so that in the end every gang that fits must have started.
 POLICY = """\
 actions: "allocate, shrink, reclaim, preempt, backfill, grow"
 tiers:
@@ -79,7 +79,7 @@ class Gang:
 
 @dataclass
 class Replica:
-    """One `maniple serve`, which may be killed, or stopped for a while as a machine that swaps is."""
+    """One `maniple serve`, which may be killed, or paused like a machine that swaps."""
 
     name: str
     kubeconfig: Path
@@ -125,7 +125,7 @@ class Story:
         )
 
     def run(self, seconds: float, least_blows: int = 0) -> list[str]:
-        """What was seen that must never be; empty if all is well. It takes longer where blows take long."""
+        """Returns the violations that were seen. It takes longer where killing and restarting takes long."""
         self._prepare()
         try:
             for replica in self.replicas:
@@ -150,7 +150,7 @@ class Story:
             path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
             wait_until("the default service account is there", lambda: client.exists(path))
 
-    # -- life
+    # -- gangs come and go
 
     def _live(self, seconds: float, least_blows: int) -> None:
         until = time.monotonic() + seconds
@@ -178,7 +178,7 @@ class Story:
         self.gangs[gang.name] = gang
 
     def _leave(self) -> None:
-        """One of the gangs that have run is over."""
+        """Ends one of the gangs that have run."""
         candidates = sorted(self.started & set(self.gangs))
         if candidates:
             self._delete(self.random.choice(candidates))
@@ -199,7 +199,7 @@ class Story:
         self.started.discard(name)
 
     def _mend(self) -> None:
-        """What a job's controller does: objects of living gangs that are not there are made."""
+        """Creates missing objects of living gangs, as a job's controller does."""
         try:
             with self.cluster.client() as client:
                 pods = client.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
@@ -216,7 +216,7 @@ class Story:
         bound = Counter(group_of(pod) for pod in self.watcher.pods if node_of(pod))
         self.started |= {name for name, gang in self.gangs.items() if bound[name] == gang.size}
 
-    # -- blows
+    # -- failures
 
     def _strike(self) -> None:
         blow = self.random.choice(["scheduler", "scheduler", "apiserver", "etcd", "cut", "cut", "pause", "both"])
@@ -235,7 +235,7 @@ class Story:
             for replica in self.replicas:
                 replica.start()
         elif blow == "pause":
-            # Longer than its lease: when it wakes up another leads, and it must not know that too late.
+            # Longer than its lease: when it resumes another replica leads, and it must notice before it writes.
             one.send(signal.SIGSTOP)
             time.sleep(12)
             one.send(signal.SIGCONT)
@@ -254,7 +254,7 @@ class Story:
     # -- the end
 
     def _settle(self) -> list[str]:
-        """Until every gang is whole or waits for good reason; what is still wrong if that never comes."""
+        """Waits until every gang is whole or waits for a good reason. Returns what is still wrong at the end."""
         found: list[str] = ["no look at the pods succeeded"]
 
         def is_settled() -> bool:
@@ -282,7 +282,7 @@ class Story:
         ]
 
     def _idle(self, pods: list[Pod]) -> list[str]:
-        """Gangs that wait though all of their pods, which are alike, would fit on what nodes have free."""
+        """Gangs that wait although all of their equal pods fit into free room."""
         gpus, cpus = Counter(dict.fromkeys(self.watcher.gpus, GPUS)), Counter(dict.fromkeys(self.watcher.gpus, CPUS))
         bound = set()
         for pod in pods:
@@ -298,7 +298,7 @@ class Story:
         ]
 
     def _drain(self) -> list[str]:
-        """Gangs that run leave until everybody has had a turn."""
+        """Ends running gangs until every gang has had a turn."""
         while set(self.gangs) - self.started:
             running = sorted(self.started & set(self.gangs))
             if not running:

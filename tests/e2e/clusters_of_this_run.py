@@ -1,6 +1,6 @@
-"""Which clusters belong to this test run, and what to do where none can be had.
+"""The clusters of this test run, and what to do where none can run.
 
-A run's clusters are named after the process that started the run, which all workers share, and end with it.
+They are named after the process that started the run, which all workers share, and end with it.
 """
 
 import fcntl
@@ -44,14 +44,14 @@ def own_name() -> str:
 
 @contextmanager
 def alone_on(node: Cluster) -> Iterator[None]:
-    """The real node's GPUs, and the port by which its pods reach a controller, are for one test at a time."""
+    """One test at a time may use the real node's GPUs and the port by which its pods reach a controller."""
     with (node.layout.folder / "in-use").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def need(spec: Spec) -> None:
-    """Skips the test, or fails it where a cluster is required, if such a cluster cannot be had here."""
+    """Skips the test if such a cluster cannot run here, or fails it where a cluster is required."""
     reason = why_no_real_node() if spec.real_node else ""
     if reason:
         _refuse(reason)
@@ -70,7 +70,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def stop_shared(pid: int) -> None:
-    """Stops what the run started. Killed runs do not get here; their clusters see that and end by themselves."""
+    """Stops what the run started. Clusters of a killed run end by themselves."""
     from tools.cluster.cluster_layout import all_layouts
 
     for layout in all_layouts():

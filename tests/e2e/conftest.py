@@ -1,4 +1,4 @@
-"""A cluster for tests: started once a run, shared by all workers. Tests use namespaces of their own in it."""
+"""A cluster for tests: started once a run, shared by all workers. Each test has its own namespace."""
 
 import uuid
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tools.cluster import ApiError, Cluster, Spec
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The run's cluster; make simulated nodes in it with names of your own."""
+    """The run's cluster; create simulated nodes in it under your own names."""
     return clusters_of_this_run.shared_cluster()
 
 
@@ -26,13 +26,13 @@ def real_node() -> Cluster:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own in the run's cluster."""
+    """The test's own namespace in the run's cluster."""
     yield from _namespace_in(cluster)
 
 
 @pytest.fixture
 def real_namespace(real_node: Cluster) -> Iterator[str]:
-    """A namespace of the test's own in the cluster with the real node."""
+    """The test's own namespace in the cluster with the real node."""
     yield from _namespace_in(real_node)
 
 
@@ -69,7 +69,7 @@ def with_crds(cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def bench(with_crds: Cluster, namespace: str) -> Iterator[Bench]:
-    """A corner of the run's cluster, with nodes, a schedulerName and a lease of its own."""
+    """The test's own corner of the run's cluster: nodes, schedulerName and lease."""
     made = Bench(with_crds, namespace)
     yield made
     made.close()

@@ -9,7 +9,7 @@ import yaml
 
 
 class Proxy:
-    """Relays bytes from a port of its own; runs in a thread until it is closed."""
+    """Relays bytes from its own port; runs in a thread until it is closed."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -25,7 +25,7 @@ class Proxy:
             raise TimeoutError("the relay did not start within 10 s")
 
     def cut(self) -> None:
-        """All connections end at once, without a farewell."""
+        """Cuts all connections at once."""
         self._loop.call_soon_threadsafe(self._abort_all)
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Proxy:
         server.close()
         while self._relaying:
             self._abort_all()
-            await asyncio.sleep(0.01)  # until they have noticed, and whoever was about to begin has begun
+            await asyncio.sleep(0.01)  # until clients have noticed, and connections that were about to open are open
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         relaying = asyncio.current_task()

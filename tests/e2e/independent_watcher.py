@@ -1,4 +1,4 @@
-"""An eye that shares nothing with the scheduler: lists all pods again and again, and counts what each node holds."""
+"""A watcher that shares no code with the scheduler: lists all pods repeatedly and adds up what each node holds."""
 
 import http.client
 import threading
@@ -26,7 +26,7 @@ def cpus_of(pod: Pod) -> int:
 
 
 def node_of(pod: Pod) -> str:
-    """The node that the pod holds something of; none when it has ended."""
+    """The node whose resources the pod holds; none once it has ended."""
     is_over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     return "" if is_over else str(pod["spec"].get("nodeName", ""))
 
@@ -36,7 +36,7 @@ def group_of(pod: Pod) -> str:
 
 
 def over_committed(pods: list[Pod], gpus: dict[str, int], cpus: dict[str, int]) -> list[str]:
-    """What is wrong at one moment: a node that holds more than it has, a GPU that two pods have."""
+    """What is wrong at one moment: an over-committed node, a GPU that two pods have."""
     held_gpus, held_cpus = Counter[str](), Counter[str]()
     owners: dict[tuple[str, str], list[str]] = defaultdict(list)
     for pod in pods:
@@ -59,7 +59,7 @@ def over_committed(pods: list[Pod], gpus: dict[str, int], cpus: dict[str, int]) 
 
 @dataclass
 class Watcher:
-    """Looks in a thread of its own until it is stopped; what it saw that must never be is in `wrong`."""
+    """Watches in its own thread until it is stopped; `wrong` has the violations it saw."""
 
     cluster: Cluster
     namespace: str
@@ -82,7 +82,7 @@ class Watcher:
             self._thread.join(timeout=30)
 
     def look(self) -> list[Pod]:
-        """All pods of one moment: a list without a resourceVersion is read from the majority of etcd."""
+        """All pods of one moment: a list without a resourceVersion is a quorum read from etcd."""
         with self.cluster.client() as client:
             found: list[Pod] = client.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]
         return found

@@ -1,6 +1,6 @@
 """A name server for pods of a cluster that has none: `python3 name_server.py HOSTS`, HOSTS is JSON, name -> address.
 
-The file is read at each question, so that whoever knows the addresses may write them as they come to be known.
+The file is read at each question, so that tests may add addresses later.
 """
 
 import json
@@ -14,7 +14,7 @@ NO_ERROR, NO_SUCH_NAME = 0, 3
 
 
 def answer(query: bytes, hosts: dict[str, str]) -> bytes:
-    """What to say to a message with one question."""
+    """The answer to a message with one question."""
     words, at = [], 12
     while length := query[at]:
         words.append(query[at + 1 : at + 1 + length].decode())

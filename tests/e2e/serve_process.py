@@ -1,6 +1,6 @@
-"""`maniple serve` as a process of its own, with the rights that it ships with and no others, and what tests ask of it.
+"""`maniple serve` as a process with only its shipped rights, and helpers for tests of it.
 
-Every test has a namespace, nodes that only its pods may use, a schedulerName and a lease of its own.
+Every test has its own namespace, nodes for its pods only, schedulerName and lease.
 """
 
 import os
@@ -45,12 +45,12 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """As the kernel does when memory is short: no chance to tidy up."""
+        """Kills it as the kernel does when memory is short: it cannot clean up."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> int:
-        """Asks it to end, as the kubelet does; its exit code."""
+        """Asks it to end, as the kubelet does. Returns its exit code."""
         self._process.terminate()
         return self._process.wait(timeout=PATIENCE_S)
 
@@ -84,7 +84,7 @@ class Process:
         return total
 
     def counts(self, number: float, name: str, **labels: str) -> bool:
-        """What was done is counted when its answer has come: a moment after everybody may see it."""
+        """A write is counted when its answer arrives, a moment after others can see it."""
         return self.metric(name, **labels) == number
 
     def is_leading(self) -> bool:
@@ -103,7 +103,7 @@ class Bench:
         self._account = self._make_account()
 
     def _make_account(self) -> Path:
-        """The shipped rights, for an account in the test's namespace."""
+        """Creates an account with the shipped rights in the test's namespace."""
         text = (ROOT / "deploy" / "rbac.yaml").read_text()
         for shipped in ("maniple-system", "kube-system"):
             text = text.replace(shipped, self.namespace)
@@ -131,7 +131,7 @@ class Bench:
         }
         return kinds[item["kind"]].format(self.namespace)
 
-    # -- what there is
+    # -- objects
 
     def nodes(self, count: int, gpus: int = 8) -> list[str]:
         first = len(self._nodes)
@@ -141,7 +141,7 @@ class Bench:
         return names
 
     def slow_node(self) -> str:
-        """A node that is ready and that nothing runs on: pods on it stay as they are."""
+        """A ready node without a kubelet: pods on it stay as they are."""
         name = f"{self.namespace}-slow"
         item = kwok.node(name, 8, {"bench": self.namespace})
         del item["metadata"]["annotations"]
@@ -187,7 +187,7 @@ class Bench:
     def _pods(self, name: str = "") -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods" + (f"/{name}" if name else "")
 
-    # -- what has become of it
+    # -- state
 
     def all_pods(self) -> list[Json]:
         items: list[Json] = self.client.get(self._pods())["items"]
@@ -209,7 +209,7 @@ class Bench:
             self.client.delete(self._pods(name))
 
     def bound(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """Pod -> node, of those that have one."""
+        """Pod -> node, for bound pods."""
         wanted = None if names is None else set(names)
         found = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.all_pods()}
         return {name: node for name, node in found.items() if node and (wanted is None or name in wanted)}
@@ -234,7 +234,7 @@ class Bench:
             raise AssertionError(f"{error}\n{logs}") from None
 
     def gpus_by_node(self) -> dict[str, list[str]]:
-        """Every GPU in every running pod's hands; one that stands twice is given twice."""
+        """Every GPU that a running pod holds; a duplicate is assigned twice."""
         found: dict[str, list[str]] = {}
         for pod in self.all_pods():
             gpus = pod["metadata"].get("annotations", {}).get("maniple.dev/gpus", "")
@@ -255,7 +255,7 @@ class Bench:
         self.client.close()
         self.cluster.restart(component)
 
-    # -- who does it
+    # -- processes
 
     def arguments(self, *more: str) -> list[str]:
         """The shipped rights, this test's pods, this test's lease."""
@@ -275,13 +275,13 @@ class Bench:
         return process
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command of ours that ends by itself."""
+        """Runs a maniple command that ends by itself."""
         return subprocess.run(
             [sys.executable, "-m", "maniple", *arguments], capture_output=True, text=True, cwd=ROOT, check=False
         )
 
     def forget(self, process: Process) -> None:
-        """It has ended, and was meant to."""
+        """Forgets a process that has ended as intended."""
         process.end()
         self._processes.remove(process)
 
@@ -297,13 +297,13 @@ class Bench:
         self.client.close()
 
     def _remove(self, path: str, body: Json | None = None) -> None:
-        """Deletes what may be gone already."""
+        """Deletes an object that may be gone already."""
         with suppress(ApiError):
             self.client.delete(path, body)
 
 
 def install_crds(cluster: Cluster) -> None:
-    """Ours; those that are there already stay."""
+    """Installs our CRDs; existing ones stay."""
     folder = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     names = []
     with cluster.client() as client:

@@ -1,4 +1,4 @@
-"""The certificate of the agents' endpoint, on the real API server: renewed while it is served."""
+"""The certificate of the agents' endpoint is renewed while the endpoint runs, on a real API server."""
 
 import asyncio
 import ssl
@@ -14,15 +14,11 @@ from maniple.kube.transport.login import log_in
 from tools.cluster import Cluster
 
 
-class Nobody:
-    """Hears what agents say, and does nothing."""
-
-    def on_ack(self, ack: object) -> None: ...
-
-    def on_report(self, report: object) -> None: ...
+def nobody(_job: str, _message: object) -> None:
+    """Ignores what agents report."""
 
 
-def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_go_on_trusting_it(
+def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_keep_trusting_it(
     cluster: Cluster, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/secrets/maniple-agents"
@@ -38,10 +34,10 @@ def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_go_on_trust
 
     async def renew() -> None:
         async with Client(await log_in(str(cluster.kubeconfig()))) as client, asyncio.timeout(180):
-            agents, made, tls = await open_endpoint(client, endpoint, Nobody(), lambda: True)
+            agents, made, tls = await open_endpoint(client, endpoint, nobody, nobody, lambda: True)
             trusted = ssl.create_default_context(cadata=made.authority.decode())
             first = await shown(agents.port, trusted)
-            # As if a year had nearly passed: what is in the Secret runs out in a month.
+            # As if a year had nearly passed: the certificate in the Secret expires in a month.
             then = datetime.now(UTC) - timedelta(days=agent_credentials.SERVER_DAYS - 30)
             old = agent_credentials.renewed(made, ["10.0.0.1", "127.0.0.1"], then)
             with cluster.client() as admin:
@@ -51,7 +47,7 @@ def test_a_certificate_is_renewed_without_a_restart_and_running_jobs_go_on_trust
                 await asyncio.sleep(0.05)
             with cluster.client() as admin:
                 kept = agent_credentials.from_secret(admin.get(path)["data"])
-                # Somebody deletes it: it comes back as it was, because running jobs trust its authority.
+                # A deleted Secret is restored as it was, because running jobs trust its authority.
                 admin.delete(path)
                 while not admin.exists(path):
                     await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Clusters are apart from each other, survive the loss of their parts, and leave nothing behind, however they end."""
+"""Clusters are isolated, survive the loss of components, and leave nothing behind, however they end."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ CONFIG_MAP = "/api/v1/namespaces/default/configmaps"
 
 
 def processes_of(layout: Layout) -> list[str]:
-    """Command lines of all processes that have to do with a cluster."""
+    """Command lines of all processes of a cluster."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -30,7 +30,7 @@ def processes_of(layout: Layout) -> list[str]:
 
 
 def left_of(cluster: Cluster) -> list[str]:
-    """Everything that a cluster could leave: processes, mounts, control groups, its folder."""
+    """Everything that a cluster could leave behind: processes, mounts, control groups, its folder."""
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if cluster.name in line]
     # Control groups of other clusters come and go meanwhile, which `walk` does not mind.
     groups = [
@@ -50,7 +50,11 @@ def runner_pid(cluster: Cluster) -> int:
             words = path.read_bytes().split(b"\0")
         except OSError:  # a process that ends while we look
             continue
-        if b"tools.cluster.runner" in words and bytes(cluster.layout.folder) in words and words[0] != b"unshare":
+        if (
+            b"tools.cluster.cluster_process" in words
+            and bytes(cluster.layout.folder) in words
+            and words[0] != b"unshare"
+        ):
             return int(path.parent.name)
     raise AssertionError(f"no runner of {cluster.name}")
 
@@ -62,7 +66,7 @@ def command(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_two_clusters_side_by_side_know_nothing_of_each_other_and_leave_nothing(
+def test_two_clusters_are_isolated_and_leave_nothing_behind(
     new_cluster: clusters_of_this_run.NewCluster,
 ) -> None:
     clusters_of_this_run.need(Spec(name="second"))
@@ -80,7 +84,7 @@ def test_two_clusters_side_by_side_know_nothing_of_each_other_and_leave_nothing(
         assert first.server in listed
         assert second.server in listed
 
-        # Without --detach a cluster ends with the command, even one that has no chance to end it.
+        # Without --detach a cluster ends with the command, even if the command is killed.
         owner.kill()
         wait_until("the cluster to end", lambda: left_of(second) == [])
     assert all(first.status().values())
@@ -88,7 +92,7 @@ def test_two_clusters_side_by_side_know_nothing_of_each_other_and_leave_nothing(
     assert left_of(first) == []
 
 
-def test_what_was_written_survives_the_loss_of_any_component_and_nothing_the_loss_of_the_runner(
+def test_data_survives_the_loss_of_a_component_and_nothing_outlives_the_runner(
     new_cluster: clusters_of_this_run.NewCluster,
 ) -> None:
     cluster = new_cluster()
@@ -113,18 +117,18 @@ def test_what_was_written_survives_the_loss_of_any_component_and_nothing_the_los
     # Components die with the runner; the folder is removed by the next command, whichever it is.
     os.kill(runner_pid(cluster), signal.SIGKILL)
     wait_until("all processes to end", lambda: processes_of(cluster.layout) == [])
-    command("status")  # or that of another test, which may have come before us
+    command("status")  # or a command of another test, earlier
     assert left_of(cluster) == []
 
 
-def test_a_component_that_does_not_start_is_named_with_its_own_words(
+def test_a_component_that_does_not_start_is_named_with_its_output(
     new_cluster: clusters_of_this_run.NewCluster,
 ) -> None:
     with pytest.raises(ClusterError, match=r"kube-apiserver ended: .*NoSuchGate"):
         new_cluster(feature_gates="NoSuchGate=true")
 
 
-def test_a_real_node_leaves_nothing_when_it_ends_and_after_it_was_killed(
+def test_a_real_node_leaves_nothing_behind_when_stopped_or_killed(
     new_cluster: clusters_of_this_run.NewCluster,
 ) -> None:
     cluster = new_cluster(real_node=True)
@@ -139,7 +143,7 @@ def test_a_real_node_leaves_nothing_when_it_ends_and_after_it_was_killed(
     assert left_of(cluster) == []
 
 
-def test_nobody_may_use_what_the_node_alone_may(real_node: Cluster) -> None:
+def test_a_node_may_only_change_itself(real_node: Cluster) -> None:
     with real_node.client(f"system:node:{real_node.spec.real_node_name}", ["system:nodes"]) as client:
         assert client.get(f"/api/v1/nodes/{real_node.spec.real_node_name}")
         with pytest.raises(ApiError, match="403 Forbidden"):

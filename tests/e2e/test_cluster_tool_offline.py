@@ -1,4 +1,4 @@
-"""What the cluster tool promises before any cluster runs: the cache, the folders, and saying no in one line."""
+"""The cluster tool before any cluster runs: the cache, the folders, and errors in one line."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tools.cluster import ClusterError, Spec, build
 from tools.cluster import cluster_layout as folders
 from tools.cluster.__main__ import cli
 from tools.cluster.kwok import nodes
-from tools.cluster.programs import (
+from tools.cluster.program_versions import (
     CACHE_VARIABLE,
     CONTROL_PLANE,
     PROGRAMS,
@@ -39,7 +39,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_only_what_is_missing_is_built_and_what_tests_need_first_comes_first() -> None:
+def test_only_missing_programs_are_built_in_the_order_in_which_tests_need_them() -> None:
     names = tuple(program.name for program in PROGRAMS)
     assert [program.name for program in missing_programs(names)][:4] == list(CONTROL_PLANE)
     program_path("etcd").parent.mkdir(parents=True)
@@ -48,7 +48,7 @@ def test_only_what_is_missing_is_built_and_what_tests_need_first_comes_first() -
     assert "1.37.1" in program_path("etcd").parent.name
 
 
-def test_what_is_missing_is_said_with_the_time_it_takes_and_nothing_is_said_if_nothing_is() -> None:
+def test_missing_programs_are_listed_with_their_build_time() -> None:
     done = run("tools.cluster", "build", "--dry-run")
     assert (done.returncode, done.stdout) == (0, "")
     (line,) = done.stderr.splitlines()
@@ -64,7 +64,7 @@ def test_what_is_missing_is_said_with_the_time_it_takes_and_nothing_is_said_if_n
     assert run("tools.cluster", "build", "--dry-run").stderr == ""
 
 
-def test_a_build_that_cannot_be_done_says_so_in_one_line() -> None:
+def test_an_impossible_build_is_reported_in_one_line() -> None:
     done = run("tools.cluster", "build", "--only", "etcd", "--if-possible")
     assert done.returncode == 0
     assert done.stderr.splitlines()[-1].startswith(
@@ -73,7 +73,7 @@ def test_a_build_that_cannot_be_done_says_so_in_one_line() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_where_a_cluster_is_required_a_build_that_cannot_be_done_is_a_failure() -> None:
+def test_an_impossible_build_fails_where_a_cluster_is_required() -> None:
     done = run("tools.cluster", "build", "--only", "etcd", "--if-possible", MANIPLE_REQUIRE_CLUSTER="1")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -87,7 +87,7 @@ def test_tests_that_need_a_cluster_are_skipped_without_one_unless_it_is_required
     assert "no cluster here: " in done.stdout
 
 
-def test_a_folder_that_nobody_holds_is_removed_and_one_that_is_held_stays() -> None:
+def test_unlocked_folders_are_removed_and_locked_ones_stay() -> None:
     held, left = folders.layout_of("held"), folders.layout_of("left")
     with folders.only_one_at_a_time():
         lock = folders.create(held, Spec(name="held"))
@@ -101,7 +101,7 @@ def test_a_folder_that_nobody_holds_is_removed_and_one_that_is_held_stays() -> N
 
 
 @pytest.mark.parametrize("command", [["status"], ["down", "--name", "some-other"]])
-def test_whatever_command_comes_next_removes_what_was_left_and_says_so(command: list[str]) -> None:
+def test_the_next_command_removes_leftovers_and_says_so(command: list[str]) -> None:
     with folders.only_one_at_a_time():
         os.close(folders.create(folders.layout_of("left"), Spec(name="left")))
     done = run("tools.cluster", *command)
@@ -109,7 +109,7 @@ def test_whatever_command_comes_next_removes_what_was_left_and_says_so(command: 
     assert not folders.run_folder().exists()
 
 
-def test_a_cluster_that_ends_while_all_are_listed_is_not_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_ends_during_listing_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = -1
     with folders.only_one_at_a_time():
         lock = folders.create(folders.layout_of("there"), Spec(name="there"))

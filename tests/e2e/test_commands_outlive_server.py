@@ -1,4 +1,4 @@
-"""Commands that go on for long, while the API server ends and comes back."""
+"""Long-running commands continue after the API server was down."""
 
 import re
 import signal
@@ -13,12 +13,12 @@ LOST, BACK = "note: the API server does not answer, trying again: ", "note: the 
 
 
 def number(lines: list[str]) -> int:
-    """Of the last line."""
+    """The number in the last line."""
     return max((int(found[1]) for line in lines if (found := re.fullmatch(r"line (\d+)", line))), default=0)
 
 
 def lose(cluster: Cluster, person: Person, kind: signal.Signals, commands: list[Running]) -> None:
-    """The API server ends, all commands say so; it comes back, and they say so."""
+    """Stops the API server, and starts it again; all commands report both."""
     for command in commands:
         command.err.clear()
     person.client.close()
@@ -32,8 +32,8 @@ def lose(cluster: Cluster, person: Person, kind: signal.Signals, commands: list[
         assert [line[:20] for line in command.err] == [LOST[:20], BACK[:20]], command.err
 
 
-def test_what_is_followed_goes_on_when_the_api_server_is_back(new_cluster: NewCluster) -> None:
-    """Killed, or told to end."""
+def test_following_continues_when_the_api_server_is_back(new_cluster: NewCluster) -> None:
+    """The API server is killed, or stopped."""
     cluster = new_cluster(real_node=True)
     install_crds(cluster)
     cluster.create_namespace("people")
@@ -59,7 +59,7 @@ def test_what_is_followed_goes_on_when_the_api_server_is_back(new_cluster: NewCl
     person.close()
 
 
-def test_waiting_goes_on_when_the_api_server_is_back(new_cluster: NewCluster) -> None:
+def test_waiting_continues_when_the_api_server_is_back(new_cluster: NewCluster) -> None:
     cluster = new_cluster()
     install_crds(cluster)
     person = Person(cluster, "default")

@@ -1,4 +1,4 @@
-"""`maniple delete --wait` on a real API server: it comes back when the pods are gone, and no sooner."""
+"""`maniple delete --wait` on a real API server: it returns when the pods are gone, not earlier."""
 
 import time
 
@@ -19,7 +19,7 @@ def test_delete_waits_until_the_pods_are_gone(bench: Bench) -> None:
     person.close()
 
 
-def test_delete_waits_no_longer_than_it_is_told(bench: Bench) -> None:
+def test_delete_waits_no_longer_than_its_timeout(bench: Bench) -> None:
     person = Person(bench.cluster, bench.namespace)
     person.submit("bert", "--gpus", "1")
     held = person.path("pods", person.replica("bert", 0))
@@ -34,7 +34,7 @@ def test_delete_waits_no_longer_than_it_is_told(bench: Bench) -> None:
 
 
 def test_delete_waits_for_pods_that_outlive_their_job(bench: Bench) -> None:
-    """And not for those of a job of the same name that came after it."""
+    """It does not wait for pods of a later job of the same name."""
     person = Person(bench.cluster, bench.namespace)
     person.submit("bert", "--gpus", "1")
     held = person.path("pods", person.replica("bert", 0))
@@ -52,7 +52,7 @@ def test_delete_waits_for_pods_that_outlive_their_job(bench: Bench) -> None:
     person.close()
 
 
-def test_delete_by_who_may_not_see_pods_waits_for_the_job(bench: Bench) -> None:
+def test_delete_without_the_right_to_list_pods_waits_for_the_job(bench: Bench) -> None:
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{bench.namespace}"
     verbs = ["get", "list", "watch", "delete"]
     rule = {"apiGroups": ["maniple.dev"], "resources": ["elasticjobs"], "verbs": verbs}

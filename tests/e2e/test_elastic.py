@@ -1,5 +1,5 @@
-"""Elastic jobs on a real API server, seen from outside. Nodes are simulated: pods are ready at once, and nobody in them
-answers, so shrinking takes the grace that the job gives."""
+"""Elastic jobs on a real API server. Nodes are simulated: pods are ready at once and have no agent, so shrinking
+takes the job's grace period."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tools.cluster.client import TRANSIENT
 
 
 class Jobs:
-    """ElasticJobs of one test."""
+    """The ElasticJobs of one test."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -36,7 +36,7 @@ class Jobs:
         return found
 
     def change(self, name: str, **role: Any) -> None:
-        """Of its only role."""
+        """Changes the job's only role."""
         spec = self.get(name)["spec"]
         self.patch(name, roles=[spec["roles"][0] | role])
 
@@ -44,7 +44,7 @@ class Jobs:
         self.bench.client.patch(f"{self.folder}/{name}", {"spec": spec})
 
     def pods(self, name: str) -> dict[int, Json]:
-        """By index; those that are being deleted are not counted."""
+        """Pods by index, without those being deleted."""
         found = {}
         for pod in self.bench.all_pods():
             labels = pod["metadata"]["labels"]
@@ -64,7 +64,7 @@ class Jobs:
         self.bench.wait(f"{name} to be {phase}", lambda: self.get(name)["status"]["phase"] == phase)
 
     def end(self, name: str, index: int, code: int) -> None:
-        """The kubelet says that the pod has ended."""
+        """Reports that the pod has ended, as the kubelet does."""
         ended = {"name": "main", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
         state = {"state": {"terminated": {"exitCode": code}}}
         status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended | state]}
@@ -84,7 +84,7 @@ def jobs(bench: Bench) -> Iterator[Jobs]:
 
 @contextmanager
 def watching(jobs: Jobs, name: str) -> Iterator[list[Json]]:
-    """Every status that the job has had since then, none left out: as the API server tells whoever watches."""
+    """Every status of the job since then, none left out, as a watch of the API server reports them."""
     job = jobs.get(name)
     seen: list[Json] = [job.get("status", {})]
     over = threading.Event()
@@ -117,7 +117,7 @@ def uids(pods: dict[int, Json]) -> dict[int, str]:
     return {index: pod["metadata"]["uid"] for index, pod in pods.items()}
 
 
-def test_a_job_lives_on_what_there_is_4_8_4_8(bench: Bench, jobs: Jobs) -> None:
+def test_a_job_follows_free_room_from_4_to_8_to_4_to_8(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     jobs.make("bert", 4, 8)
@@ -159,9 +159,7 @@ def test_a_job_lives_on_what_there_is_4_8_4_8(bench: Bench, jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("pins", [(2, 6), (6, 2)], ids=["growth", "shrink"])
-def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(
-    bench: Bench, jobs: Jobs, pins: tuple[int, int]
-) -> None:
+def test_a_killed_controller_continues_where_it_was(bench: Bench, jobs: Jobs, pins: tuple[int, int]) -> None:
     bench.nodes(1)
     server = bench.serve()
     jobs.make("bert", 1, 6)
@@ -189,7 +187,7 @@ def test_a_controller_that_is_killed_in_the_middle_goes_on_where_it_was(
     assert jobs.get("bert")["status"].get("restarts", 0) == 0
 
 
-def test_suspended_a_job_has_no_pods_and_resumes(bench: Bench, jobs: Jobs) -> None:
+def test_a_suspended_job_has_no_pods_and_resumes(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     jobs.make("bert", 2, 2)
@@ -202,7 +200,7 @@ def test_suspended_a_job_has_no_pods_and_resumes(bench: Bench, jobs: Jobs) -> No
 
 
 def members(jobs: Jobs, name: str) -> Json:
-    """The pods of its generation, by name; none twice, nor any other's."""
+    """The pods of its generation, by name; no duplicates, and none of another job."""
     generation = jobs.get(name)["status"]["generation"]
     found = {one["pod"]: one["uid"] for one in generation["members"]}
     assert len(found) == len(set(found.values())) == len(generation["members"]), generation
@@ -217,7 +215,7 @@ def owned(jobs: Jobs, name: str) -> set[str]:
 
 
 def stop(jobs: Jobs, name: str) -> None:
-    """Suspended it has no pods of its own, resumed it runs, deleted it leaves none."""
+    """A suspended job has no pods, a resumed one runs, a deleted one leaves no pods."""
     jobs.patch(name, suspend=True)
     jobs.wait_phase(name, "Suspended")
     jobs.bench.wait("its pods to be gone", lambda: not owned(jobs, name))
@@ -258,8 +256,8 @@ def test_a_pod_with_copied_labels_is_not_taken_for_a_replica(bench: Bench, jobs:
     assert bench.get_pod("intruder")["metadata"].get("deletionTimestamp") is None
 
 
-def test_what_cannot_be_done_does_not_keep_a_job_from_being_suspended(bench: Bench, jobs: Jobs) -> None:
-    """Another pod has the name of a replica: making it is tried again and again, after longer and longer pauses."""
+def test_a_replica_that_cannot_be_created_does_not_keep_a_job_from_being_suspended(bench: Bench, jobs: Jobs) -> None:
+    """Another pod has the name of a replica: creating it is retried after longer and longer pauses."""
     bench.nodes(1)
     server = bench.serve()
     bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", bench.pod("bert-worker-2", 0))
@@ -277,7 +275,7 @@ def test_what_cannot_be_done_does_not_keep_a_job_from_being_suspended(bench: Ben
     assert bench.get_pod("bert-worker-2")["metadata"].get("deletionTimestamp") is None
 
 
-def test_failures_are_tried_again_until_the_limit_and_the_gpus_come_back(bench: Bench, jobs: Jobs) -> None:
+def test_failures_are_retried_up_to_the_limit_and_then_release_their_gpus(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     jobs.make("bert", 2, 2, backoffLimit=1)
@@ -297,7 +295,7 @@ def test_failures_are_tried_again_until_the_limit_and_the_gpus_come_back(bench: 
     bench.wait("the others to go", lambda: list(jobs.pods("bert")) == [1])
 
 
-def test_a_job_succeeds_with_its_first_replica_and_is_deleted_when_its_time_has_come(bench: Bench, jobs: Jobs) -> None:
+def test_a_job_succeeds_with_its_first_replica_and_is_deleted_after_its_ttl(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     jobs.make("bert", 2, 2)
@@ -317,7 +315,7 @@ def test_a_job_succeeds_with_its_first_replica_and_is_deleted_when_its_time_has_
     ],
     ids=["mount", "number"],
 )
-def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(
+def test_an_invalid_template_fails_the_job_with_the_servers_message(
     bench: Bench, jobs: Jobs, part: Json, word: str
 ) -> None:
     bench.serve()
@@ -332,8 +330,8 @@ def test_a_template_that_no_pod_can_have_fails_the_job_with_the_servers_words(
     assert (failed["reason"], word in failed["message"]) == ("PodRefused", True)
 
 
-def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> None:
-    """Too few GPUs for all at their largest, and a kill amidst it; every job is where it should be in the end."""
+def test_many_jobs_start_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> None:
+    """With too few GPUs for all jobs at their maximum, and a kill of serve, every job ends at its right size."""
     count = int(os.environ.get("MANIPLE_JOBS", "40"))  # `make chaos` has 200
     bench.nodes(count // 5)
     server = bench.serve()
@@ -366,7 +364,7 @@ def test_many_jobs_that_come_grow_shrink_and_end(bench: Bench, jobs: Jobs) -> No
         return [pod for pod in bench.all_pods() if pod["status"].get("phase") == "Running"]
 
     def others_are_gone() -> bool:
-        """Pods of jobs that were deleted are the garbage collector's, which takes its time, as do those that end."""
+        """The garbage collector deletes pods of deleted jobs, which takes time."""
         running = running_pods()
         of_these = {pod["metadata"]["labels"]["maniple.dev/job"] for pod in running} == left
         return of_these and len(running) == count // 4 + 3 * count // 4

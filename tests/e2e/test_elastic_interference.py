@@ -1,4 +1,4 @@
-"""What others do to an elastic job: take away what it needs, refuse its pods, leave pods behind."""
+"""Elastic jobs under interference: deleted objects, refused pods, orphaned pods."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -11,7 +11,7 @@ __all__ = ["jobs"]
 CORE = "/api/v1/namespaces/{}"
 
 
-def test_horovods_script_is_made_again_when_somebody_has_deleted_it(bench: Bench, jobs: Jobs) -> None:
+def test_a_deleted_horovod_script_is_created_again(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     jobs.make("ring", 1, 3, framework="horovod")
@@ -29,7 +29,7 @@ def test_horovods_script_is_made_again_when_somebody_has_deleted_it(bench: Bench
     bench.wait("the script to name two", lambda: [len(each.splitlines()) for each in hosts()] == [2])
 
 
-def test_a_service_of_the_same_name_is_told_until_it_is_gone(bench: Bench, jobs: Jobs) -> None:
+def test_a_service_of_the_same_name_is_reported_until_it_is_gone(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     services = f"{CORE.format(bench.namespace)}/services"
@@ -54,7 +54,7 @@ def has_condition(job: Json, kind: str) -> bool:
     return any(one["type"] == kind for one in job["status"]["conditions"])
 
 
-def test_a_quota_that_refuses_pods_is_told_and_the_job_starts_when_it_is_raised(bench: Bench, jobs: Jobs) -> None:
+def test_a_quota_that_refuses_pods_is_reported_and_the_job_starts_when_it_is_raised(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     quota = f"{CORE.format(bench.namespace)}/resourcequotas"
@@ -64,7 +64,7 @@ def test_a_quota_that_refuses_pods_is_told_and_the_job_starts_when_it_is_raised(
     bench.wait("the refusal", lambda: any("quota" in event["note"] for event in bench.events("NotCarriedOut")))
     jobs.wait_phase("bert", "Pending")
     bench.wait("the job to say so", lambda: "quota" in bench.condition_of(jobs.get("bert"), "Hindered")["message"])
-    # What the quota has left goes to the first, then to one of those asked for together; who is lost is missed at once.
+    # The quota admits the first pod and one of those created together. A lost pod is replaced at once.
     bench.wait("two pods", lambda: len(jobs.pods("bert")) == 2 and 0 in jobs.pods("bert"))
     other = max(jobs.pods("bert"))
     lost = uids(jobs.pods("bert"))[other]
@@ -75,7 +75,7 @@ def test_a_quota_that_refuses_pods_is_told_and_the_job_starts_when_it_is_raised(
     bench.wait("it to be over", lambda: not has_condition(jobs.get("bert"), "Hindered"))
 
 
-def test_pods_that_a_job_has_left_behind_are_not_the_next_ones(bench: Bench, jobs: Jobs) -> None:
+def test_orphaned_pods_of_a_job_are_not_adopted_by_the_next_one(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     jobs.make("bert", 2, 2)
@@ -95,7 +95,7 @@ def test_pods_that_a_job_has_left_behind_are_not_the_next_ones(bench: Bench, job
     assert {pod["metadata"]["ownerReferences"][0]["uid"] for pod in jobs.pods("bert").values()} == {owner}
 
 
-def test_a_role_that_may_be_empty_does_not_speak_for_the_job(bench: Bench, jobs: Jobs) -> None:
+def test_a_role_that_may_be_empty_does_not_decide_the_outcome_of_the_job(bench: Bench, jobs: Jobs) -> None:
     bench.nodes(1)
     bench.serve()
     jobs.make("pattern", 1, 1, suspend=True)
@@ -106,10 +106,8 @@ def test_a_role_that_may_be_empty_does_not_speak_for_the_job(bench: Bench, jobs:
     jobs.wait_phase("sweep", "Succeeded")
 
 
-def test_a_gang_on_a_dead_node_says_whom_it_waits_for_and_starts_elsewhere_when_they_are_gone(
-    bench: Bench, jobs: Jobs
-) -> None:
-    """Nobody is left on the node who could say that its pods have ended: they are about to go for ever."""
+def test_a_gang_on_a_dead_node_names_the_pods_it_waits_for_and_then_starts_elsewhere(bench: Bench, jobs: Jobs) -> None:
+    """The node has no kubelet that could report the end of its pods: they stay terminating."""
     dead = bench.slow_node()
     bench.serve()
     jobs.make("gang", 2, 2)
@@ -135,7 +133,7 @@ def test_a_gang_on_a_dead_node_says_whom_it_waits_for_and_starts_elsewhere_when_
 
 
 def get_ready(bench: Bench, name: str) -> None:
-    """The kubelet says that the pod is."""
+    """Reports that the pod is ready, as the kubelet does."""
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     status = {"phase": "Running", "conditions": [*bench.get_pod(name)["status"].get("conditions", []), ready]}
     bench.client.patch(f"{CORE.format(bench.namespace)}/pods/{name}/status", {"status": status})

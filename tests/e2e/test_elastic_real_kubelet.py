@@ -1,5 +1,5 @@
-"""Elastic jobs with a real kubelet: starts that are stuck, what replicas without an agent are told, logs of those that
-come and go."""
+"""Elastic jobs with a real kubelet: stuck starts, what replicas without an agent get, logs of replicas that come and
+go."""
 
 import json
 import re
@@ -15,7 +15,7 @@ GENERATION = "/var/run/maniple/pod/generation"
 
 
 def submit(corner: Bench, name: str, least: int, most: int, container: Json, **spec: object) -> None:
-    """Of one role; the container has one GPU."""
+    """Submits a job of one role; the container has one GPU."""
     whole = {"name": "main", "imagePullPolicy": "Never", "resources": {"limits": {GPU: "1"}}} | container
     template = {"spec": {"schedulerName": corner.scheduler, "containers": [whole]}}
     body = {
@@ -32,10 +32,10 @@ def status(corner: Bench, name: str) -> Json:
     return found
 
 
-def test_a_start_that_is_stuck_fails_with_the_kubelets_word_and_gives_its_gpus_back(corner: Bench) -> None:
+def test_a_stuck_start_fails_with_the_kubelets_reason_and_releases_its_gpus(corner: Bench) -> None:
     corner.serve()
     container = {"image": "maniple.dev/no-such-image:local"}
-    # Long enough for a busy kubelet to have said what is wrong.
+    # Long enough for a busy kubelet to report what is wrong.
     submit(corner, "stuck", 4, 4, container, startSeconds=20, backoffLimit=0, framework="none")
     corner.wait("the job to fail", lambda: status(corner, "stuck")["phase"] == "Failed")
     failed = corner.condition_of({"status": status(corner, "stuck")}, "Failed")
@@ -45,7 +45,7 @@ def test_a_start_that_is_stuck_fails_with_the_kubelets_word_and_gives_its_gpus_b
     corner.wait("the next job to succeed", lambda: status(corner, "next")["phase"] == "Succeeded")
 
 
-def test_a_sweep_is_told_its_numbers_and_by_a_file_who_takes_part(corner: Bench) -> None:
+def test_a_sweep_gets_its_indices_and_a_file_of_its_members(corner: Bench) -> None:
     corner.serve()
     told = f"until [ -s {GENERATION} ]; do sleep 0.1; done"
     script = f"{told}; echo $MANIPLE_REPLICA_INDEX/$MANIPLE_REPLICA_COUNT; cat {GENERATION}"
@@ -60,7 +60,7 @@ def test_a_sweep_is_told_its_numbers_and_by_a_file_who_takes_part(corner: Bench)
         assert [one["pod"] for one in json.loads(notice)["members"]] == ["sweep-worker-0", "sweep-worker-1"]
 
 
-def test_horovods_script_is_asked_at_once_and_waits_until_it_can_say_who_takes_part(corner: Bench) -> None:
+def test_horovods_discovery_script_waits_until_its_members_are_known(corner: Bench) -> None:
     corner.serve()
     container = {"image": "maniple.dev/busybox:local", "command": ["sh", "-c", "exec $MANIPLE_HOSTS"]}
     submit(corner, "ring", 2, 2, container, framework="horovod")
@@ -70,8 +70,8 @@ def test_horovods_script_is_asked_at_once_and_waits_until_it_can_say_who_takes_p
     assert log.split() == [f"{one['address']}:1" for one in members]
 
 
-def test_a_log_is_followed_through_restarts_with_every_line_once_and_nothing_else(corner: Bench) -> None:
-    """When a pod leaves, its container is removed at once, and another pod of its name comes."""
+def test_followed_logs_show_every_line_once_across_restarts(corner: Bench) -> None:
+    """When a pod leaves, its container is removed at once, and another pod gets its name."""
     corner.serve()
     say = "echo $1 $(cat /proc/sys/kernel/random/uuid)"
     script = f"say() {{ {say}; }}; trap 'say bye; exit 0' TERM; say start; while :; do say on; sleep 0.1; done"

@@ -1,4 +1,4 @@
-"""Real PyTorch in real containers, from 2 workers to 4 and back to 2, as room comes and goes; not a step is lost."""
+"""Real PyTorch in real containers grows from 2 to 4 workers and shrinks back without losing a step."""
 
 import json
 import os
@@ -21,7 +21,7 @@ WAIT_S = 180.0
 
 @pytest.fixture
 def corner(real_node: Cluster, real_namespace: str) -> Iterator[Bench]:
-    """The real node says that it has four GPUs; its pods share a folder, where the scripts are."""
+    """The real node reports four GPUs; its pods share a folder with the scripts."""
     if pytorch.missing():
         reason = "no PyTorch here: `python -m tools.cluster build` fetches it, or says why it cannot"
         (pytest.fail if os.environ.get(build.REQUIRE_VARIABLE) == "1" else pytest.skip)(reason)
@@ -78,7 +78,7 @@ def steps(corner: Bench) -> list[Json]:
 
 
 def await_size(corner: Bench, size: int) -> None:
-    """Ten steps at this size, at the end of what has been done."""
+    """Waits until the last ten steps were done at this size."""
 
     def is_so() -> bool:
         return [line["size"] for line in steps(corner)[-10:]] == [size] * 10
@@ -91,7 +91,7 @@ def await_size(corner: Bench, size: int) -> None:
 
 
 def logs(corner: Bench) -> str:
-    """What the job's replicas have said last."""
+    """The latest output of the job's replicas."""
     names = [pod["metadata"]["name"] for pod in corner.all_pods()]
     return "\n".join(
         corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "--tail=20", name)
@@ -100,7 +100,7 @@ def logs(corner: Bench) -> str:
     )
 
 
-@pytest.mark.parametrize("script", ["train.py", "live.py"])
+@pytest.mark.parametrize("script", ["train.py", "live_resize.py"])
 def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(corner: Bench, script: str) -> None:
     address, port = corner.cluster.way_out
     endpoint = (f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
@@ -120,7 +120,7 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     await_size(corner, 2)
     corner.delete_pods(others)
     await_size(corner, 4)
-    # Who trains does not notice that the controller is gone, and agents find the next one by themselves.
+    # Workers do not notice that the controller is gone, and agents find the next one by themselves.
     server.kill()
     corner.forget(server)
     corner.serve(*endpoint)
@@ -135,7 +135,7 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     assert done == list(range(1, len(done) + 1))  # monotone: none lost, none done twice
     losses = [line["loss"] for line in lines]
     assert sum(losses[-10:]) < sum(losses[:10])
-    assert status["generation"]["number"] in (3, 4)  # on a busy machine newcomers may be ready one after the other
+    assert status["generation"]["number"] in (3, 4)  # on a busy machine new replicas may be ready one after the other
     assert 0 < status["progress"]["step"] <= len(done)
     assert status["progress"]["total"] == 100_000
     pauses = [
@@ -146,7 +146,7 @@ def test_an_elastic_job_grows_into_room_and_gives_it_back_without_losing_a_step(
     log = corner.cluster.kubectl(f"--namespace={corner.namespace}", "logs", "bert-worker-0")
     assert log.count("maniple: generation") >= 3
     starts = log.count(": ranks 0-0 of")
-    assert starts == 1 if script == "live.py" else 3 <= starts <= status["generation"]["number"]
+    assert starts == 1 if script == "live_resize.py" else 3 <= starts <= status["generation"]["number"]
 
 
 def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_job_from_the_command_line_is_followed_to_its_end(corner: Bench, tmp_p
     assert "step 3 of 4 (75%)" in described.stdout, described.stderr
 
 
-def test_without_an_endpoint_agents_go_by_the_file(corner: Bench) -> None:
+def test_agents_without_an_endpoint_use_the_file(corner: Bench) -> None:
     corner.serve()
     written = job(corner, "train.py")
     written["spec"]["roles"][0]["template"]["spec"]["containers"][0]["args"] = ["--steps=3", "--log=steps.log"]
@@ -181,12 +181,12 @@ def test_without_an_endpoint_agents_go_by_the_file(corner: Bench) -> None:
     assert len(steps(corner)) == 3
 
 
-def test_a_job_that_failed_gives_its_gpus_back_and_keeps_what_its_workers_said(corner: Bench) -> None:
+def test_a_failed_job_releases_its_gpus_and_keeps_its_logs(corner: Bench) -> None:
     address, port = corner.cluster.way_out
     corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
     written = job(corner, "train.py")
     container = written["spec"]["roles"][0]["template"]["spec"]["containers"][0]
-    # One fails, and the other would wait for it for ever.
+    # One fails, and the other would wait for it forever.
     script = "echo rank $RANK; [ $RANK = 0 ] && exec sleep 1000; sleep 2; exit 5"
     container |= {"command": [*container["command"][:3], "sh", "-c", script], "args": []}
     written["spec"] |= {"restartPolicy": "Never"}
@@ -221,8 +221,8 @@ maniple.worker.report(step=7, total=9, throughput=2.5)
 """
 
 
-def test_torchrun_finds_its_peers_by_the_names_of_the_job_s_service(corner: Bench) -> None:
-    """The names are those that the cluster's own controllers have put into the Service's EndpointSlice."""
+def test_torchrun_finds_its_peers_by_the_names_of_the_service(corner: Bench) -> None:
+    """The names come from the Service's EndpointSlice, which the cluster's own controllers write."""
     address, port = corner.cluster.way_out
     corner.serve(f"--agents=127.0.0.1:{port}", f"--agents-url=https://{address}:{port}")
     hosts = shared_folder(corner) / "hosts"
@@ -240,11 +240,11 @@ def test_torchrun_finds_its_peers_by_the_names_of_the_job_s_service(corner: Benc
     zone = f"{corner.namespace}.svc.cluster.local"
     worker["dnsPolicy"] = "None"
     worker["dnsConfig"] = {"nameservers": [server], "searches": [zone], "options": [{"name": "ndots", "value": "5"}]}
-    # Debian's torch 1.13 cannot read its own defaults for these with Python 3.11; this is nothing for nobody.
+    # Debian's torch 1.13 cannot read its own defaults for these with Python 3.11; these values apply to no worker.
     container |= {"command": ["torchrun", "--tee=9:1", "--redirects=9:1", "train.py"], "args": []}
     container["env"].append({"name": "PYTHONPATH", "value": "/var/run/maniple/agent/agent.pyz"})
     written["spec"] |= {"framework": "torchrun", "cleanPodPolicy": "None"}
-    written["spec"]["roles"][0]["min"] = 4  # all are there, so there is no last call to wait for
+    written["spec"]["roles"][0]["min"] = 4  # all have joined, so torchrun waits for no latecomers
     corner.client.post(f"{OURS}/namespaces/{corner.namespace}/elasticjobs", written)
 
     def is_over() -> bool:

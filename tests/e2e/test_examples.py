@@ -1,4 +1,4 @@
-"""The examples, applied with kubectl to a real API server: the outcomes are those that `maniple plan` shows."""
+"""The examples, applied with kubectl to a real API server, end as `maniple plan` shows."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ GROUP = "maniple.dev/pod-group"
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Cluster]:
-    """A cluster that nobody else uses: the examples have nodes, and a scheduler sees all of them."""
+    """A cluster for these tests alone: the examples have nodes, and a scheduler sees all of them."""
     spec = Spec(name=clusters_of_this_run.own_name(), owner_pid=clusters_of_this_run.run_pid())
     clusters_of_this_run.need(spec)
     cluster = Cluster.up(spec)
@@ -54,12 +54,12 @@ def documents(example: Path) -> list[Json]:
 
 
 def simulated(node: Json) -> Json:
-    """The example's node, marked for whoever simulates nodes."""
+    """The example's node, marked for KWOK."""
     return {**node, "metadata": {**node["metadata"], "annotations": dict(kwok.ANNOTATION)}}
 
 
 def planned(bench: Bench, example: Path) -> Counter[tuple[str, str]]:
-    """(gang or pod, node) -> pods that are there when nothing moves any more."""
+    """(gang or pod, node) -> pods, once the plan has settled."""
     done = bench.run("plan", "-f", str(example), "-o", "json", "--rounds", "4")
     assert done.returncode == 0, done.stderr
     groups, found = {}, Counter[tuple[str, str]]()
@@ -78,7 +78,7 @@ def planned(bench: Bench, example: Path) -> Counter[tuple[str, str]]:
 
 
 def placed(bench: Bench) -> Counter[tuple[str, str]]:
-    """The same, as kubectl sees it."""
+    """The same, from kubectl."""
     items = json.loads(bench.cluster.kubectl(f"--namespace={bench.namespace}", "get", "pods", "--output=json"))["items"]
     return Counter(
         (pod["metadata"].get("labels", {}).get(GROUP, pod["metadata"]["name"]), pod["spec"]["nodeName"])

@@ -1,5 +1,5 @@
-"""The page about installing, command by command, on a real API server. The replicas that Helm waits for are simulated;
-the one that schedules is real, and runs as their container would."""
+"""The install page, command by command, on a real API server. The replicas that Helm waits for are simulated; the one
+that schedules is real, and runs like their container."""
 
 import os
 import re
@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import yaml
 from deploy.conftest import need_helm  # noqa: F401  # a fixture
-from deploy.rights import ROOT
+from deploy.rbac_rights import ROOT
 from docs.pages import blocks, commands
 
-from deploy import container
+from deploy import run_like_container
 from e2e.clusters_of_this_run import NewCluster
 from tools.cluster import Cluster, ClusterError, free_port, wait_until
 from tools.cluster.client import PATIENCE_S
-from tools.cluster.programs import program_path
+from tools.cluster.program_versions import program_path
 from tools.helm import helm_path
 
 PAGE = ROOT / "docs" / "install.md"
@@ -61,7 +61,7 @@ GROUP_ROW = {
 
 
 class Shell:
-    """Where a reader of the page would type: helm, kubectl and maniple, and the cluster in $KUBECONFIG."""
+    """A reader's shell: helm, kubectl and maniple, and the cluster in $KUBECONFIG."""
 
     def __init__(self, cluster: Cluster, home: Path) -> None:
         self._programs = {
@@ -83,7 +83,7 @@ class Shell:
 
 
 def section(heading: str) -> list[str]:
-    """The commands below a heading of the page; to make an image needs a registry."""
+    """The commands below a heading of the page, without those of podman, which need a registry."""
     text = PAGE.read_text(encoding="utf-8")
     start = text.count("\n", 0, text.index(f"\n## {heading}\n"))
     end = text.count("\n", 0, text.find("\n## ", text.index(f"\n## {heading}\n") + 1) % len(text))
@@ -95,7 +95,7 @@ def section(heading: str) -> list[str]:
 
 @contextmanager
 def replica(cluster: Cluster, deployed: dict[str, Any], folder: Path) -> Iterator[None]:
-    """One replica for real: the Deployment's arguments and its service account, on a port that is free here."""
+    """One real replica: the Deployment's arguments and service account, on a free port."""
     port = free_port()
     spec = deployed["spec"]["template"]["spec"]
     arguments = [each for each in spec["containers"][0]["args"] if not each.startswith("--listen")]
@@ -105,14 +105,14 @@ def replica(cluster: Cluster, deployed: dict[str, Any], folder: Path) -> Iterato
     (account / "token").write_text(known["users"][0]["user"]["token"])
     (account / "ca.crt").write_bytes(b64decode(known["clusters"][0]["cluster"]["certificate-authority-data"]))
     (account / "namespace").write_text("maniple-system")
-    command = [str(container.install(folder) / "bin" / "maniple"), *arguments, f"--listen=127.0.0.1:{port}"]
+    command = [str(run_like_container.install(folder) / "bin" / "maniple"), *arguments, f"--listen=127.0.0.1:{port}"]
     server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(cluster.spec.ports["apiserver"])}
     log = folder / "log"
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            container.contained(command, account),
-            env=container.environment(**server),
+            run_like_container.contained(command, account),
+            env=run_like_container.environment(**server),
             cwd="/",
             stdout=output,
             stderr=output,
@@ -140,8 +140,10 @@ def replica(cluster: Cluster, deployed: dict[str, Any], folder: Path) -> Iterato
 
 
 @pytest.mark.usefixtures("need_helm")
-def test_the_page_from_nothing_to_a_gang_running_and_back(new_cluster: NewCluster, tmp_path: Path) -> None:
-    reason = container.why_not()
+def test_the_install_page_from_an_empty_cluster_to_a_running_gang_and_back(
+    new_cluster: NewCluster, tmp_path: Path
+) -> None:
+    reason = run_like_container.why_not()
     if reason:
         pytest.skip(reason)
     cluster = new_cluster(nodes=2, gpus=2, kube_scheduler=True)
@@ -158,7 +160,7 @@ def test_the_page_from_nothing_to_a_gang_running_and_back(new_cluster: NewCluste
             # A simulated node ends the pods of Jobs as soon as they run.
             wait_until("the gang to end", lambda: client.get(GROUP).get("status", {}).get("succeeded") == 4)
             client.post("/api/v1/namespaces/default/pods", POD)
-            # What is decided counts as allocated at once, and as a job that runs when it is bound.
+            # A decided gang counts as allocated at once, and as running when it is bound.
             with suppress(ClusterError):  # said better below
                 wait_until("the queue to show the pod", lambda: ageless(shell.run(show)) == [QUEUE_ROW, GROUP_ROW])
             assert ageless(shell.run(show)) == [QUEUE_ROW, GROUP_ROW]
@@ -196,7 +198,7 @@ def page_shows() -> str:
 
 
 def rows(printed: str) -> list[dict[str, str]]:
-    """The rows of kubectl's tables, each by the headings above it."""
+    """The rows of kubectl's tables, by column heading."""
     found = []
     for table in printed.strip().split("\n\n"):
         heading, *lines = table.splitlines()

@@ -1,4 +1,4 @@
-"""The commands for people on a real API server. The controller's part, status and pods, is written by the tests."""
+"""The job commands on a real API server. The tests write status and pods instead of the controller."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from tools.cluster import Cluster, wait_until
 EXAMPLES = sorted((ROOT / "examples" / "elastic").glob("*.yaml"))
 
 
-def test_a_job_from_options_is_there_as_asked_for(person: Person) -> None:
+def test_submit_creates_the_job_that_its_options_describe(person: Person) -> None:
     said = person.do("submit", "--name", "bert", "--gpus", "4:8", "--image", "training:1", "--", "python", "train.py")
     assert said == f"ElasticJob {person.namespace}/bert submitted\n"
     (role,) = person.get("elasticjobs", "bert")["spec"]["roles"]
@@ -25,7 +25,7 @@ def test_a_job_from_options_is_there_as_asked_for(person: Person) -> None:
     assert person.jobs("--phase", "Running") == {}
 
 
-def test_a_job_that_is_there_already_is_not_touched(person: Person) -> None:
+def test_submit_leaves_an_existing_job_alone(person: Person) -> None:
     person.submit("bert", "--gpus", "4:8")
     said = person.refused("submit", "--name", "bert", "--gpus", "2", "--image", "other:1", "--", "true")
     assert f"ElasticJob {person.namespace}/bert: already exists" in said
@@ -36,8 +36,8 @@ def test_a_job_that_is_there_already_is_not_touched(person: Person) -> None:
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: script}\ndata: {a: b}\n"
 
 
-def test_of_a_file_with_one_wrong_object_nothing_is_made(person: Person) -> None:
-    """The mistake is one that only the server knows: a mount of a volume that the pod does not have."""
+def test_submit_creates_nothing_of_a_file_with_a_wrong_object(person: Person) -> None:
+    """Only the server notices this mistake: a mount of a volume that the pod does not have."""
     container = {"name": "main", "image": "training:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     role = {"name": "worker", "min": 1, "max": 2, "template": {"spec": {"containers": [container]}}}
     job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "bert"}}
@@ -49,7 +49,7 @@ def test_of_a_file_with_one_wrong_object_nothing_is_made(person: Person) -> None
     assert not person.exists("elasticjobs", "bert")
 
 
-def test_pods_are_checked_as_they_will_be_made(person: Person) -> None:
+def test_submit_checks_the_pods_that_will_be_created(person: Person) -> None:
     text = person.do("submit", "--name", "bert", "--gpus", "2", "--image", "i", "--dry-run", "--", "true")
     job = yaml.safe_load(text)
     job["spec"]["roles"][0]["template"]["spec"]["volumes"] = [{"name": "maniple-pod", "emptyDir": {}}]
@@ -58,8 +58,8 @@ def test_pods_are_checked_as_they_will_be_made(person: Person) -> None:
     assert not person.exists("elasticjobs", "bert")
 
 
-def test_what_was_made_before_the_server_refused_is_undone(person: Person) -> None:
-    """Each of two ConfigMaps may be made, and not both: only the second, real request can tell."""
+def test_submit_deletes_what_it_created_if_the_server_refuses_the_rest(person: Person) -> None:
+    """Either of two ConfigMaps may be created, but not both: only the real second request shows it."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
     there = len(person.client.get(person.path("configmaps"))["items"])
     hard = {"configmaps": str(there + 1)}
@@ -72,7 +72,7 @@ def test_what_was_made_before_the_server_refused_is_undone(person: Person) -> No
     wait_until("the first to be gone", lambda: not person.exists("configmaps", "script"))
 
 
-def test_an_unknown_queue_or_class_is_told_with_the_nearest(person: Person) -> None:
+def test_an_unknown_queue_or_class_is_an_error_that_suggests_the_nearest(person: Person) -> None:
     queue = {
         "apiVersion": "maniple.dev/v1alpha1",
         "kind": "Queue",
@@ -97,7 +97,7 @@ def test_an_unknown_queue_or_class_is_told_with_the_nearest(person: Person) -> N
         person.client.delete(f"{queues}/research-{person.namespace}")
 
 
-def test_an_object_may_bring_its_queue(person: Person) -> None:
+def test_a_file_may_contain_the_queue_of_its_job(person: Person) -> None:
     name = f"own-{person.namespace}"
     text = f"apiVersion: maniple.dev/v1alpha1\nkind: Queue\nmetadata: {{name: {name}}}\n---\n"
     text += person.do("submit", "--name", "bert", "--image", "i", "-q", name, "--dry-run", "--", "true")
@@ -106,7 +106,7 @@ def test_an_object_may_bring_its_queue(person: Person) -> None:
     assert person.exists("elasticjobs", "bert")
 
 
-def test_who_has_no_rights_is_told_so(with_crds: Cluster, namespace: str) -> None:
+def test_a_user_without_rights_gets_an_error(with_crds: Cluster, namespace: str) -> None:
     nobody = Person(with_crds, namespace, "nobody")
     for arguments in (["jobs"], ["describe", "bert"], ["delete", "bert"], ["suspend", "bert"], ["watch", "--once"]):
         said = nobody.refused(*arguments)
@@ -117,7 +117,7 @@ def test_who_has_no_rights_is_told_so(with_crds: Cluster, namespace: str) -> Non
     nobody.close()
 
 
-def test_sizes_are_changed_within_what_is_allowed(person: Person) -> None:
+def test_resize_changes_sizes_within_bounds(person: Person) -> None:
     person.submit("bert", "--gpus", "4:8")
     at = f"ElasticJob {person.namespace}/bert worker"
     assert person.do("resize", "bert", "--min", "2", "--max", "6") == f"{at} 4:8 → worker 2:6\n"
@@ -162,7 +162,7 @@ def test_suspend_and_resume_change_all_or_none(person: Person) -> None:
     assert not person.get("elasticjobs", "a")["spec"]["suspend"]
 
 
-def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
+def test_jobs_and_describe_show_sizes_gpus_and_reasons(bench: Bench) -> None:
     person = Person(bench.cluster, bench.namespace)
     (node,) = bench.nodes(1)
     person.submit("bert", "--gpus", "2:4")
@@ -219,7 +219,7 @@ def test_jobs_and_describe_show_sizes_gpus_and_why(bench: Bench) -> None:
 # -- completion, examples, the page
 
 
-def test_a_shell_completes_the_names_of_jobs(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_completion_lists_job_names(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("bert", "bart", "gpt"):
         person.submit(name)
     config = person.cluster.kubeconfig()
@@ -229,7 +229,7 @@ def test_a_shell_completes_the_names_of_jobs(person: Person, monkeypatch: pytest
     monkeypatch.setenv("_MANIPLE_COMPLETE", "bash_complete")
 
     def has_names() -> bool:
-        """A shell does not wait for long: where the server takes its time there are none, and one asks again."""
+        """Completion has a short timeout: a slow server gives no names, and the test asks again."""
         asked = person.begin("")
         assert asked.end() == 0
         return {line.split(",")[1] for line in asked.out} == {"bert", "bart"}
@@ -238,15 +238,15 @@ def test_a_shell_completes_the_names_of_jobs(person: Person, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_an_example_applies_as_it_stands_and_can_be_submitted(person: Person, example: Path) -> None:
+def test_an_example_applies_unchanged_and_can_be_submitted(person: Person, example: Path) -> None:
     person.cluster.kubectl(f"--namespace={person.namespace}", "apply", "--dry-run=server", "--filename", str(example))
     items = [item for item in yaml.safe_load_all(example.read_text()) if item]
     said = person.do("submit", example).splitlines()
     assert said == [f"{item['kind']} {person.namespace}/{item['metadata']['name']} submitted" for item in items]
 
 
-def test_the_commands_of_the_page_about_jobs(person: Person) -> None:
-    """In their order. Logs need a real node, and are followed there."""
+def test_the_commands_on_the_jobs_page_work(person: Person) -> None:
+    """In the page's order. Logs need a real node and are tested there."""
     page = ROOT / "docs" / "jobs.md"
     lines = [one.line for block in blocks(page) if block.language == "console" for one in commands(block)]
     run = [line for line in lines if "--dry-run" not in line and not line.startswith("maniple logs")]
@@ -261,8 +261,8 @@ def test_the_commands_of_the_page_about_jobs(person: Person) -> None:
 # -- with the controller
 
 
-def test_the_controller_does_as_the_commands_say(new_cluster: NewCluster) -> None:
-    """A cluster of its own: a scheduler sees the jobs of all."""
+def test_the_controller_follows_the_commands(new_cluster: NewCluster) -> None:
+    """It has its own cluster, because a scheduler sees all jobs."""
     cluster = new_cluster(nodes=1, gpus=8)
     install_crds(cluster)
     cluster.create_namespace("people")
@@ -278,7 +278,7 @@ def test_the_controller_does_as_the_commands_say(new_cluster: NewCluster) -> Non
 
             bench.wait(f"{size} replicas to run", is_so)
 
-        wait_for(8)  # nobody else is there
+        wait_for(8)  # no other job is there
         told = json.loads(person.do("explain", "--live", "bert", "-o", "json"))
         assert (told["job"], told["state"], told["running"]) == ("people/bert", "Runs", 8)
         person.submit("large", "--gpus", "9", "--framework", "none")

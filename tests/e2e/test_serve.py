@@ -1,4 +1,4 @@
-"""`maniple serve` on a real API server: gangs whole, GPUs known after a restart, one leader, nothing done twice."""
+"""`maniple serve` on a real API server: whole gangs, GPUs known after a restart, one leader, no write done twice."""
 
 import json
 import signal
@@ -50,7 +50,7 @@ def test_gpus_are_known_after_a_crash(bench: Bench) -> None:
     assert sorted(bench.gpus_by_node()[node]) == [str(number) for number in range(8)]
 
 
-def test_killed_in_the_middle_it_goes_on_where_it_was(bench: Bench) -> None:
+def test_after_a_kill_serve_continues_where_it_was(bench: Bench) -> None:
     nodes = bench.nodes(4)
     names = [bench.gang(f"gang{number}", 4, gpus=1) for number in range(8)]
     everybody = {pod for gang in names for pod in gang}
@@ -65,7 +65,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(bench: Bench) -> None:
     assert all(len(set(gpus)) == len(gpus) for gpus in given.values())
 
 
-def test_of_two_replicas_one_writes_and_the_other_takes_over(bench: Bench) -> None:
+def test_one_of_two_replicas_writes_and_the_other_takes_over(bench: Bench) -> None:
     bench.nodes(1)
     first = bench.serve()
     bench.wait("the first to lead", first.is_leading)
@@ -75,7 +75,7 @@ def test_of_two_replicas_one_writes_and_the_other_takes_over(bench: Bench) -> No
     assert second.metric("maniple_binds_total") == 0
     assert second.metric("maniple_status_writes_total") == 0
 
-    # When, is read from the lease: how long a pod then takes to be bound is up to the machine.
+    # The time is read from the lease: how long the bind takes then depends on the machine.
     first.kill()
     renewed = moment(lease(bench)["renewTime"])
     bench.forget(first)
@@ -101,8 +101,8 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def test_who_cannot_renew_stops_writing_and_stays(bench: Bench) -> None:
-    """A replica that was asleep while another took over does not write what it had in mind."""
+def test_a_replica_that_cannot_renew_its_lease_stops_writing_and_keeps_running(bench: Bench) -> None:
+    """A replica that was paused while another took over does not write its old decisions."""
     bench.nodes(1)
     first = bench.serve()
     bench.wait("the first to lead", first.is_leading)
@@ -133,7 +133,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(bench: Bench) -> None:
         bench.get("/apis/coordination.k8s.io/v1/namespaces/{}/leases/maniple")
 
 
-def test_once_does_one_cycle(bench: Bench) -> None:
+def test_once_runs_one_cycle(bench: Bench) -> None:
     bench.nodes(1)
     pods = bench.gang("train", 2, gpus=2)
     done = bench.run("serve", *bench.arguments("--once"))
@@ -144,7 +144,7 @@ def test_once_does_one_cycle(bench: Bench) -> None:
     assert bench.run("serve", *bench.arguments("--once")).returncode == 3  # another replica leads
 
 
-def test_pods_of_others_are_left_alone_and_counted(bench: Bench) -> None:
+def test_pods_of_other_schedulers_are_counted_and_left_alone(bench: Bench) -> None:
     (node,) = bench.nodes(1)
     theirs = bench.pods("theirs", 2, gpus=3, schedulerName="somebody-else")
     binding = {"metadata": {"name": theirs[0]}, "target": {"kind": "Node", "name": node}}
@@ -158,7 +158,7 @@ def test_pods_of_others_are_left_alone_and_counted(bench: Bench) -> None:
     bench.wait_bound([late])
 
 
-def test_queues_tell_what_they_hold(bench: Bench) -> None:
+def test_the_status_of_a_queue_shows_what_it_holds(bench: Bench) -> None:
     bench.nodes(1)
     queue = bench.namespace
     bench.client.post(

@@ -1,4 +1,4 @@
-"""Evictions, promises, sizes, and gangs that could be bound only in part: all through the API server."""
+"""Evictions, nominations, sizes, and gangs that were bound only in part, through the API server."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def important(bench: Bench) -> Any:
     bench.client.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
 
 
-def test_the_more_important_gang_evicts_and_is_promised_the_room(bench: Bench, important: str) -> None:
+def test_a_gang_of_higher_priority_evicts_and_is_nominated(bench: Bench, important: str) -> None:
     bench.nodes(1)
     low = bench.pods("low", 2, gpus=4)
     server = bench.serve()
@@ -31,8 +31,8 @@ def test_the_more_important_gang_evicts_and_is_promised_the_room(bench: Bench, i
     assert f"{bench.namespace}/{high[0]}" in evicted[0]["note"]
 
 
-def test_an_evicted_pod_says_so_and_has_its_grace(bench: Bench, important: str) -> None:
-    """On a node that nobody looks after, where pods take as long as they like to end."""
+def test_an_evicted_pod_has_a_condition_and_its_grace_period(bench: Bench, important: str) -> None:
+    """On a node without a kubelet, where pods never end by themselves."""
     node = bench.slow_node()
     (low,) = bench.pods("low", 1, gpus=8, terminationGracePeriodSeconds=40)
     bench.serve()
@@ -48,7 +48,7 @@ def test_an_evicted_pod_says_so_and_has_its_grace(bench: Bench, important: str) 
     bench.wait_bound([high])
 
 
-def test_a_budget_holds_until_it_allows(bench: Bench, important: str) -> None:
+def test_a_disruption_budget_delays_evictions_until_it_allows_them(bench: Bench, important: str) -> None:
     (node,) = bench.nodes(1)
     low = bench.pods("low", 1, gpus=8, labels={"app": "low"})
     server = bench.serve()
@@ -70,8 +70,8 @@ def test_a_budget_holds_until_it_allows(bench: Bench, important: str) -> None:
     bench.wait_bound(high)
 
 
-def test_half_a_gang_is_evicted_and_starts_over(bench: Bench) -> None:
-    """The API server is told to refuse the binding of one pod."""
+def test_a_half_bound_gang_is_evicted_and_starts_over(bench: Bench) -> None:
+    """A policy of the API server refuses the binding of one pod."""
     bench.nodes(1)
     policy = _refuse_binding(bench, "train-1")
     pods = bench.gang("train", 3)
@@ -137,7 +137,7 @@ def test_sizes_are_written_to_elastic_jobs(bench: Bench) -> None:
 
 
 def _refuse_binding(bench: Bench, pod: str) -> str:
-    """The path of the policy that does it."""
+    """Creates the policy that refuses it. Returns its path."""
     name = f"refuse-{bench.namespace}"
     group = "/apis/admissionregistration.k8s.io/v1"
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}]
@@ -168,7 +168,7 @@ def _refuse_binding(bench: Bench, pod: str) -> str:
 
 
 def _wait_for_policy(bench: Bench, pod: str) -> None:
-    """A policy takes a moment to count: a trial binding of a pod that there is not is refused by it then."""
+    """A policy takes a moment to take effect: then it refuses a trial binding of a pod that does not exist."""
     binding = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": "none"}}
 
     def refused() -> bool:

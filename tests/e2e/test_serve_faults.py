@@ -1,4 +1,4 @@
-"""Watches cut, an API server and an etcd that are killed: nothing is lost, nothing is done twice."""
+"""Watches are cut, API server and etcd are killed: nothing is lost, nothing is done twice."""
 
 import signal
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ def alone(new_cluster: clusters_of_this_run.NewCluster) -> Iterator[Bench]:
     made.close()
 
 
-def test_a_watch_that_is_too_old_begins_anew(alone: Bench) -> None:
-    """While it sleeps its watches end, and the server that comes back no longer knows what happened since.
+def test_a_watch_that_is_too_old_lists_again(alone: Bench) -> None:
+    """While it is paused its watches end, and the restarted server no longer has the changes since then.
 
-    Nothing else may make it list anew before its watch is refused: no lease that runs out while it sleeps, and no drift
-    check that is due the moment it wakes.
+    Nothing else may make it list again before its watch is refused: no lease that expires during the pause, and no
+    drift check that is due when it resumes.
     """
     alone.nodes(1)
     server = alone.serve("--no-leader-elect", "--drift-check=20")
@@ -36,20 +36,20 @@ def test_a_watch_that_is_too_old_begins_anew(alone: Bench) -> None:
     alone.delete_pods(gone)
     alone.wait("the pod to go", lambda: alone.all_pods() == [])
     there = alone.pods("there", 2, gpus=4)
-    alone.restart("kube-apiserver")  # which remembers no changes but those after its start
+    alone.restart("kube-apiserver")  # it remembers only changes after its start
     server.signal(signal.SIGCONT)
     alone.wait_bound(there)
     assert server.metric("maniple_watch_failures_total", resource="pods", why="too old") > 0
     assert server.metric("maniple_lists_total", resource="pods") > lists
-    # What it knows is what there is: a check finds nothing to repair.
+    # Its mirror is right: a drift check finds nothing to repair.
     checks = server.metric("maniple_drift_checks_total")
     alone.wait("a check", lambda: server.metric("maniple_drift_checks_total") > checks)
     assert server.metric("maniple_drift_total") == 0
 
 
-def test_server_and_store_may_be_killed_while_gangs_start(alone: Bench) -> None:
+def test_api_server_and_etcd_may_be_killed_while_gangs_start(alone: Bench) -> None:
     nodes = alone.nodes(4)
-    # A bind that a server has refused while it started is tried again after 10 s: gangs must be given longer than that.
+    # A bind that a starting server refused is retried after 10 s: gangs need longer than that.
     server = alone.serve("--drift-check=5")
     everybody: set[str] = set()
     for number, component in enumerate(("kube-apiserver", "etcd", "kube-apiserver")):

@@ -1,4 +1,4 @@
-"""Whatever people write: it is refused by the API server's schema, or told on the object; the scheduler goes on."""
+"""Wrong objects are refused by the API server's schema or reported on the object; the scheduler keeps working."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ def queue(name: str, **spec: Any) -> Json:
     return {"apiVersion": "maniple.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
-def test_what_the_schema_knows_is_refused(bench: Bench) -> None:
+def test_the_schema_refuses_wrong_objects(bench: Bench) -> None:
     with pytest.raises(ApiError, match="minMember"):
         bench.group("nobody", 0)
     with pytest.raises(ApiError, match="limit"):
@@ -22,7 +22,7 @@ def test_what_the_schema_knows_is_refused(bench: Bench) -> None:
         bench.client.post(f"{OURS}/queues", queue("snake", parent="snake"))
 
 
-def test_what_it_cannot_know_is_told_on_the_object_and_stops_nobody(bench: Bench) -> None:
+def test_mistakes_beyond_the_schema_are_reported_on_the_object_and_stop_nothing_else(bench: Bench) -> None:
     bench.nodes(1)
     name = bench.namespace
     for which, parent in (("a", "b"), ("b", "a")):
@@ -53,7 +53,7 @@ def test_what_it_cannot_know_is_told_on_the_object_and_stops_nobody(bench: Bench
     bench.wait("no complaint", lambda: _condition(bench, "lost")["status"] == "True")
 
 
-def test_a_pod_that_cannot_be_the_replica_it_says_it_is(bench: Bench) -> None:
+def test_a_pod_that_claims_to_be_an_impossible_replica_is_reported(bench: Bench) -> None:
     bench.nodes(1)
     template = {"spec": {"schedulerName": bench.scheduler, "containers": [{"name": "main", "image": "pause"}]}}
     job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "train"}}
@@ -79,7 +79,7 @@ def test_a_pod_that_cannot_be_the_replica_it_says_it_is(bench: Bench) -> None:
     bench.wait_bound(["first", "second"])
     assert bench.bound(["odd"]) == {}
 
-    # Who is on a node already holds its room all the same.
+    # A pod that is already on a node still holds its room.
     patch = {"metadata": {"labels": {"maniple.dev/index": "none"}}}
     bench.client.patch(f"/api/v1/namespaces/{bench.namespace}/pods/second", patch)
     bench.wait("an event", lambda: any("found 'none'" in event["note"] for event in bench.events("Invalid")))
@@ -90,7 +90,7 @@ def test_a_pod_that_cannot_be_the_replica_it_says_it_is(bench: Bench) -> None:
     assert planned == {f"{bench.namespace}/train-worker-1"}  # the replica that is missing now
 
 
-def test_a_megabyte_of_annotations_is_no_matter(bench: Bench) -> None:
+def test_a_megabyte_of_annotations_does_no_harm(bench: Bench) -> None:
     bench.nodes(1)
     server = bench.serve()
     big = {"example.com/notes": "x" * 250_000}
@@ -100,7 +100,7 @@ def test_a_megabyte_of_annotations_is_no_matter(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("amount", ["1e400", "999999999999999999999999999", "1e-400", "-1"])
-def test_odd_quantities_of_pods(bench: Bench, amount: str) -> None:
+def test_odd_quantities_of_a_pod_do_not_stop_the_next_pod(bench: Bench, amount: str) -> None:
     """Refused by the API server, or a pod that waits and says why; either way the next pod is bound."""
     bench.nodes(1)
     odd = bench.pod("odd", 0)

@@ -1,4 +1,4 @@
-"""Logging in as kubectl's users do: an exec plugin, a token that is replaced, and nobody at all."""
+"""Logging in like kubectl: an exec plugin, a token that is replaced, missing rights, no server."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import yaml
 from e2e.serve_process import Bench
 
 
-def test_an_exec_plugin_is_asked_and_asked_again(bench: Bench, tmp_path: Path) -> None:
-    """Its first token is none, as one that has been revoked: the server refuses it, and the plugin is asked again."""
+def test_an_exec_plugin_is_called_again_when_its_token_is_refused(bench: Bench, tmp_path: Path) -> None:
+    """Its first token is invalid, like a revoked one: the server refuses it, and the plugin is called again."""
     bench.nodes(1)
     account = yaml.safe_load(_account(bench).read_text())
     token = account["users"][0]["user"].pop("token")
@@ -59,14 +59,14 @@ def test_a_token_file_may_be_replaced(bench: Bench, tmp_path: Path) -> None:
     assert server.is_running
 
 
-def test_without_rights_it_says_so(bench: Bench) -> None:
+def test_serve_reports_missing_rights(bench: Bench) -> None:
     done = bench.run("serve", "--once", f"--kubeconfig={bench.cluster.kubeconfig('nobody')}", "--no-leader-elect")
     assert done.returncode == 2
     assert "403 Forbidden" in done.stderr
     assert "nodes" in done.stderr
 
 
-def test_without_a_server_it_says_so(bench: Bench, tmp_path: Path) -> None:
+def test_serve_reports_an_unreachable_server(bench: Bench, tmp_path: Path) -> None:
     config = yaml.safe_load(_account(bench).read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     path = tmp_path / "kubeconfig"

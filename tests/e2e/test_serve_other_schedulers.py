@@ -1,4 +1,4 @@
-"""PodGroups of kube-batch, Volcano and scheduler-plugins: read when their CRDs come, answered in their words."""
+"""PodGroups of kube-batch, Volcano and scheduler-plugins: read when their CRDs appear, with status in their terms."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def alone() -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_gang_of_another_system(alone: Bench, system: str) -> None:
+def test_a_gang_of_another_system_starts_and_gets_a_status(alone: Bench, system: str) -> None:
     group, version, naming, running_phase = SYSTEMS[system]
     _install(alone, group, version, "PodGroup")
     folder = f"/apis/{group}/{version}/namespaces/test/podgroups"
@@ -52,7 +52,7 @@ def test_a_gang_of_another_system(alone: Bench, system: str) -> None:
     where, _, key = naming.partition(":")
     labels = {key: system} if where == "label" else {}
     metadata = {"annotations": {key: system}} if where == "annotation" else {}
-    # One at a time: with two there must be none.
+    # One at a time: with two of three pods none is bound.
     pods = []
     for index in range(3):
         name = f"{system}-{index}"
@@ -70,7 +70,7 @@ def test_a_gang_of_another_system(alone: Bench, system: str) -> None:
     alone.delete_pods(pods)
 
 
-def test_what_is_not_read_of_a_queue_is_told(alone: Bench) -> None:
+def test_unread_fields_of_a_queue_are_reported(alone: Bench) -> None:
     group, version, *_ = SYSTEMS["volcano"]
     _install(alone, group, version, "Queue")
     folder = f"/apis/{group}/{version}/queues"

@@ -13,7 +13,7 @@ SLOTS = 4
 
 @pytest.fixture
 def corner(real_node: Cluster, real_namespace: str) -> Iterator[Bench]:
-    """The real node says that it has four GPUs, as the kubelet lets everybody with the right say."""
+    """The real node reports four GPUs: its status is patched, which the kubelet keeps."""
     install_crds(real_node)
     with alone_on(real_node):
         made = Bench(real_node, real_namespace)
@@ -47,7 +47,7 @@ def test_a_gang_of_real_containers_starts_together_and_one_more_when_it_fits(cor
     def is_told() -> bool:
         return "room" in corner.condition_of(corner.get_pod(two[0]), "PodScheduled")["message"]
 
-    # One GPU is free, and two are needed: nobody starts, and they are told so.
+    # One GPU is free and two are needed: no pod starts, and both get the reason.
     corner.wait("the second gang to be told why it waits", is_told)
     assert not corner.bound(two)
     corner.delete_pods(three[2:])

@@ -12,7 +12,7 @@ import pytest
 
 from tools.cluster import ApiError, Cluster, wait_until
 from tools.cluster.kwok import node
-from tools.cluster.programs import KUBERNETES
+from tools.cluster.program_versions import KUBERNETES
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def node_name(cluster: Cluster) -> Iterator[str]:
 
 
 def create_pod(cluster: Cluster, namespace: str, image: str = "example", command: list[str] | None = None) -> str:
-    """A pod that no scheduler looks at; its path."""
+    """Creates a pod that no scheduler handles. Returns its path."""
     container = {"name": "main", "image": image, "imagePullPolicy": "Never"}
     spec = {
         "schedulerName": "nobody",
@@ -69,7 +69,7 @@ def test_rbac_refuses_a_user_without_rights_and_allows_what_it_was_given(cluster
             client.get("/api/v1/nodes")
 
 
-def test_the_api_server_refuses_strangers(cluster: Cluster) -> None:
+def test_the_api_server_refuses_unknown_users(cluster: Cluster) -> None:
     stranger = http.client.HTTPSConnection(
         "127.0.0.1",
         cluster.spec.ports["apiserver"],

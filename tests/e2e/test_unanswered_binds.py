@@ -1,4 +1,4 @@
-"""A binding that was not answered counts neither as done nor as failed: whatever follows, the server is asked."""
+"""A binding without an answer counts neither as done nor as failed: the server is asked what happened."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ from maniple.scheduler.framework.plan import Bind
 
 
 class LossyClient(Client):
-    """The real server's; of each try at a binding is said whether it reaches the server, and what is heard of it."""
+    """A client of the real server; the test decides for each bind whether it arrives, and which answer returns."""
 
     tries: list[tuple[bool, Exception]]
 
@@ -42,7 +42,7 @@ NO_LEADER = NotLeadingError("the lease is over")
 @pytest.mark.parametrize(
     ("tries", "is_bound"),
     [
-        ([(True, SILENCE)], True),  # done, and the next try is told so by a conflict
+        ([(True, SILENCE)], True),  # done, and the next try gets a conflict
         ([(True, SILENCE), (False, JUST_STARTED)], True),
         ([(True, STORE_AWAY), (False, JUST_STARTED)], True),
         ([(True, SILENCE), (False, NO_LEADER)], True),
@@ -52,7 +52,7 @@ NO_LEADER = NotLeadingError("the lease is over")
         ([(False, JUST_STARTED)], False),
     ],
 )
-def test_whatever_is_heard_after_silence_the_server_is_asked(
+def test_an_unanswered_bind_is_looked_up_on_the_server(
     bench: Bench, tries: list[tuple[bool, Exception]], is_bound: bool
 ) -> None:
     node = bench.slow_node()
@@ -76,6 +76,6 @@ def test_whatever_is_heard_after_silence_the_server_is_asked(
 
     failed, counts_as_bound = asyncio.run(bound())
     assert bench.bound() == ({"lone-0": node} if is_bound else {})
-    # What the Cache says is what the server says: GPUs that are taken are not free to anybody.
+    # The Cache agrees with the server: GPUs that are taken are not free.
     assert counts_as_bound == is_bound
     assert bool(failed) == (not is_bound)

@@ -79,7 +79,7 @@ def test_a_gang_is_bound_whole_or_not_at_all_and_its_conditions_say_so(corner: B
     corner.wait("its success", lambda: condition(corner, "train", INITIALLY) == ("True", "Scheduled"))
     assert condition(corner, "train", NOW) == ("True", "Scheduled")
 
-    # A second life, without room: upstream's condition is for ever, ours says how it is.
+    # A second start, without room: upstream's condition never changes, ours shows the present state.
     corner.delete_pods(pods)
     corner.wait("them to be gone", lambda: corner.all_pods() == [])
     corner.wait_bound(corner.pods("other", 1, gpus=4))
@@ -89,7 +89,7 @@ def test_a_gang_is_bound_whole_or_not_at_all_and_its_conditions_say_so(corner: B
     assert corner.bound(pods) == {}
 
 
-def test_of_a_basic_group_each_pod_is_on_its_own(corner: Bench) -> None:
+def test_pods_of_a_basic_group_start_independently(corner: Bench) -> None:
     corner.nodes(2, gpus=4)
     write_group(corner, "loose", {"basic": {}})
     corner.serve()
@@ -100,7 +100,7 @@ def test_of_a_basic_group_each_pod_is_on_its_own(corner: Bench) -> None:
     corner.wait("a reason", lambda: corner.condition_of(corner.get_pod(left), "PodScheduled")["status"] == "False")
 
 
-def test_what_is_not_read_is_told_and_other_schedulers_groups_are_left_alone(corner: Bench) -> None:
+def test_unread_fields_are_reported_and_groups_of_other_schedulers_are_left_alone(corner: Bench) -> None:
     corner.nodes(1)
     write_group(corner, "whole", {"gang": {"minCount": 2}}, disruptionMode={"all": {}})
     write_group(corner, "theirs", {"gang": {"minCount": 2}})
@@ -113,14 +113,14 @@ def test_what_is_not_read_is_told_and_other_schedulers_groups_are_left_alone(cor
     assert "conditions" not in read_group(corner, "theirs").get("status", {})
 
 
-def test_the_example_applies_as_it_stands(corner: Bench) -> None:
+def test_the_example_applies_unchanged(corner: Bench) -> None:
     corner.serve("--scheduler-name=maniple")
     corner.cluster.kubectl("apply", f"--namespace={corner.namespace}", f"--filename={EXAMPLE}")
     corner.wait_bound([f"bert-workers-{index}" for index in range(3)])
     corner.wait("its success", lambda: condition(corner, "bert-workers", INITIALLY) == ("True", "Scheduled"))
 
 
-def test_where_the_gate_is_off_all_else_works(bench: Bench) -> None:
+def test_everything_else_works_with_the_gate_off(bench: Bench) -> None:
     with pytest.raises(ApiError, match="404"):
         bench.get(f"{UPSTREAM}/podgroups")
     bench.nodes(1)

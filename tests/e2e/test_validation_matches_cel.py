@@ -1,4 +1,4 @@
-"""The rules that are written twice, in validate.py and in the CRDs' CEL, say the same of the same objects."""
+"""Rules that are written twice, in api/validate/ and in the CRDs' CEL, agree on the same objects."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def role(name: str = "worker", least: int = 1, most: int = 2, **more: Any) -> Js
     return {"name": name, "min": least, "max": most, "template": {"spec": {"containers": [container]}}, **more}
 
 
-# The field that is wrong, as we say it; none: the job is right.
+# The wrong field in our notation; none: the job is valid.
 JOBS = [
     (job("1bert", framework="torchrun"), "metadata.name"),
     (job("a.b", framework="torchrun"), "metadata.name"),

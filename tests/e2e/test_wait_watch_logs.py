@@ -1,4 +1,4 @@
-"""What people see of their jobs as they go on: waiting, the live view, logs; on a real API server."""
+"""What users see of running jobs on a real API server: waiting, the live view, logs."""
 
 import os
 import pty
@@ -20,7 +20,7 @@ from tools.cluster import Cluster, wait_until
     ("phase", "code"),
     [("Succeeded", 0), ("Failed", 1)],
 )
-def test_wait_tells_how_it_goes_and_ends_as_the_job_does(person: Person, phase: str, code: int) -> None:
+def test_wait_reports_progress_and_exits_with_the_outcome_of_the_job(person: Person, phase: str, code: int) -> None:
     waiting = person.begin("submit", "--name", "bert", "--image", "i", "--gpus", "4:8", "--wait", "--", "true")
     waiting.wait_for("bert submitted")
     held = {"type": "Scheduled", "status": "False", "reason": "NoNodeFits", "message": "no node"}
@@ -34,7 +34,7 @@ def test_wait_tells_how_it_goes_and_ends_as_the_job_does(person: Person, phase: 
     assert waiting.out == []
 
 
-def test_wait_ends_when_the_job_is_deleted_or_the_time_is_over(person: Person) -> None:
+def test_wait_ends_when_the_job_is_deleted_or_the_timeout_passes(person: Person) -> None:
     wish = ("--image", "i", "--wait", "--", "true")
     waiting = person.begin("submit", "--name", "bert", *wish)
     waiting.wait_for("bert submitted")
@@ -47,7 +47,7 @@ def test_wait_ends_when_the_job_is_deleted_or_the_time_is_over(person: Person) -
     assert person.exists("elasticjobs", "bert")
 
 
-def test_interrupted_the_job_goes_on(person: Person) -> None:
+def test_interrupting_wait_leaves_the_job_running(person: Person) -> None:
     waiting = person.begin("submit", "--name", "bert", "--image", "i", "--wait", "--", "true")
     waiting.wait_for("bert: Submitted")
     assert waiting.interrupt() == 130
@@ -74,7 +74,7 @@ def test_watch_in_a_pipe_prints_a_line_for_each_change(bench: Bench) -> None:
     person.close()
 
 
-def test_watch_once_has_the_gpus_of_the_cluster(bench: Bench) -> None:
+def test_watch_once_shows_the_gpus_of_the_cluster(bench: Bench) -> None:
     person = Person(bench.cluster, bench.namespace)
     (node,) = bench.nodes(1)
     person.submit("bert", "--gpus", "2")
@@ -92,7 +92,7 @@ def test_watch_once_has_the_gpus_of_the_cluster(bench: Bench) -> None:
     person.close()
 
 
-def test_watch_in_a_terminal_redraws_and_leaves_it_as_it_was(person: Person) -> None:
+def test_watch_redraws_the_terminal_and_restores_it(person: Person) -> None:
     person.submit("bert", "--gpus", "1:2")
     pid, terminal = pty.fork()
     if pid == 0:  # the child: maniple in a terminal of its own
@@ -136,7 +136,7 @@ def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
     script = "for i in 1 2 3; do echo line $i of $HOSTNAME; done; until [ -e /tmp/stop ]; do sleep 0.1; done; echo last"
     person.replica("bert", 0, node=node, **printing(script))
     following.wait_for("[worker-0] line 3 of bert-worker-0")
-    # One that comes later, with a container beside the one that counts.
+    # A later replica, with a second container.
     later = printing(script)
     later["containers"].append({"name": "beside", **IMAGE, "command": ["sleep", "infinity"]})
     person.replica("bert", 1, node=node, **later)
@@ -146,7 +146,7 @@ def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
     assert person.do("logs", "bert", "--all", "--tail", "1", "--since", "1h").splitlines() == [
         f"[worker-{index}] line 3 of bert-worker-{index}" for index in (0, 1)
     ]
-    # A log that cannot be read is told at once, and not when the job is over.
+    # A log that cannot be read is reported at once, not when the job has ended.
     assert "container nosuch is not valid" in person.refused("logs", "bert", "--follow", "--container", "nosuch")
     for index in (0, 1):
         person.cluster.kubectl(

@@ -1,4 +1,4 @@
-"""A person at a shell: `maniple` as a process, on a real cluster, in a namespace of its own."""
+"""A user at a shell: `maniple` as a process, on a real cluster, in the test's own namespace."""
 
 import json
 import os
@@ -25,18 +25,18 @@ class Person:
         self._options = [f"--kubeconfig={cluster.kubeconfig(user)}", f"--namespace={namespace}"]
 
     def run(self, command: str, *arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """A command that ends by itself. Those that follow leave their connections to the end of a process."""
+        """Runs a command that ends by itself. Commands that follow close their connections when their process ends."""
         how = run if command in ("delete", "logs", "watch") or "--wait" in arguments else run_here
         return how(command, *self._options, *arguments, stdin=stdin)
 
     def do(self, command: str, *arguments: str | Path, stdin: str = "") -> str:
-        """What a command prints that must succeed."""
+        """The output of a command that must succeed."""
         done = self.run(command, *arguments, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def refused(self, command: str, *arguments: str | Path, stdin: str = "") -> str:
-        """What is said by a command that must be refused."""
+        """The error of a command that must be refused."""
         done = self.run(command, *arguments, stdin=stdin)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         return done.stderr
@@ -65,7 +65,7 @@ class Person:
         self.client.patch(f"{self.path('elasticjobs', job)}/status", {"status": status})
 
     def replica(self, job: str, index: int, *, node: str = "", role: str = "worker", **spec: Any) -> str:
-        """Makes a pod as the controller would: it does not block the deletion of its job."""
+        """Creates a pod as the controller would: it does not block the deletion of its job."""
         owner = self.get("elasticjobs", job)["metadata"]["uid"]
         name = f"{job}-{role}-{index}"
         container = {"name": "main", "image": "training:1", "resources": {"limits": {GPU: "1"}}}
@@ -122,7 +122,7 @@ def labels(job: str, role: str, index: int) -> dict[str, str]:
 
 
 class Running:
-    """A command that has been begun. What it prints is read as it comes."""
+    """A running command. Its output is read as it arrives."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -142,7 +142,7 @@ class Running:
             reader.start()
 
     def wait_for(self, text: str) -> None:
-        """Until a line with this text has been printed."""
+        """Waits until a line with this text has been printed."""
 
         def is_said() -> bool:
             return any(text in line for line in (*self.out, *self.err))
@@ -160,7 +160,7 @@ class Running:
         return self.end()
 
     def end(self) -> int:
-        """Its exit code; waits for it."""
+        """Waits for its end. Returns the exit code."""
         try:
             code = self._process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -181,5 +181,5 @@ def _read(stream: Any, lines: list[str]) -> None:
 
 
 def printing(text: str) -> Json:
-    """The spec of a pod that runs a script of the shell, on a real node."""
+    """The spec of a pod that runs a shell script on a real node."""
     return {"containers": [{"name": "main", **IMAGE, "command": ["sh", "-c", text]}]}

@@ -1,6 +1,6 @@
 from maniple.api.phases import FINISHED
 from maniple.elastic.transitions import TRANSITIONS
-from tools.diagram import PAGE, renewed
+from tools.write_diagram import PAGE, renewed
 
 
 def test_the_transitions_in_the_docs_are_up_to_date() -> None:

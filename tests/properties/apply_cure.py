@@ -1,7 +1,7 @@
-"""Does to a cluster what `wouldStartIf` says, word by word, so that one can see whether the gang then starts.
+"""Changes a cluster as `wouldStartIf` says, word by word, to check whether the gang then starts.
 
-It must never import anything of maniple: what a sentence means is decided here, by somebody who only reads it. A
-sentence that cannot be followed to the letter (which says how much is missing, but not where) is left alone.
+It must never import anything of maniple: the meaning of a sentence is decided here, from its text alone.
+A sentence that is not exact enough (it says how much is missing, but not where) is left alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SUSPENDED = re.compile(r"spec\.suspend is set to false")
 
 
 def cured(objects: list[Object], group: str, would: str) -> list[Object] | None:
-    """The cluster after what `would` says about the gang has been done; None if it cannot be done to the letter."""
+    """The cluster after the change that `would` names for the gang; None if the sentence is not exact enough."""
     cure = _Cure(copy.deepcopy(objects), group)
     rest = re.sub(rf"{_BASE}, such as if ", "", _ALTERNATIVES.sub("", would))
     while rest:
@@ -53,7 +53,7 @@ class _Cure:
         self.group = group
 
     def do(self, rest: str) -> Iterator[int]:
-        """Does what the sentence begins with; how many letters of it that were, 0 if it says something else."""
+        """Makes the change at the beginning of the sentence. Returns the length of that part, 0 if it is unknown."""
         for pattern, act in (
             (_NODE, self.change_nodes),
             (_LIMIT, self.raise_limit),
@@ -100,7 +100,7 @@ class _Cure:
         return True
 
     def please(self, node: Object, reason: str) -> bool:
-        """The node has no longer what it refused the pods for."""
+        """Removes from the node the reason why it refused the pods."""
         spec, labels = self.edit(node, "spec"), self.edit(node, "metadata", "labels")
         if match := re.fullmatch(r"taint (\S+):(\w+) is not tolerated", reason):
             key, _, value = match[1].partition("=")
@@ -130,7 +130,7 @@ class _Cure:
     # The gang itself.
 
     def open_gates(self, match: re.Match[str]) -> bool:
-        """Not if nobody has seen what the pods behind them are like."""
+        """Fails if the shape of the gated pods is unknown."""
         del match
         specs = [{**table(pod, "spec"), "schedulingGates": None} for pod in self.pods()]
         is_closed = all(rows(pod, "spec", "schedulingGates") for pod in self.pods())
@@ -141,7 +141,7 @@ class _Cure:
         return True
 
     def create_pods(self, match: re.Match[str]) -> bool:
-        """As many as its minimum says, if it is known what they are like."""
+        """As many as the minimum, if their shape is known."""
         del match
         pods = self.pods()
         groups = [item for item in self.objects if item["kind"] == "PodGroup" and key_of(item) == self.group]
@@ -163,7 +163,7 @@ class _Cure:
         return True
 
     def pods(self) -> list[Object]:
-        """Those of the gang that are not over."""
+        """The gang's pods that have not ended."""
         over = ("Succeeded", "Failed")
         mine = [item for item in self.objects if item["kind"] == "Pod" and gang_of(item) == self.group]
         return [pod for pod in mine if text(pod, "status", "phase") not in over]
@@ -174,7 +174,7 @@ def _taint(row: object) -> tuple[str, str, str]:
 
 
 def alone(objects: list[Object], group: str) -> list[Object]:
-    """The cluster with no other gang waiting: whose turn it would be is another matter."""
+    """The cluster without other waiting gangs: the order of gangs is not judged here."""
 
     def waits(item: Object) -> bool:
         return item["kind"] == "Pod" and not text(item, "spec", "nodeName") and gang_of(item) != group

@@ -14,7 +14,7 @@ GROUP_SIZES = (2, 4, 8)
 
 @cache
 def ring(links: Matrix, places: Places) -> Fraction:
-    """The slowest link of the best cycle through all of them; of two, their link."""
+    """The slowest link of the best cycle through all GPUs; for two, their link."""
     if len(places) < 2:
         return Fraction(0)
     first, *others = places
@@ -31,7 +31,7 @@ def inside(links: Matrix, places: Places) -> Fraction:
 
 
 def value(links: Matrix, rest: Places) -> Fraction:
-    """What is left for others: for each size of group the best that disjoint groups of that size come to."""
+    """The value of the GPUs that are left: for each group size, the best total over disjoint groups of that size."""
 
     def most(left: Places, size: int) -> Fraction:
         if len(left) < size:
@@ -47,7 +47,7 @@ def value(links: Matrix, rest: Places) -> Fraction:
 
 
 def rating(links: Matrix, free: Places, counts_rest: bool = True) -> Callable[[Places], tuple[Fraction, ...]]:
-    """The higher the better: the ring, all links inside, and what the others keep."""
+    """Higher is better: the ring, all links inside, and the value of what is left."""
 
     def rate(chosen: Places) -> tuple[Fraction, ...]:
         rest = tuple(place for place in free if place not in chosen)

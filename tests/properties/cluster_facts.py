@@ -1,7 +1,7 @@
 """What the raw Kubernetes objects of a cluster say, read once into plain values, for the referee alone.
 
 It must never import anything of maniple: a mistake shared by the judge and the judged is invisible.
-Numbers are exact (Fraction), so that no tolerance has to be argued about.
+Numbers are exact (Fraction), so that no tolerance is needed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Pod:
         return self.ask.count
 
     def requests_at(self, node: Node, gpus: Iterable[str] = ()) -> Resources:
-        """What it takes of this node: how much of a GPU some bytes are depends on the GPU."""
+        """What the pod takes of this node. GPU memory is a different share of different GPUs."""
         if self.ask.memory is None:
             return self.requests
         given = [device for gpu in gpus for device in [node.hardware.find(gpu)] if device is not None]
@@ -90,11 +90,11 @@ class Gang:
     role_models: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def models_of(self, pod: Pod) -> tuple[str, ...]:
-        """The models that a pod of this gang may have; its own word goes before that of its role."""
+        """The models that a pod of this gang may have; the pod's own list wins over its role's."""
         return pod.ask.models or self.role_models.get(pod.role, ())
 
     def missing(self, roles_of_members: list[str]) -> int:
-        """How many pods these members lack at least until the gang may run."""
+        """The fewest pods that are missing before the gang may run."""
         by_role = sum(max(0, least - roles_of_members.count(role)) for role, least in self.role_min.items())
         return max(self.min_member - len(roles_of_members), by_role, 0)
 
@@ -108,7 +108,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Job:
-    """An ElasticJob: its gang, its sizes, and the pods that it would have."""
+    """An ElasticJob: its gang, its sizes, and its possible pods."""
 
     gang: Gang
     elastic: Elasticity
@@ -128,12 +128,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Budget:
-    """A PodDisruptionBudget: so many may go (None: nobody says), or so many must stay."""
+    """A PodDisruptionBudget: how many pods may be evicted (None: unknown), or how many must stay."""
 
     namespace: str
     selector: object
     allowed: int | None
-    least: int | None  # None: a part of them, which is not judged here
+    least: int | None  # None: a percentage, which is not judged here
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,13 @@ class Facts:
     priorities: dict[str, int] = field(default_factory=dict)  # PriorityClass -> value
 
     def domain(self, node: Node, level: str) -> tuple[str, ...] | None:
-        """Equal names under different wider domains are different domains; without all labels a node is in none."""
+        """Equal names in different wider domains are different domains; a node without all labels is in none."""
         labels = {HOSTNAME_LABEL: node.name} | node.labels
         path = self.levels[level]
         return tuple(labels[key] for key in path) if all(key in labels for key in path) else None
 
     def smallest_asked(self, pod: Pod) -> Resources:
-        """What a pod that is nowhere yet counts for: the least that it can come to."""
+        """What an unplaced pod counts for: the smallest amount possible."""
         if pod.ask.memory is None:
             return pod.requests
         devices = [device for node in self.nodes.values() for device in node.hardware.healthy]
@@ -167,7 +167,7 @@ class Facts:
         return self.gangs.get(key) or Gang(key)
 
     def queue_line(self, name: str) -> list[str]:
-        """The queue and all those above it."""
+        """The queue and all queues above it."""
         line: list[str] = []
         while name and name not in line:
             line.append(name)
@@ -176,7 +176,7 @@ class Facts:
 
 
 def requests_of(spec: object) -> Resources:
-    """What the pod takes from its node: all containers and sidecars, or the largest moment of its start."""
+    """What the pod takes from its node: all containers and sidecars, or the peak during its start."""
 
     def wanted(container: object) -> Resources:
         return resources(at(container, "resources", "limits")) | resources(at(container, "resources", "requests"))
@@ -311,7 +311,7 @@ def read_job(item: object) -> Job:
 
 
 def read_volumes(items: list[object]) -> dict[str, list[object]]:
-    """For each claim that has a volume: the node selector terms of that volume."""
+    """For each claim with a volume: the node selector terms of that volume."""
     volumes = {
         text(item, "metadata", "name"): rows(item, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
         for item in items
@@ -336,7 +336,7 @@ def read_budget(item: object) -> Budget:
 
 
 def _least(item: object) -> int | None:
-    """Pods that must stay; None where that is a part of them, which is not judged here."""
+    """Pods that must stay; None for a percentage, which is not judged here."""
     given = at(item, "spec", "minAvailable")
     if given is None:
         return 1 if at(item, "spec", "maxUnavailable") is None else None

@@ -1,4 +1,4 @@
-"""What each queue deserves, computed a second time and another way: exactly, by the level to which water rises.
+"""What each queue deserves, computed a second time in another way: exactly, as a water level.
 
 The scheduler pours round by round in floating point; here the level is found directly: over the queues sorted by the
 level at which each is full, the amount left decides between which two the water stands.
@@ -29,7 +29,7 @@ class Dues:
 
 
 class Tree:
-    """The queues as they are written."""
+    """The queues as users wrote them."""
 
     def __init__(self, objects: Iterable[object]) -> None:
         written = {text(item, "metadata", "name"): item for item in flat(objects) if text(item, "kind") == "Queue"}
@@ -56,13 +56,13 @@ def held_by_queue(facts: Facts, state: State, keys: Iterable[str]) -> Shares:
 
 
 def is_charged(facts: Facts, state: State, key: str) -> bool:
-    """Pods of ours, and of gangs that somebody wrote down, are charged to queues; strangers are not."""
+    """Our pods and pods of declared gangs are charged to queues; pods of other schedulers are not."""
     pod = state.pods[key]
     return pod.is_ours or pod.gang in facts.gangs
 
 
 def find_dues(facts: Facts, state: State, tree: Tree) -> Dues:
-    """By queue and resource, for the pods that are there and wait in `state`."""
+    """By queue and resource, for the running and waiting pods of `state`."""
     staying = state.staying()
     ours = [key for key in staying if is_charged(facts, state, key)]
     strangers = [key for key in staying if not is_charged(facts, state, key)]
@@ -111,7 +111,7 @@ def _pour(tree: Tree, parent: str, amount: Fraction, wants: dict[str, Fraction],
 
 
 def _level(room: dict[str, Fraction], weight: dict[str, Fraction], amount: Fraction) -> Fraction:
-    """The height at which `amount` stands in vessels as wide as their weights and as large as `room`."""
+    """The water level of `amount` in vessels as wide as their weights and as large as `room`."""
     level = Fraction(0)
     rising = sorted((size / weight[name], weight[name]) for name, size in room.items())
     width = sum((weight[name] for name in room), Fraction(0))
@@ -126,8 +126,8 @@ def _level(room: dict[str, Fraction], weight: dict[str, Fraction], amount: Fract
 def lost_dues(objects: list[Object], plan: Object) -> list[str]:
     """Queues that lose what they deserve of what is scarce to pods of other queues.
 
-    What a queue is given in the same round is its own by then, and what changes hands within it is no loss. Whoever
-    runs where a gang of another queue has its room kept is there on sufferance: that it goes is no loss either.
+    What a queue gets in the same round counts, and room that moves within it is no loss. A pod in room reserved for
+    a gang of another queue must make way: losing it is no loss either.
     """
     facts, tree = read_facts(objects), Tree(objects)
     state = read_state(facts, objects)

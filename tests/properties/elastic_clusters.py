@@ -1,7 +1,7 @@
-"""Random full clusters with work that can give way: elastic jobs, surplus, priorities, and gangs that arrive.
+"""Random full clusters with work that can make way: elastic jobs, surplus, priorities, and gangs that arrive.
 
-The moment of the decision is known, and far from every threshold: in the few seconds that some rounds take nobody
-cools down, has run for long enough, or has waited for long enough, who had not at the start.
+The time of the decision is known and far from every threshold: in the few seconds that some rounds take, no
+cool-down ends, and no pod reaches its minimum runtime or its patience.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ElasticWorld(CloseWorld):
         return {} if is_old else {"metadata": {"creationTimestamp": RECENTLY}}
 
     def add_elastic(self, name: str, runs: bool, priority: str) -> None:
-        """One that runs is at its minimum or above, with all pods or not with all of its surplus."""
+        """A running job is at its minimum or above; part of its surplus may be missing."""
         is_old = runs or self.one_in(2)
         roles: list[Object] = []
         members: list[Member] = []
@@ -91,7 +91,7 @@ class ElasticWorld(CloseWorld):
             if not placed:
                 status.pop("target", None)
             elif "target" in status:
-                # Replicas that nobody has created yet are implied by the target.
+                # Replicas that are not created yet are implied by the target.
                 del self.objects[len(self.objects) - self.between(0, len(members) + len(extra) - placed) :]
         elif self.one_in(3):
             for member in members:
@@ -110,7 +110,7 @@ class ElasticWorld(CloseWorld):
         return shape | ({"priorityClassName": priority, "priority": PRIORITIES[priority]} if priority else {})
 
     def add_plain(self, name: str, runs: bool, priority: str, all_leave: bool = False) -> None:
-        """A PodGroup of like pods, often with surplus."""
+        """A PodGroup of equal pods, often with surplus."""
         shape, annotations = self.shape()
         count, surplus = self.between(1, 4), self.pick(0, 0, 1, 2, 4)
         spec = {"minMember": count, **self.terms(priority)}
@@ -134,7 +134,7 @@ class ElasticWorld(CloseWorld):
         self.add("policy/v1", "PodDisruptionBudget", name, "default", spec=spec)
 
     def run(self, members: list[Member], least: int, among: list[Host], all_leave: bool = False) -> int:
-        """As many as find room run, if `least` do; the others wait. How many run?"""
+        """Runs as many as find room, if at least `least` do; the others wait. Returns how many run."""
         before, placed = self.snapshot(), 0
         for member in members:
             host = self.find_host(member, among)
@@ -183,7 +183,7 @@ def elastic_worlds(draw: st.DrawFn, limits_one_in: int = 0, most_queues: int = 3
 
 @st.composite
 def claimed_worlds(draw: st.DrawFn) -> list[Object]:
-    """Full clusters, and one gang of one shape arrives: whether somebody could have stayed can be counted."""
+    """Full clusters where one gang of one shape arrives: needless victims can be counted."""
     builder = ElasticWorld(draw, Mix(limits_one_in=0))
     builder.begin(2, 3)
     builder.fill_up(12)
@@ -193,7 +193,7 @@ def claimed_worlds(draw: st.DrawFn) -> list[Object]:
 
 @st.composite
 def growing_worlds(draw: st.DrawFn) -> list[Object]:
-    """Half empty clusters with elastic jobs, under limits now and then."""
+    """Half empty clusters with elastic jobs, sometimes with limits."""
     builder = ElasticWorld(draw, Mix(limits_one_in=2, has_priorities=False))
     builder.begin(2, 3)
     builder.fill_up(builder.between(1, 3))

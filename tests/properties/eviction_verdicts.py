@@ -1,6 +1,6 @@
-"""The verdicts on who leaves and who is resized: only those who may, whole gangs or surplus, from the upper end.
+"""Verdicts on evictions and resizes: only allowed victims, whole gangs or surplus, from the highest index.
 
-Surplus is what a gang has above its minimum. Whoever is left with less than its minimum has lost all of it.
+Surplus is what a gang has above its minimum. A gang that would keep less than its minimum must lose all pods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def roles_of(state: State, keys: Iterable[str], gang: str) -> list[str]:
 
 
 def keeps_minimum(facts: Facts, state: State, played: Round, gang: str) -> bool:
-    """Whether those who stay are enough, without the ones who come only now."""
+    """Whether the pods that stay are enough, without pods that start in this round."""
     left = roles_of(state, state.staying(played.evicted), gang)
     return not facts.gang(gang).missing(left + state.succeeded.get(gang, []))
 
@@ -31,13 +31,13 @@ def priority_of_pod(facts: Facts, pod: Pod) -> int:
 
 
 def priority_of(facts: Facts, state: State, gang: Gang) -> int:
-    """That of its class; without one, the highest among its pods."""
+    """The priority of its class; without one, the highest of its pods."""
     if gang.priority_class:
         return facts.priorities.get(gang.priority_class, 0)
     return max((priority_of_pod(facts, pod) for pod in state.pods.values() if pod.gang == gang.key), default=0)
 
 
-# Who may be taken.
+# Allowed victims.
 
 
 def judge_protection(facts: Facts, state: State, played: Round) -> Iterator[str]:
@@ -92,7 +92,7 @@ def judge_reasons(facts: Facts, state: State, played: Round) -> Iterator[str]:
 
 
 def wrongly_displaced(state: State, played: Round, key: str) -> Iterator[str]:
-    """Only from a node that was kept for the gang, and to which the gang now goes."""
+    """Displacement is allowed only from a node that was reserved for the gang and that the gang now uses."""
     gang, node = played.evicted[key], state.where[key]
     if node not in state.promised.get(gang, ()):
         yield f"{key} is displaced from {node}, which was not kept for {gang}"
@@ -102,7 +102,7 @@ def wrongly_displaced(state: State, played: Round, key: str) -> Iterator[str]:
 
 
 def judge_ends(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    """Surplus goes from the upper end: sizes of ElasticJobs are lowered, of a PodGroup's pods on a node the last go."""
+    """Surplus leaves from the highest index: an ElasticJob shrinks, a PodGroup loses the last pods of a node."""
     lowered = {(resize.job, resize.role): resize.new for resize in played.resizes if resize.new < resize.old}
     for key, reason in sorted(played.reasons.items()):
         if reason != SHRUNK:
@@ -127,7 +127,7 @@ def is_like(one: Pod, other: Pod) -> bool:
 
 
 def may_go(facts: Facts, state: State, key: str) -> bool:
-    """Nothing of its own protects it."""
+    """Nothing in the pod or its gang protects it."""
     pod = state.pods[key]
     covered = any(pod.namespace == b.namespace and selects(b.selector, pod.labels) for b in facts.budgets)
     return not covered and state.now - state.started.get(key, 0) >= facts.gang(pod.gang).min_runtime_s
@@ -184,7 +184,7 @@ def wrong_resize(facts: Facts, state: State, played: Round, resize: Resize) -> I
 
 
 def wrong_growth(facts: Facts, state: State, played: Round, job: str, resizes: list[Resize]) -> Iterator[str]:
-    """Only a job that runs and has all its pods grows, and only if that pays back."""
+    """Only a running job with all its pods may grow, and only if the growth pays off."""
     elastic = facts.jobs[job].elastic
     bound = {move.pod.key for move in played.binds}
     waiting = [key for key in state.pending if state.pods[key].gang == job and key not in bound]
@@ -205,7 +205,7 @@ def wrong_growth(facts: Facts, state: State, played: Round, job: str, resizes: l
 
 
 def growth_over_limits(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    """What grows is charged at once: with it, with the bound and with the promised, no limit is passed."""
+    """Growth is charged at once: together with bound and nominated pods it exceeds no limit."""
     grown = [resize for resize in played.resizes if resize.new > resize.old]
     if not grown or not any(queue.limit for queue in facts.queues.values()):
         return
@@ -232,11 +232,11 @@ def growth_over_limits(facts: Facts, state: State, played: Round) -> Iterator[st
                 yield f"growth brings queue {name} to {total} {resource}, over its limit of {limit[resource]}"
 
 
-# What was taken for a gang is the gang's.
+# Room that was made for a gang goes to that gang.
 
 
 def judge_kept(facts: Facts, state: State, played: Round, owed: dict[str, list[str]]) -> Iterator[str]:
-    """Victims of the round before are gone now: the gangs that they left for start."""
+    """The victims of the last round are gone: the gangs they were evicted for start."""
     for gang, victims in sorted(owed.items()):
         roles = roles_of(state, state.staying(played.evicted), gang) + state.succeeded.get(gang, [])
         roles += [move.pod.role for move in played.binds if move.pod.gang == gang]

@@ -1,6 +1,6 @@
-"""Judges what is said to those who wait: that it is complete, and that nothing in it contradicts the cluster.
+"""Judges explanations of waiting gangs: they are complete, and nothing in them contradicts the cluster.
 
-It reads sentences as a person would, and looks at the objects by itself.
+It reads the sentences, and checks them against the raw objects.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Judge:
         if at(entry, "nearest") is not None:
             yield from self.judge_nearest(at(entry, "nearest"))
 
-    # What was tried.
+    # Tried actions.
 
     def judge_tried(self, entry: object, reason: str) -> Iterator[str]:
         tried = {text(row, "action"): text(row, "why") for row in rows(entry, "tried")}
@@ -145,7 +145,7 @@ class Judge:
                 yield f"cools down for {match[1]} s, but there are {ends}"
 
     def has_surplus(self, gang: str) -> bool:
-        """Whether one of its pods could go, were there no protection."""
+        """Whether one of its pods could be evicted if nothing protected it."""
         mine = [key for key in self.staying if self.state.pods[key].gang == gang]
         return (
             any(
@@ -169,7 +169,7 @@ class Judge:
         rich = [queue for queue in others if self.excess(queue)]
         if why == "no other queue holds more than it deserves" and rich:
             yield f"no other queue holds more than it deserves, but {rich} do"
-        # How much of a GPU some bytes are is known only when the GPU is.
+        # GPU memory is a known share only of a known GPU.
         is_clear = all(pod.ask.memory is None for pod in self.state.pods.values())
         if is_clear and (match := re.match(r"queue '(\w+)' (?:has its due|would have more than its due)", why)):
             needs = {name: quantity(amount) for name, amount in strings_of(entry).items()}
@@ -226,6 +226,6 @@ class Judge:
 
 
 def strings_of(entry: object) -> dict[str, str]:
-    """What it needs, without the number of pods."""
+    """The needed amounts, without the number of pods."""
     needs = at(entry, "needs")
     return {str(key): str(value) for key, value in needs.items() if key != "pods"} if isinstance(needs, dict) else {}

@@ -1,6 +1,6 @@
-"""Growth that was worth deciding: the replicas that a job was given find their places in the next round.
+"""Verdicts on growth: the replicas that a job was given find room in the next round.
 
-Judged where nothing else comes in between: one job grows, nobody leaves, and nobody is promised anything.
+Judged where nothing else interferes: one job grows, no pod leaves, and none is nominated.
 """
 
 from __future__ import annotations

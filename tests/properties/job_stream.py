@@ -1,7 +1,7 @@
 """An endless stream of small jobs and one large gang that is older than all of them, in virtual time.
 
-Between two plans the clock goes on, what has run for its time ends, and as much arrives again: without a reservation
-there is never room for the gang. What was declared is kept: nobody runs for longer than it said.
+Between two plans the clock advances, jobs that have run for their time end, and as many arrive: without a reservation
+there is never room for the gang. No job runs for longer than it declared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from properties.referee_elastic import moment, written_moment
 
 START = moment("2026-01-01T00:00:00Z") or 0
 PATIENCE_S = 300  # of the built-in policy
-TICKS_TO_LEAVE = 2  # in one those go who make way, in the next the gang starts
+TICKS_TO_LEAVE = 2  # in one, pods that make way leave; in the next, the gang starts
 BIG = "big"
 
 
@@ -50,7 +50,7 @@ class Setting:
     tick_s: int
     backlog: int
     longest_s: int
-    undeclared_one_in: int = 0  # 0: everybody says how long it runs
+    undeclared_one_in: int = 0  # 0: every job declares its runtime
     firm_one_in: int = 2
     seed: int = 0
 
@@ -65,16 +65,16 @@ class Stream:
     random: Random = field(default_factory=Random)
     holders: set[str] = field(default_factory=set)  # gangs that nodes are reserved for now
     kept: Object = field(default_factory=dict)  # nodes of the reservation, and pods of the gang on each
-    certain: int | None = None  # when the gang starts that has been sent elsewhere
-    before_it: set[str] | None = None  # those who ran there by then and have not ended yet
+    certain: int | None = None  # when the gang starts whose reservation was moved
+    before_it: set[str] | None = None  # pods that ran there by then and have not ended yet
     ticks_since: int = 0
     sentences: list[str] = field(default_factory=list)
 
     def run(self, ticks: int) -> list[str]:
-        """Until the gang has started, for so many ticks at the most."""
+        """Runs until the gang has started, for at most this many ticks."""
         self.random = Random(self.setting.seed)
         self.add_small(2 * self.setting.nodes * self.setting.gpus)
-        self.step()  # the cluster is full before the gang comes, and nobody waits before it
+        self.step()  # the cluster is full before the gang arrives, and nothing waits before it
         self.work = [one for one in self.work if one.node]
         each = self.setting.gpus_each
         self.work += [Work(f"{BIG}-{i}", each, 10**9, created=self.now) for i in range(self.setting.members)]
@@ -87,7 +87,7 @@ class Stream:
         return [*self.sentences, f"the gang has not started after {self.now - arrived} s"]
 
     def add_small(self, until: int) -> None:
-        """So many wait, all younger than the gang."""
+        """Adds waiting jobs, all younger than the gang."""
         waiting = sum(not one.node and not one.is_big for one in self.work)
         for _ in range(max(0, until - waiting)):
             length = self.random.randint(self.setting.tick_s, self.setting.longest_s)
@@ -123,7 +123,7 @@ class Stream:
         self.check_idle(done)
 
     def has_room_without_guests(self) -> bool:
-        """Whether all of the gang fits beside those who do not make way for it, on whatever nodes."""
+        """Whether the whole gang fits, on any nodes, beside the pods that do not make way for it."""
         fits = 0
         for node in (f"n{index}" for index in range(self.setting.nodes)):
             held = sum(one.gpus for one in self.work if one.node == node and one.backfill != f"default/{BIG}")
@@ -131,7 +131,7 @@ class Stream:
         return fits >= self.setting.members
 
     def note_reservation(self, done: object) -> None:
-        """A gang that is sent from one place to another may never arrive: it must be told when it does."""
+        """A reservation that keeps moving may never be used: a moved one must say when the gang starts."""
         for entry in rows(done, "reservations"):
             if text(entry, "group") != f"default/{BIG}" or table(entry, "nodes") == self.kept:
                 continue
@@ -157,7 +157,7 @@ class Stream:
             self.sentences.append("all who ran on the reserved nodes have ended, and the gang has not started")
 
     def check_idle(self, done: object) -> None:
-        """No GPU outside the reservation idles while small work waits that would fit there."""
+        """No GPU outside the reservation is idle while small work that fits there waits."""
         reserved = {node for entry in rows(done, "reservations") for node in table(entry, "nodes")}
         reserved |= {one.nominated for one in self.work}
         smallest = min((one.gpus for one in self.work if not one.node and not one.is_big), default=0)

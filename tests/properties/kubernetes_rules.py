@@ -1,4 +1,4 @@
-"""May this pod sit on that node? Kubernetes' required rules, from its documentation, for the referee.
+"""Whether a pod may run on a node: Kubernetes' required rules, from its documentation, for the referee.
 
 Rules between pods look at a whole set of placements at once, because a plan has no order: a set is
 objected to only if no order of binding could have been legal. Affinity and spread may count pods that are
@@ -88,7 +88,7 @@ def tolerates(pod: Pod, taint: object) -> bool:
 
 
 def objections_of_node(facts: Facts, pod: Pod, node: Node) -> Iterator[str]:
-    """Everything about the node itself that forbids this pod, whoever else is there."""
+    """Everything about the node itself that forbids this pod, regardless of other pods."""
     if not is_wanted_by(pod, node):
         yield "its nodeSelector or node affinity does not match"
     for taint in node.taints:
@@ -213,7 +213,7 @@ def without_company(facts: Facts, new: list[Site], present: list[Site]) -> list[
 
 
 def is_counted(facts: Facts, pod: Pod, constraint: object, node: Node, keys: list[str]) -> bool:
-    """Does topology spread look at this node at all?"""
+    """Whether topology spread counts this node."""
     if not all(key in node.labels for key in keys):
         return False
     if text(constraint, "nodeAffinityPolicy", default="Honor") == "Honor" and not is_wanted_by(pod, node):

@@ -1,6 +1,6 @@
-"""What one gang, alone in its wait, could have had: one domain, a better model, faster links.
+"""What a single waiting gang could have had: one domain, a better model, faster links.
 
-With one gang of one shape nobody else's wishes are in the way, so what is best is what the documentation
+With one gang of one shape no other demand interferes, so the best choice is the one that the documentation
 says is best. All of it is about the first round of a plan.
 """
 
@@ -21,7 +21,7 @@ from properties.topology_verdicts import models_of_gpus, open_books, shown
 
 @dataclass(frozen=True)
 class Lone:
-    """A gang that waits, and what the first round did for it."""
+    """A waiting gang, and what the first round did for it."""
 
     facts: Facts
     state: State
@@ -35,7 +35,7 @@ class Lone:
 
     @property
     def has(self) -> frozenset[str]:
-        """The models that it got."""
+        """The models that the gang got."""
         return frozenset(model for move in self.binds for model in models_of_gpus(move.node, move.gpus))
 
 
@@ -54,9 +54,9 @@ def find_lone(objects: list[Object], plan: Object) -> Lone | None:
 
 
 def spread_in_vain(objects: list[Object], plan: Object) -> list[str]:
-    """A gang that asked to be close and is in several domains of a level, one of which had room for all of it.
+    """A gang that asked to be close but is in several domains of a level, one of which had room for all of it.
 
-    Whoever has a list of models goes by that first: only rooms on the model it got count then.
+    A list of models goes first: then only room on the model that the gang got counts.
     """
     lone = find_lone(objects, plan)
     if lone is None or not (lone.gang.required or lone.gang.preferred):
@@ -76,7 +76,7 @@ def spread_in_vain(objects: list[Object], plan: Object) -> list[str]:
 
 
 def slower_models(objects: list[Object], plan: Object) -> list[str]:
-    """A gang whose list names first a model that had room for all of it, and that has another one."""
+    """A gang that got another model although an earlier one of its list had room for all of it."""
     lone = find_lone(objects, plan)
     if lone is None or not lone.models or lone.gang.is_mixed or not lone.pods[0].gpu_count:
         return []
@@ -92,9 +92,9 @@ def slower_models(objects: list[Object], plan: Object) -> list[str]:
 
 
 def slower_links(objects: list[Object], plan: Object) -> list[str]:
-    """Pods whose GPUs are linked worse than others that were free; and rings that are said to be what they are not.
+    """Pods whose GPUs are linked worse than others that were free, and rings whose stated speed is wrong.
 
-    Of several pods on a node the first to choose has the best set, and nobody knows which one that was.
+    Of several pods on a node the first one gets the best set, and the plan does not say which one was first.
     """
     lone = find_lone(objects, plan)
     return [] if lone is None else list(_slower_links(lone))

@@ -1,6 +1,6 @@
-"""Room that the plan did not see: gangs of one shape, for which fitting is arithmetic, counted by hand.
+"""Room that the plan missed, for gangs of one shape, where fitting is arithmetic.
 
-Counting never says more than there is: what a node has no more than perhaps, it does not have.
+Counts are lower bounds: room that is uncertain does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from properties.topology_verdicts import models_in_use, open_books, pods_held
 
 @dataclass(frozen=True)
 class Choice:
-    """Where a gang might go as a whole: nodes, and models of GPUs if it needs GPUs."""
+    """A possible place for a whole gang: nodes, and GPU models if it needs GPUs."""
 
     nodes: tuple[Node, ...]
     models: frozenset[str]
@@ -35,8 +35,8 @@ def missed_opportunities(objects: list[Object], plan: Object) -> list[str]:
     """Gangs that wait after the last round although they fit into what is free.
 
     Exact where it answers, and silent elsewhere: with limits or rules between pods, with promised room,
-    for gangs of several shapes, and while several queues wait (one may be held to its share by the demand
-    of another).
+    for gangs of several shapes, and while several queues wait (one queue's demand may limit
+    another's share).
     """
     facts = read_facts(objects)
     state = read_state(facts, objects)
@@ -84,7 +84,7 @@ def needed(gang: Gang, state: State, pods: list[Pod]) -> int | None:
 
 
 def choices(facts: Facts, state: State, gang: Gang, pod: Pod, level: str = "") -> Iterator[Choice]:
-    """Every domain (of `level`, within the required one) and model that may have the gang, running pods and all."""
+    """Every domain (of `level`, within the required one) and model that may take the gang with its running pods."""
     running = [key for key in state.staying() if state.pods[key].gang == gang.key and state.where[key] in facts.nodes]
     domains: dict[tuple[str, ...], tuple[Node, ...]] = {(): tuple(facts.nodes.values())}
     for wanted in (gang.required, level):
@@ -139,7 +139,7 @@ def room_on_devices(state: State, node: Node, there: list[str], models: frozense
     books = open_books(state, node, there)
     free = sorted(books.free(), key=lambda entry: entry[1])
     if not books.is_known:
-        # Which devices are free nobody knows; how many is known if all are alike and none is shared.
+        # Which devices are free is unknown; how many is known if all are alike and none is shared.
         if len(node.hardware.models) > 1 or any(not state.pods[key].ask.is_whole for key in there):
             return 0
         free = free[: max(0, len(free) - books.unnamed_whole)]

@@ -1,8 +1,8 @@
-"""Victims who could have stayed: put back one by one, beside all who are there by then, they must be in the way.
+"""Victims that could have stayed: each is put back, one by one, and must then be in the way of the other pods.
 
-Judged where it can be counted: one gang of one shape is helped in the round, no limit stands over it, and no rule
-between pods. Units are put back: a step of an ElasticJob, a pod of a PodGroup's surplus, a whole gang; and of a gang
-that went whole, what it needs to run, for then its surplus would have been enough.
+Judged where it can be counted: one gang of one shape is helped in the round, without limits and without rules
+between pods. Units are put back: a step of an ElasticJob, a pod of a PodGroup's surplus, a whole gang; and, of a gang
+that was evicted whole, its minimum, because then its surplus would have been enough.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def could_have_stayed(objects: list[Object], plan: Object) -> list[str]:
 def _idle_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
     helped = sorted(set(played.evicted.values()))
     if len(helped) != 1 or DISPLACED in played.reasons.values() or played.reserved:
-        return  # what is reserved is not everybody's room
+        return  # reserved room is not open to every gang
     gang = facts.gang(helped[0])
     pods = [state.pods[key] for key in sorted(state.pending) if state.pods[key].gang == gang.key]
     if not pods or not all(is_plain(pod.spec) for pod in state.pods.values()):
@@ -50,7 +50,7 @@ def _idle_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
 def fits(
     facts: Facts, state: State, played: Round, gang: Gang, pod: Pod, need: int, back: tuple[str, ...] = ()
 ) -> bool:
-    """Whether the gang has room beside those who stay, those put back, and all others that the round brings."""
+    """Whether the gang has room beside the pods that stay, those put back, and all others placed in the round."""
     others = [move for move in [*played.binds, *played.nominations] if move.pod.gang != gang.key]
     where = {key: state.where[key] for key in state.staying(set(played.evicted) - set(back))}
     where |= {move.pod.key: move.node.name for move in others}
@@ -60,7 +60,7 @@ def fits(
 
 
 def units(facts: Facts, state: State, played: Round) -> Iterator[tuple[str, ...]]:
-    """What could go back at the least, gang by gang and role by role."""
+    """The smallest units that could be put back, by gang and role."""
     staying = state.staying(played.evicted)
     for gang in sorted({state.pods[key].gang for key in played.evicted}):
         mine = sorted(

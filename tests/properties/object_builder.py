@@ -1,4 +1,4 @@
-"""Writes raw Kubernetes objects, the way a user would write them to YAML, out of drawn numbers.
+"""Writes raw Kubernetes objects, as a user would write them in YAML, from drawn numbers.
 
 Every object is valid, running pods never over-commit a node, and a gang runs only with at least its
 minimum. Names are unique and times deterministic, so that an example that fails can be pasted into a file
@@ -35,7 +35,7 @@ FOREIGN_GROUPS = (
 
 @dataclass(frozen=True)
 class Mix:
-    """What may occur in a world."""
+    """What may occur in a cluster."""
 
     rules_one_in: int = 3  # rules between pods; 0: never
     has_queues: bool = True
@@ -47,7 +47,7 @@ class Mix:
 
 @dataclass
 class Host:
-    """A node while the world is being made, and what is left of it."""
+    """A node while the cluster is being built, and what is free on it."""
 
     node: Node
     free: Resources
@@ -58,7 +58,7 @@ class Host:
 
 @dataclass
 class Member:
-    """A pod to be: its spec, and what its labels and annotations say."""
+    """A pod to build: its spec, labels and annotations."""
 
     name: str
     spec: Object
@@ -103,7 +103,7 @@ class Builder:
         self.objects.append(manifest)
         return manifest
 
-    # Quantities: one notation a world.
+    # Quantities: one notation a cluster.
 
     def cpu(self, milli: int) -> str:
         if self.notation == 1:
@@ -137,7 +137,7 @@ class Builder:
         labels: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
     ) -> Host:
-        """An odd node may be tainted, cordoned, not ready or short of pod slots. A label given as "" is not there."""
+        """An odd node may be tainted, cordoned, not ready or short of pod slots. A label given as "" is left out."""
         labels = {HOSTNAME: name, ZONE: self.pick("a", "b")} | (labels or {})
         labels = {key: value for key, value in labels.items() if value}
         if self.one_in(2):
@@ -188,7 +188,7 @@ class Builder:
     # Pods.
 
     def pod_spec(self, app: str, namespace: str) -> Object:
-        """One shape: containers in one of the ways people write them, and where it may run."""
+        """One shape: containers in one of the common notations, and where it may run."""
         cpu, memory, gpus = (
             self.pick(500, 0, 100, 1000, 2000),
             self.pick(256, 0, 64, 1024),
@@ -251,7 +251,7 @@ class Builder:
                 spec["tolerations"] = [{"operator": "Exists"}]
 
     def add_rule(self, spec: Object, app: str, namespace: str) -> None:
-        """A rule that ties this pod to others, mostly of its own kind."""
+        """A rule between this pod and others, mostly of its own gang."""
         selector = {"matchLabels": {"app": self.pick(app, app, "a", "b")}}
         term: Object = {"labelSelector": selector, "topologyKey": self.pick(HOSTNAME, ZONE)}
         if self.one_in(5):
@@ -315,7 +315,7 @@ class Builder:
             host.pods.append(manifest)
 
     def take(self, host: Host, spec: Object, annotations: dict[str, str], scheduler: str) -> None:
-        """The devices of a running pod are known or not. Room for the unknown is left at the upper end."""
+        """The devices of a running pod are known or not. Unknown ones are taken from the upper end."""
         pod = read_pod({"metadata": {"annotations": annotations}, "spec": spec})
         fitting = self.fitting(host, pod)
         count, is_named = pod.gpu_count, not pod.ask.is_whole or (scheduler == "maniple" and not self.one_in(4))
@@ -333,7 +333,7 @@ class Builder:
         host.slots -= 1
 
     def fitting(self, host: Host, pod: Pod) -> list[Device]:
-        """The devices that could take a share of the pod, one model at a time: the model with the most of them."""
+        """The devices that could take a share of the pod, all of one model: the model with the most such devices."""
         by_model: dict[str, list[Device]] = {}
         for device in host.node.hardware.healthy:
             share = pod.ask.share_of(device)
@@ -342,7 +342,7 @@ class Builder:
         return max(by_model.values(), key=len, default=[])
 
     def find_host(self, member: Member, among: list[Host] | None = None) -> Host | None:
-        """A node with room, beginning anywhere."""
+        """A node with room; the search starts at a random one."""
         hosts = self.hosts if among is None else among
         pod = read_pod({"metadata": {"name": "new", "annotations": member.annotations}, "spec": member.spec})
         start, has_ports = self.between(0, len(hosts) - 1), bool(host_ports(pod))

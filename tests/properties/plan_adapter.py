@@ -1,6 +1,6 @@
-"""The only door between the property tests and the scheduler: objects in, the JSON of the plan out.
+"""The only connection of the property tests to the scheduler: objects in, the JSON of the plan out.
 
-Run as a program it plans each world of the JSON list on standard input and prints one plan a line, so
+Run as a program, it plans each cluster of the JSON list on standard input and prints one plan a line, so
 that a test can compare processes.
 """
 

@@ -1,4 +1,4 @@
-"""Random small clusters: queues, gangs, jobs and strangers on a handful of nodes."""
+"""Random small clusters: queues, gangs, jobs and pods of other schedulers on a few nodes."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class World(Builder):
                     self.add_job(f"j{index}")
 
     def add_strangers(self) -> None:
-        """Pods of other schedulers: running, leaving, done, or waiting for somebody else."""
+        """Pods of other schedulers: running, leaving, done, or pending."""
         for index in range(self.between(0, 4)):
             member = Member(f"x{index}", self.pod_spec("a", "default"), {"app": self.pick("a", "b")})
             host = self.find_host(member)
@@ -142,7 +142,7 @@ class World(Builder):
     # Full clusters.
 
     def add_gang(self, name: str, queue: str, priority: str, cpu: int) -> tuple[list[Member], int]:
-        """A gang of equal GPU pods and its minimum; the group is written, placing the pods is the caller's."""
+        """A gang of equal GPU pods and its minimum. Adds the group; the caller places the pods."""
         gpus, count, surplus = self.pick(1, 1, 2), self.between(1, 4), self.pick(0, 0, 1, 2)
         spec: Object = {"minMember": count, "queue": queue}
         shape: Object = {"containers": [self.container("main", cpu, 0, gpus)]}
@@ -156,9 +156,9 @@ class World(Builder):
         return [Member(f"{name}-{index}", shape, dict(labels)) for index in range(count + surplus)], count
 
     def fill(self) -> None:
-        """Gangs run until no GPU is free, mostly of one greedy queue; some leave, and then others arrive.
+        """Gangs run until no GPU is free, mostly of one queue; some leave, and then others arrive.
 
-        GPUs are what is fought for; CPU is plenty, as on real nodes, or not even asked for.
+        GPUs are scarce; CPU is plentiful, as on real nodes, or not requested.
         """
         greedy, cpu = self.pick(*self.queues), self.pick(0, 100)
         for index in range(12):

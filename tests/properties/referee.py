@@ -1,7 +1,7 @@
 """Judges a planning run: replays its rounds over the raw objects and says which promise each one breaks.
 
 It reads only the cluster's objects and the JSON of `maniple plan -o json`, shares no code with the
-scheduler and has no opinion on taste: two plans that keep the promises are equally good. Input that was
+scheduler and has no preferences: two plans that keep the promises are equally good. Input that was
 broken before the plan (an over-committed node, a gang below its minimum) is never held against a plan
 that does not make it worse.
 """
@@ -28,7 +28,7 @@ from properties.topology_verdicts import judge_domains, judge_gpus, judge_models
 
 
 def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
-    """What the node has too little of, among the things that the newcomers ask for."""
+    """The resources of which the node has too little, among those that new pods request."""
     if not newcomers:
         return
     used: Resources = {}
@@ -47,7 +47,7 @@ def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
 
 
 def judge_capacity(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    """Now, with those who are leaving still there; and later, with them gone and the nominated pods there."""
+    """Now, with leaving pods still there; and later, without them and with the nominated pods."""
     staying = set(state.staying(played.evicted))
     for node in facts.nodes.values():
         here = [key for key, name in state.where.items() if name == node.name]
@@ -159,7 +159,7 @@ def judge_waiting(facts: Facts, state: State, played: Round) -> Iterator[str]:
         for pod in ours
         if pod.key not in bound and pod.index < lowered.get((pod.gang, pod.role), pod.index + 1)
     }
-    # Those who lost their place just now or are gated, and jobs that have just been resized, may be listed or not.
+    # Pods that were just evicted or are gated, and jobs that were just resized, may be listed or not.
     others = {state.pods[key].gang for key in state.gated.union(played.evicted)}
     others |= {resize.job for resize in played.resizes}
     have_pods = {pod.gang for pod in state.pods.values()}

@@ -1,4 +1,4 @@
-"""The GPUs of a node and what a pod asks of them, as nodes and pods write it, for the referee alone.
+"""The GPUs of a node and what a pod requests of them, as nodes and pods write it, for the referee alone.
 
 A device is known by its id. Shares are exact fractions of a device.
 """
@@ -30,14 +30,14 @@ NVLINK, NVLINK_OF_P100 = Fraction(25), Fraction(20)
 @dataclass(frozen=True)
 class Device:
     id: str
-    model: str = ""  # empty: nobody says
-    memory: Fraction = Fraction(0)  # bytes; 0: nobody says
+    model: str = ""  # empty: unknown
+    memory: Fraction = Fraction(0)  # bytes; 0: unknown
     is_healthy: bool = True
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What a pod asks of GPUs: so many devices, and so much of each."""
+    """What a pod requests of GPUs: how many devices, and how much of each."""
 
     count: int = 0
     part: Fraction = WHOLE
@@ -58,7 +58,7 @@ class Ask:
 
 
 def is_called(name: str, model: str) -> bool:
-    """Whether a product goes by this name: the words of the name stand in it one after the other."""
+    """Whether a product has this name: it contains the words of the name, consecutively."""
     wanted, words = name.lower().split("-"), model.lower().split("-")
     return any(words[start : start + len(wanted)] == wanted for start in range(len(words)))
 
@@ -74,7 +74,7 @@ def rank_of(model: str, models: tuple[str, ...]) -> int | None:
 
 
 def read_models(written: str) -> tuple[str, ...]:
-    """Names without their speeds, which are no matter of what is allowed."""
+    """Names without their speeds, which do not matter for what is allowed."""
     return tuple(part.partition("=")[0].strip() for part in written.split(",") if part.strip())
 
 
@@ -90,7 +90,7 @@ def read_ask(annotations: Mapping[str, str], requests: Resources) -> Ask:
 
 
 def amount_asked(ask: Ask, devices: Iterable[Device], is_given: bool = False) -> Fraction:
-    """What the pod counts for in the row of GPUs: on the devices it is given, or at the least on some of them."""
+    """What the pod counts for in GPUs: on its assigned devices, or the least on any devices."""
     shares = [share for device in devices for share in [ask.share_of(device)] if share is not None]
     if is_given and len(shares) == ask.count:
         return sum(shares, Fraction(0))
@@ -99,7 +99,7 @@ def amount_asked(ask: Ask, devices: Iterable[Device], is_given: bool = False) ->
 
 @dataclass(frozen=True)
 class Hardware:
-    """The devices of one node in the order it lists them, and how fast each pair is linked (GB/s), if it says so."""
+    """The devices of one node in its order, and the link speed of each pair (GB/s) if known."""
 
     devices: tuple[Device, ...] = ()
     links: tuple[tuple[Fraction, ...], ...] | None = None

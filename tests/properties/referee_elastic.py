@@ -1,4 +1,4 @@
-"""What an ElasticJob says of its sizes, as it is written, for the referee alone: bounds, steps, cool-down, speed."""
+"""What an ElasticJob declares about its sizes, for the referee alone: bounds, steps, cool-down, speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HORIZON_S = 3600  # a resize has to pay back within so long, if the policy says 
 
 
 def moment(written: object) -> int | None:
-    """Seconds since 1970 of a time as Kubernetes writes it."""
+    """Seconds since 1970 of a Kubernetes timestamp."""
     if written is None or not str(written):
         return None
     read = datetime.fromisoformat(str(written).replace("Z", "+00:00"))
@@ -25,7 +25,7 @@ def written_moment(seconds: int) -> str:
 
 
 def newest(items: Iterable[object]) -> int:
-    """The newest moment that objects mention: the moment of the decision, where nobody gives another one."""
+    """The newest time that objects mention: the time of the decision, if none is given."""
     paths = (
         ("metadata", "creationTimestamp"),
         ("metadata", "deletionTimestamp"),
@@ -50,18 +50,18 @@ class Elasticity:
     cooldown_s: int = 60
     restart_s: int = 30
     curve: tuple[tuple[int, Fraction], ...] = ()  # replicas of all roles -> speed-up, by replicas
-    target: dict[str, int] = field(default_factory=dict)  # sizes that somebody decided
+    target: dict[str, int] = field(default_factory=dict)  # sizes that were decided
     resized: int | None = None  # when the job was resized last
     grow_after: int | None = None  # it does not grow before this
     wants_pods: bool = True
 
     @property
     def first_role(self) -> str:
-        """Where the others meet: the first that the job cannot be without."""
+        """The role where the others meet: the first one with a minimum above zero."""
         return next((name for name, role in self.roles.items() if role.least > 0), next(iter(self.roles), ""))
 
     def speed(self, replicas: int) -> Fraction | None:
-        """Linear between points, flat after the last; before the first one nobody says."""
+        """Linear between points, flat after the last; unknown before the first."""
         if not self.curve:
             return Fraction(replicas)
         before = [point for point in self.curve if point[0] <= replicas]

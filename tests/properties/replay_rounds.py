@@ -1,4 +1,4 @@
-"""The rounds of a plan, replayed over the cluster: who is where, who leaves and who is pending.
+"""The rounds of a plan, replayed over the cluster: where pods are, which leave, and which are pending.
 
 What a plan says about pods or nodes that make no sense (no such pod, running already, ...) is noted as a
 breach and then ignored, so that one mistake is reported once.
@@ -49,7 +49,7 @@ class State:
     pending: frozenset[str]
     gpu_ids: dict[str, frozenset[str]]  # only of pods whose devices are known
     succeeded: dict[str, list[str]] = field(default_factory=dict)  # gang -> roles of its members that are done
-    gated: frozenset[str] = frozenset()  # not pending yet: they wait for somebody to open their gate
+    gated: frozenset[str] = frozenset()  # not pending yet: their gate is closed
     now: int = 0
     started: dict[str, int] = field(default_factory=dict)
     targets: dict[tuple[str, str], int] = field(default_factory=dict)  # (job, role) -> the size that was decided
@@ -57,13 +57,13 @@ class State:
     promised: dict[str, frozenset[str]] = field(default_factory=dict)  # gang -> nodes that its pods are nominated to
 
     def requests(self, facts: Facts, key: str) -> Resources:
-        """What a pod of the cluster takes where it is, or at the least would take somewhere."""
+        """What a pod takes where it is, or the least it would take anywhere."""
         node = facts.nodes.get(self.where.get(key, ""))
         pod = self.pods[key]
         return facts.smallest_asked(pod) if node is None else pod.requests_at(node, self.gpu_ids.get(key, ()))
 
     def size(self, facts: Facts, job: str, role: str) -> int:
-        """What was decided, else the pods that there are; but never less than its minimum."""
+        """The decided size, else the number of pods; never less than the minimum."""
         least = facts.jobs[job].elastic.roles[role].least
         if (job, role) in self.targets:
             return max(least, self.targets[job, role])
@@ -88,7 +88,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Resize:
-    """As it is written; the job and the role exist."""
+    """As the plan has it; the job and the role exist."""
 
     job: str
     role: str
@@ -108,7 +108,7 @@ class Round:
     reasons: dict[str, str] = field(default_factory=dict)  # pod -> why it leaves
     resizes: tuple[Resize, ...] = ()
     reserved: dict[str, frozenset[str]] = field(default_factory=dict)  # gang -> nodes that are kept for it
-    kept: tuple[Move, ...] = ()  # where its pods will be: no promise, for others are still there
+    kept: tuple[Move, ...] = ()  # where its pods will be: no nomination, because other pods are still there
 
 
 def read_state(facts: Facts, objects: Iterable[object]) -> State:
@@ -165,7 +165,7 @@ def read_state(facts: Facts, objects: Iterable[object]) -> State:
 
 
 def with_implied_pods(facts: Facts, state: State) -> State:
-    """Replicas below a job's size that nobody has created yet are planned as if they were pending."""
+    """Replicas below a job's size that are not created yet are planned as if they were pending."""
     new: dict[str, Pod] = {}
     for key, job in facts.jobs.items():
         for role in job.elastic.roles if job.elastic.wants_pods else ():
@@ -274,7 +274,7 @@ def why_no_victim(state: State, key: str) -> str:
 
 
 def why_not_so(facts: Facts, state: State, key: str, reason: str, role: tuple[str, str] | None) -> str:
-    """Surplus of an ElasticJob leaves with a resize of its role, and nothing else does."""
+    """Why the pod may not leave this way: surplus of an ElasticJob leaves with a resize of its role."""
     pod = state.pods[key]
     if role is not None and (pod.gang, pod.role) != role:
         return f"it leaves with a resize of {' '.join(role)}, and is no such replica"
@@ -284,7 +284,7 @@ def why_not_so(facts: Facts, state: State, key: str, reason: str, role: tuple[st
 
 
 def after(facts: Facts, state: State, played: Round) -> State:
-    """Bound pods run, evicted ones come back as pending replacements, leaving ones are gone, and so is a second.
+    """Bound pods run, evicted ones come back as pending replacements, leaving ones are gone, and a second has passed.
 
     Replicas beyond a size that was just decided are gone, the evicted and the pending.
     """

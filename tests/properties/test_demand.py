@@ -1,4 +1,4 @@
-"""What is remembered about a gang and used for its equals changes no plan: with and without memory it is the same."""
+"""Remembering what failed for a gang, and skipping equal gangs, changes no plan."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ many = settings(promised, max_examples=80)
 
 
 def number(text: str) -> int:
-    """Of the text: the same in every process."""
+    """A number for the text, the same in every process."""
     return crc32(text.encode()) % 3
 
 
 class OddVictims:
-    """Who may preempt and who may be evicted depends on names. It declares nothing."""
+    """Names decide which gangs may preempt and which pods may be evicted. It declares nothing."""
 
     def __init__(self, arguments: Arguments) -> None:
         del arguments
@@ -49,7 +49,7 @@ class OddVictims:
 
 
 class OddNodes:
-    """Where a pod may go depends on its name, and so does the order of jobs. It declares nothing."""
+    """Names decide the nodes of a pod and the order of jobs. It declares nothing."""
 
     def __init__(self, arguments: Arguments) -> None:
         del arguments
@@ -65,7 +65,7 @@ class OddNodes:
 
 
 class Declared(OddNodes):
-    """The same, and it says what it looks at."""
+    """The same, but it declares what it reads."""
 
     def open(self, session: Session) -> Hooks:
         names = session.snapshot.nodes.names
@@ -81,7 +81,7 @@ class Declared(OddNodes):
 
 
 class Labelled:
-    """Where a pod may go depends on a label that it declares to read, and the order of jobs on an annotation."""
+    """A label, which it declares, decides the nodes of a pod, and an annotation the order of jobs."""
 
     def __init__(self, arguments: Arguments) -> None:
         del arguments
@@ -101,7 +101,7 @@ class Labelled:
 
 
 class OddPods:
-    """Where a pod may go depends on the nodes that took pods in this cycle. Ordinary groups are no exception."""
+    """The nodes that took pods in this cycle decide where a pod may go, for ordinary groups too."""
 
     def __init__(self, arguments: Arguments) -> None:
         del arguments
@@ -135,7 +135,7 @@ def registered() -> Iterator[None]:
 
 
 def policy_with(name: str) -> str:
-    """The default policy and one plugin more, which has a say in everything."""
+    """The default policy and one more plugin, with all its hooks."""
     return f"""
 actions: "allocate, shrink, reclaim, preempt, backfill, grow"
 tiers:
@@ -152,7 +152,7 @@ tiers:
 
 
 def rounds_of(objects: list[Object], policy: str | None) -> object:
-    """Without how long they took."""
+    """Without their duration."""
     return plan(objects, policy, rounds=2)["rounds"]
 
 
@@ -167,17 +167,17 @@ policies = st.sampled_from([None, KUBE_BATCH, *map(policy_with, ODD)])
 
 @many
 @given(worlds() | contended_worlds() | ruled_worlds(), policies)
-def test_memory_changes_no_plan(objects: list[Object], policy: str | None) -> None:
+def test_remembered_failures_change_no_plan(objects: list[Object], policy: str | None) -> None:
     assert rounds_of(objects, policy) == forgetful_rounds(objects, policy)
 
 
 @many
 @given(close_worlds() | full_close_worlds(), policies)
-def test_memory_changes_no_plan_with_topologies(objects: list[Object], policy: str | None) -> None:
+def test_remembered_failures_change_no_plan_with_topologies(objects: list[Object], policy: str | None) -> None:
     assert rounds_of(objects, policy) == forgetful_rounds(objects, policy)
 
 
 @many
 @given(elastic_worlds() | claimed_worlds(), policies)
-def test_memory_changes_no_plan_with_elastic_jobs(objects: list[Object], policy: str | None) -> None:
+def test_remembered_failures_change_no_plan_with_elastic_jobs(objects: list[Object], policy: str | None) -> None:
     assert rounds_of(objects, policy) == forgetful_rounds(objects, policy)

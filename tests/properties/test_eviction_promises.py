@@ -1,4 +1,4 @@
-"""The promises in full clusters: surplus gives way, gangs go whole or stay, nothing is in vain, nobody starves."""
+"""The promises in full clusters: surplus makes way, gangs leave whole or stay, no victim is needless, none starves."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ few = settings(promised, max_examples=12)
 
 @many
 @given(elastic_worlds() | claimed_worlds())
-def test_only_those_who_may_leave_and_for_a_gang_that_starts(objects: list[Object]) -> None:
-    """Surplus from the upper end or whole gangs; in the round after that the gang they left for is bound."""
+def test_only_allowed_victims_are_evicted_and_only_for_a_gang_that_starts(objects: list[Object]) -> None:
+    """Surplus from the highest index, or whole gangs. In the next round the gang they were evicted for is bound."""
     assert broken(objects, Promise.VICTIMS) == []
 
 
@@ -42,7 +42,7 @@ def test_sizes_change_within_bounds_in_steps_and_not_too_often(objects: list[Obj
 
 @many
 @given(claimed_worlds() | elastic_worlds())
-def test_nobody_leaves_who_could_have_stayed(objects: list[Object]) -> None:
+def test_no_step_pod_or_gang_could_have_stayed(objects: list[Object]) -> None:
     assert could_have_stayed(objects, plan(objects, rounds=2)) == []
 
 
@@ -54,7 +54,7 @@ def test_no_queue_loses_what_it_deserves_by_shrinking_or_reclaiming(objects: lis
 
 @many
 @given(growing_worlds())
-def test_nobody_grows_in_vain(objects: list[Object]) -> None:
+def test_a_job_grows_only_where_its_replicas_find_room(objects: list[Object]) -> None:
     assert grown_in_vain(objects, plan(objects, rounds=4)) == []
 
 
@@ -74,7 +74,7 @@ def test_elastic_jobs_keep_every_promise_with_the_policy_of_kube_batch(objects: 
 @some
 @given(elastic_worlds() | growing_worlds())
 def test_a_settled_cluster_with_elastic_jobs_stays_settled(objects: list[Object]) -> None:
-    """It rests at the latest when everybody has had a turn, and five rounds later nothing has moved."""
+    """It settles at the latest when every gang has had a turn, and five rounds later nothing has moved."""
     moved = moves(plan(objects, rounds=16))
     rests = next((index for index, has_moved in enumerate(moved) if index and not has_moved), len(moved))
     assert rests <= 11, moved
@@ -102,11 +102,11 @@ def settings_of_streams(draw: st.DrawFn, undeclared_one_in: int = 0) -> Setting:
 @few
 @given(settings_of_streams())
 def test_a_large_gang_starts_within_the_bound_whatever_arrives(setting: Setting) -> None:
-    """At the latest when all who ran on its reserved nodes have ended; and GPUs elsewhere are not left idle for it."""
+    """At the latest when all pods that ran on its reserved nodes have ended. GPUs elsewhere are not idle for it."""
     assert Stream(setting, plan).run(60) == []
 
 
 @few
 @given(settings_of_streams(undeclared_one_in=3))
-def test_a_large_gang_starts_within_the_bound_although_some_do_not_say_how_long_they_run(setting: Setting) -> None:
+def test_a_large_gang_starts_within_the_bound_beside_jobs_of_unknown_runtime(setting: Setting) -> None:
     assert Stream(setting, plan).run(60) == []

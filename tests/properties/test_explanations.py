@@ -1,4 +1,4 @@
-"""Whoever waits is told its place in line, what was tried and what would help; all of it, and nothing but the truth."""
+"""Every waiting gang gets its place in line, what was tried and what would help; complete and true."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ some = settings(promised, max_examples=150)
 
 @many
 @given(st.one_of(elastic_worlds(), claimed_worlds(), growing_worlds(), worlds(), limited_worlds()))
-def test_whoever_waits_is_told_all_of_it_and_the_truth(objects: list[Object]) -> None:
+def test_explanations_are_complete_and_true(objects: list[Object]) -> None:
     assert untrue(objects, plan(objects, rounds=3), DEFAULT_ACTIONS) == []
 
 
 @many
 @given(st.one_of(close_worlds(), full_close_worlds(), contended_worlds()))
-def test_whoever_waits_for_a_domain_or_a_model_is_told_the_truth(objects: list[Object]) -> None:
+def test_explanations_of_domains_and_models_are_true(objects: list[Object]) -> None:
     assert untrue(objects, plan(objects, rounds=2), DEFAULT_ACTIONS) == []
 
 
 @many
 @given(st.one_of(contended_worlds(), elastic_worlds(), limited_worlds()))
-def test_whoever_waits_is_told_the_truth_with_the_policy_of_kube_batch(objects: list[Object]) -> None:
+def test_explanations_are_true_with_the_policy_of_kube_batch(objects: list[Object]) -> None:
     assert untrue(objects, plan(objects, KUBE_BATCH, rounds=3), KUBE_BATCH_ACTIONS) == []
 
 
@@ -43,8 +43,8 @@ def test_whoever_waits_is_told_the_truth_with_the_policy_of_kube_batch(objects: 
 @given(
     st.one_of(simple_worlds(), limited_worlds(), contended_worlds(), elastic_worlds(limits_one_in=2), claimed_worlds())
 )
-def test_doing_what_would_start_a_gang_starts_it(objects: list[Object]) -> None:
-    """Nobody else waits: whose turn it is when the room is there is another matter."""
+def test_a_gang_starts_after_the_change_that_would_start_it(objects: list[Object]) -> None:
+    """Nothing else waits: the order of gangs is not judged here."""
     (first,) = rows(plan(objects), "rounds")
     for group in [text(entry, "group") for entry in rows(first, "waiting")][:4]:
         world = alone(objects, group)

@@ -38,7 +38,7 @@ KUBE_BATCH = (Path(__file__).parents[2] / "examples" / "policies" / "kube-batch.
 POLICIES = pytest.mark.parametrize("policy", [None, KUBE_BATCH], ids=["default", "kube-batch"])
 
 promised = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# Many rounds a world cost more than one.
+# Many rounds a cluster cost more than one.
 long_promised = settings(promised, max_examples=60)
 
 
@@ -87,7 +87,7 @@ def test_no_queue_goes_over_its_limit(objects: list[Object]) -> None:
 
 @promised
 @given(st.one_of(worlds(), contended_worlds(), close_worlds()))
-def test_whoever_waits_is_told_why(objects: list[Object]) -> None:
+def test_every_waiting_gang_has_a_reason(objects: list[Object]) -> None:
     assert broken(objects, Promise.WAITING) == []
 
 
@@ -170,7 +170,7 @@ def moves(planned: Object) -> list[bool]:
 @long_promised
 @given(objects=st.one_of(worlds(), contended_worlds(), close_worlds(), full_close_worlds()))
 def test_a_settled_cluster_stays_settled(policy: str | None, objects: list[Object]) -> None:
-    """Pods that leave by themselves do so during the first round: it may rest and the second not."""
+    """Pods that end by themselves do so during the first round, so the second may still move pods."""
     moved = moves(plan(objects, policy, rounds=8))
     assert len(moved) == 8
     rests = next((index for index, has_moved in enumerate(moved) if index and not has_moved), len(moved))
@@ -206,7 +206,7 @@ WITHOUT_LEARNING = BUILT_IN[: BUILT_IN.index("  - name: fragmentation")]
 @promised
 @given(st.one_of(single_queue_worlds(), close_worlds(has_queues=False)))
 def test_a_gang_that_does_not_fit_leaves_no_trace(objects: list[Object]) -> None:
-    """One queue and one priority: no share depends on what a waiting gang would like to have."""
+    """One queue and one priority: no share depends on the demand of a waiting gang."""
     state = read_state(read_facts(objects), objects)
     present = {state.pods[key].gang for key in state.where}
     (done,) = rows(plan(objects, WITHOUT_LEARNING), "rounds")

@@ -1,4 +1,4 @@
-"""The promises about others: a queue keeps what it deserves, nobody leaves in vain, nobody starves."""
+"""The promises between queues: a queue keeps what it deserves, no victim is needless, no gang starves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from properties.topology_clusters import close_worlds
 
 @promised
 @given(st.one_of(worlds(), contended_worlds(), close_worlds()))
-def test_deserved_is_what_it_is_on_paper(objects: list[Object]) -> None:
+def test_deserved_shares_match_an_exact_calculation(objects: list[Object]) -> None:
     facts = read_facts(objects)
     state = read_state(facts, objects)
     expected = find_dues(facts, state, Tree(objects)).deserved
@@ -46,14 +46,14 @@ def _amount(written: object) -> Fraction:
 @promised
 @given(contended_worlds())
 def test_a_queue_never_loses_what_it_deserves(objects: list[Object]) -> None:
-    """Of what leaves for another queue, its own queue and those above it keep what they deserve of what is scarce."""
+    """If pods leave for another queue, their queue and those above it keep what they deserve of scarce resources."""
     assert lost_dues(objects, plan(objects, KUBE_BATCH, rounds=4)) == []
 
 
 @promised
 @given(contended_worlds())
 def test_no_victim_could_have_stayed(objects: list[Object]) -> None:
-    """Put any one of them back beside those who come in its place: its node does not hold them all."""
+    """If any one of them is put back beside the pods that replace it, its node is over-committed."""
     facts = read_facts(objects)
     state = read_state(facts, objects)
     for written in rows(plan(objects, KUBE_BATCH, rounds=4), "rounds"):
@@ -70,7 +70,7 @@ def test_no_victim_could_have_stayed(objects: list[Object]) -> None:
 @long_promised
 @given(simple_worlds())
 def test_the_oldest_gang_starts_in_bounded_time(objects: list[Object]) -> None:
-    """Work ends and none arrives: who fits an empty cluster has started after as many rounds as there are gangs."""
+    """Work ends and none arrives: a gang that fits an empty cluster starts within as many rounds as there are gangs."""
     nothing_runs = [item for item in objects if not (text(item, "kind") == "Pod" and text(item, "spec", "nodeName"))]
     gangs = {text(entry, "group") for entry in rows(_first(nothing_runs), "waiting")}
     gangs |= {_gang_of(nothing_runs, text(entry, "pod")) for entry in rows(_first(nothing_runs), "binds")}
@@ -80,7 +80,7 @@ def test_the_oldest_gang_starts_in_bounded_time(objects: list[Object]) -> None:
         if not rows(done, "binds"):
             break
         current = _ended(current, {text(entry, "pod") for entry in rows(done, "binds")})
-    # The cluster is empty now and nothing more starts: whoever is left does not fit, alone as it is.
+    # The cluster is empty now and nothing more starts: a gang that is left does not fit even alone.
     assert missed_opportunities(current, plan(current)) == []
 
 

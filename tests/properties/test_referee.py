@@ -121,7 +121,7 @@ def test_quantities_are_exact(written: object, exactly: Fraction) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "1KiB", "one", "1 Gi", "--1", "1mm"])
-def test_what_is_no_quantity_is_refused(written: str) -> None:
+def test_an_invalid_quantity_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         quantity(written)
 
@@ -181,7 +181,7 @@ def test_the_limit_of_pods_counts_pods_without_requests() -> None:
     assert not broken([node("n1"), *objects[1:]], round_of(binds=[bind("b", "n1")]))
 
 
-def test_room_of_a_leaving_pod_may_be_promised_but_not_used() -> None:
+def test_room_of_a_leaving_pod_may_be_nominated_but_not_bound() -> None:
     objects = [node("n1"), pod("old", 4, on="n1", leaves=True), pod("new", 4)]
     use_now = round_of(binds=[bind("new", "n1", "0", "1", "2", "3")])
     promise = round_of(nominations=[nominate("new", "n1")])
@@ -189,13 +189,13 @@ def test_room_of_a_leaving_pod_may_be_promised_but_not_used() -> None:
     assert not broken(objects, promise, use_now)
 
 
-def test_promises_that_do_not_fit_together_are_caught() -> None:
+def test_nominations_that_do_not_fit_together_are_caught() -> None:
     objects = [node("n1"), pod("old", 4, on="n1", leaves=True), pod("a", 2), pod("b", 3)]
     both = round_of(nominations=[nominate("a", "n1"), nominate("b", "n1")])
     assert broken(objects, both) == {Promise.CAPACITY}
 
 
-def test_a_node_that_was_over_committed_before_is_not_held_against_the_plan() -> None:
+def test_a_plan_is_not_blamed_for_a_node_over_committed_before() -> None:
     objects = [node("n1"), pod("a", 1, on="n1", cpu="3"), pod("b", 1, on="n1", cpu="3"), pod("c", 0)]
     assert not broken(objects, round_of(binds=[bind("c", "n1")]))
 
@@ -292,7 +292,7 @@ def test_anti_affinity_holds_in_both_directions() -> None:
     assert broken([node("n1"), node("n2"), pod("old", on="n2", ids="0"), zone], go) == {Promise.BINDS}
 
 
-def test_affinity_needs_company_but_for_the_first_of_its_kind() -> None:
+def test_affinity_needs_a_matching_pod_except_for_the_first() -> None:
     def together(name: str) -> Object:
         return pod(name, app="team", affinity=anti_affinity("team", ZONE, "podAffinity"))
 
@@ -333,12 +333,12 @@ def test_topology_spread_is_kept() -> None:
         ([], False),
     ],
 )
-def test_gpu_ids_are_distinct_there_free_and_as_many_as_wanted(gpus: list[str], is_fine: bool) -> None:
+def test_gpu_ids_are_distinct_existing_free_and_as_many_as_requested(gpus: list[str], is_fine: bool) -> None:
     objects = [node("n1"), pod("old", 1, on="n1", ids="2"), pod("a", 2)]
     assert broken(objects, round_of(binds=[bind("a", "n1", *gpus)])) == (set() if is_fine else {Promise.GPUS})
 
 
-def test_two_binds_never_share_a_gpu_over_rounds_either() -> None:
+def test_two_binds_share_no_gpu_across_rounds() -> None:
     objects = [node("n1"), pod("a"), pod("b")]
     both = [bind("a", "n1", "0"), bind("b", "n1", "0")]
     assert broken(objects, round_of(binds=both)) == {Promise.GPUS}
@@ -392,7 +392,7 @@ def test_surplus_may_join_and_finished_members_count() -> None:
     assert not broken(objects, round_of(binds=[bind("g-2", "n1", "1")]))
 
 
-def test_a_gang_that_lost_members_before_the_round_is_not_the_plans_fault() -> None:
+def test_a_plan_is_not_blamed_for_members_lost_before_the_round() -> None:
     objects = [node("n1"), group("g", 3), pod("g-0", on="n1", group="g"), pod("g-1", group="g")]
     assert not broken(objects, round_of(waiting=[wait("g")]))
     assert broken(objects, round_of(binds=[bind("g-1", "n1", "1")])) == {Promise.GANGS}
@@ -425,7 +425,7 @@ def test_an_eviction_for_a_gang_that_starts_is_fine_and_its_victims_come_back() 
     assert broken(objects, take, round_of(binds=[bind("new", "n1", "0", "1")])) == {Promise.WAITING}
 
 
-def test_a_victim_in_vain_is_caught() -> None:
+def test_a_victim_for_a_gang_that_does_not_start_is_caught() -> None:
     objects = [*FULL, group("new", 2), pod("new-0", 1, group="new"), pod("new-1", 2, group="new")]
     victims = [evict("old-0", "new"), evict("old-1", "new")]
     assert broken(objects, round_of(evictions=victims, waiting=[wait("new")])) == {Promise.VICTIMS}
@@ -474,7 +474,7 @@ def test_a_queue_over_its_limit_is_caught_up_the_tree() -> None:
     assert not broken(objects, round_of(binds=[bind("free", "n1", "2")], waiting=[wait("g", "leaf")]))
 
 
-def test_who_waits_must_be_told_why_and_who_starts_must_not() -> None:
+def test_every_waiting_gang_and_no_other_needs_a_reason() -> None:
     objects = [node("n1"), pod("a", 8)]
     assert not broken(objects, round_of(waiting=[wait("a")]))
     assert broken(objects, round_of()) == {Promise.WAITING}
@@ -493,7 +493,7 @@ def test_a_gated_pod_may_be_listed_or_not() -> None:
     assert not broken(objects, round_of())
 
 
-def test_surplus_that_waits_is_told_why_too() -> None:
+def test_waiting_surplus_needs_a_reason_too() -> None:
     objects = [node("n1"), group("g", 1), pod("g-0", on="n1", group="g", ids="0"), pod("g-1", 8, group="g")]
     assert broken(objects, round_of()) == {Promise.WAITING}
     assert not broken(objects, round_of(waiting=[wait("g")]))
@@ -531,7 +531,7 @@ def test_missed_opportunities_are_silent_where_they_could_be_wrong() -> None:
 
 
 def waiting_plan(objects: list[Object]) -> Object:
-    """Nothing moves and everyone is told."""
+    """Nothing moves and every gang has a reason."""
     facts = read_facts(objects)
     state = read_state(facts, objects)
     gangs = sorted({state.pods[key].gang for key in state.pending if state.pods[key].is_ours})
@@ -541,14 +541,14 @@ def waiting_plan(objects: list[Object]) -> Object:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds())
-def test_worlds_break_no_promise_by_themselves(objects: list[Object]) -> None:
+def test_random_clusters_break_no_promise_by_themselves(objects: list[Object]) -> None:
     assert violations(objects, waiting_plan(objects)) == []
     assert_sound(objects)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(contended_worlds())
-def test_contended_worlds_break_no_promise_by_themselves(objects: list[Object]) -> None:
+def test_contended_clusters_break_no_promise_by_themselves(objects: list[Object]) -> None:
     assert violations(objects, waiting_plan(objects)) == []
     assert_sound(objects)
 

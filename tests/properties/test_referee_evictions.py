@@ -63,7 +63,7 @@ def take(name: str, beneficiary: str, reason: str = "Shrunk") -> Object:
 # Reading.
 
 
-def test_moments_are_seconds() -> None:
+def test_timestamps_are_seconds() -> None:
     assert moment("1970-01-01T00:01:00Z") == 60
     assert moment("1970-01-01T01:01:00+01:00") == 60
     assert moment(None) is None
@@ -131,12 +131,12 @@ def test_growth_is_replayed_and_its_replicas_are_placed_in_the_next_round() -> N
     ],
     ids=["not its size", "beyond", "none", "no step", "cools down", "no gain", "no pay-back", "has waiting pods"],
 )
-def test_a_growth_that_must_not_be_is_caught(old: int, new: int, changes: dict[str, object]) -> None:
+def test_forbidden_growth_is_caught(old: int, new: int, changes: dict[str, object]) -> None:
     objects = [node("n1"), CLOCK, job("j", 2, 4, **({"target": 2} | changes)), replica("j", 0), replica("j", 1)]
     assert Promise.SIZES in broken(objects, round_of(resizes=[resize("j", old, new)], waiting=[wait("j")]))
 
 
-def test_one_resize_a_round_and_cool_down_after_it() -> None:
+def test_a_job_is_resized_once_a_round_and_then_cools_down() -> None:
     assert broken(RUNS, round_of(resizes=[resize("j", 2, 3), resize("j", 2, 4)])) == {Promise.SIZES}
     first = round_of(resizes=[resize("j", 2, 3)])
     bound = round_of(binds=[bind("j-worker-2", "n1", "2")], resizes=[resize("j", 3, 4)])
@@ -145,14 +145,14 @@ def test_one_resize_a_round_and_cool_down_after_it() -> None:
     assert not broken(hasty, first, bound)
 
 
-def test_a_job_does_not_grow_before_its_time() -> None:
+def test_growth_before_grow_after_is_caught() -> None:
     grows = round_of(resizes=[resize("j", 2, 3)])
     for when, wrong in ((LATER, {Promise.SIZES}), (EARLIER, set())):
         waits = [*RUNS[:2], job("j", 2, 4, target=2, grow_after=when), *RUNS[3:]]
         assert broken(waits, grows) == wrong
 
 
-def test_a_job_that_does_not_run_does_not_grow() -> None:
+def test_growth_of_a_job_that_does_not_run_is_caught() -> None:
     objects = [node("n1"), CLOCK, job("j", 2, 4)]
     assert broken(objects, round_of(resizes=[resize("j", 2, 3)], waiting=[wait("j")])) == {Promise.SIZES}
     starts = [bind("j-worker-0", "n1", "0"), bind("j-worker-1", "n1", "1")]
@@ -165,7 +165,7 @@ def test_growth_over_a_limit_is_caught() -> None:
     assert broken(objects, round_of(resizes=[resize("j", 2, 4)])) == {Promise.SIZES}
 
 
-def test_growth_in_vain_is_caught() -> None:
+def test_growth_without_room_is_caught() -> None:
     grows = round_of(resizes=[resize("j", 2, 4)])
     half = round_of(binds=[bind("j-worker-2", "n1", "2")], waiting=[wait("j")])
     whole = round_of(binds=[bind("j-worker-2", "n1", "2"), bind("j-worker-3", "n1", "3")])
@@ -183,7 +183,7 @@ def shrink(*victims: int, to: int, old: int = 4) -> Object:
     return round_of(resizes=[resize("j", old, to, *victims)], nominations=[nominate("new", "n1")])
 
 
-def test_surplus_goes_from_the_upper_end_and_does_not_come_back() -> None:
+def test_surplus_leaves_from_the_highest_index_and_does_not_come_back() -> None:
     done = round_of(binds=[bind("new", "n1", "3")])
     assert not broken(FULL, shrink(3, to=3), done)
     assert broken(FULL, shrink(3, to=4), done), "without a resize it would come back"
@@ -205,7 +205,7 @@ def test_only_replicas_of_the_role_leave_with_its_resize() -> None:
 @pytest.mark.parametrize(
     ("victims", "to"), [((2,), 3), ((3,), 2), ((1, 2, 3), 1), ((0, 1, 2, 3), 0)], ids=["inner", "stays", "below", "all"]
 )
-def test_other_shrinking_is_caught(victims: tuple[int, ...], to: int) -> None:
+def test_wrong_shrinking_is_caught(victims: tuple[int, ...], to: int) -> None:
     assert broken(FULL, shrink(*victims, to=to)) & {Promise.SIZES, Promise.VICTIMS}
 
 
@@ -230,7 +230,7 @@ def test_a_resize_that_frees_nothing_is_caught() -> None:
     assert not broken(objects, shrink(2, to=2)), "what waits goes with it"
 
 
-def test_surplus_is_no_matter_of_preemptable_and_the_rest_is() -> None:
+def test_preemptable_protects_the_minimum_and_not_surplus() -> None:
     firm = [*FULL[:2], job("j", 2, 4, preemptable=False), *FULL[3:]]
     assert not broken(firm, shrink(3, to=3))
     all_ = [take(f"j-worker-{index}", "new", "Preempted") for index in range(4)]
@@ -240,7 +240,7 @@ def test_surplus_is_no_matter_of_preemptable_and_the_rest_is() -> None:
     assert not broken([*FULL[:-1], pod("new", 1, priority=1)], whole), "a gang may go as a whole"
 
 
-def test_of_the_pods_of_a_group_on_a_node_the_last_go() -> None:
+def test_the_last_pods_of_a_group_on_a_node_leave_first() -> None:
     objects = [node("n1", gpus=2), group("g", 1), pod("new")]
     objects += [pod(f"g-{index}", on="n1", group="g", ids=str(index)) for index in range(2)]
     promise = [nominate("new", "n1")]
@@ -252,7 +252,7 @@ def test_of_the_pods_of_a_group_on_a_node_the_last_go() -> None:
 
 
 def held(reason: str, minutes: int = 0, **spec: object) -> list[Object]:
-    """`old` has run for 60 minutes and goes for `new`, for this reason."""
+    """`old` has run for 60 minutes and is evicted for `new`, with this reason."""
     new = pod("new", priority=1) if reason == "Preempted" else pod("new")
     old = [group("old", 1, minRuntimeSeconds=60 * minutes, **spec), pod("old-0", on="n1", group="old", ids="0")]
     return [node("n1", gpus=1), CLOCK, *old, new]
@@ -261,13 +261,13 @@ def held(reason: str, minutes: int = 0, **spec: object) -> list[Object]:
 LEAVES = round_of(evictions=[take("old-0", "new", "Preempted")], nominations=[nominate("new", "n1")])
 
 
-def test_nobody_is_evicted_before_its_time() -> None:
+def test_eviction_before_the_minimum_runtime_is_caught() -> None:
     assert not broken(held("Preempted", 60), LEAVES)
     assert broken(held("Preempted", 61), LEAVES) == {Promise.VICTIMS}
 
 
 @pytest.mark.parametrize(("spec", "status", "is_fine"), [(0, {}, True), (1, {}, False), (1, 1, True), (0, 0, False)])
-def test_budgets_are_kept(spec: int, status: object, is_fine: bool) -> None:
+def test_evictions_beyond_a_disruption_budget_are_caught(spec: int, status: object, is_fine: bool) -> None:
     selector = {"matchLabels": {"maniple.dev/pod-group": "old"}}
     budget: Object = {"kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "default"}}
     budget |= {"spec": {"minAvailable": spec, "selector": selector}}
@@ -296,7 +296,7 @@ def test_the_reason_must_be_true() -> None:
     assert not told("Displaced", *equal[:-1], kept)
 
 
-def test_what_was_taken_for_a_gang_is_given_to_it() -> None:
+def test_room_taken_for_a_gang_must_go_to_it() -> None:
     objects = held("Preempted")
     assert not broken(objects, LEAVES, round_of(binds=[bind("new", "n1", "0")], waiting=[wait("old")]))
     other = round_of(binds=[bind("old-0", "n1", "0")], waiting=[wait("new")])
@@ -323,7 +323,7 @@ def test_a_queue_that_loses_what_it_deserves_is_caught() -> None:
     assert lost(3)
 
 
-def test_what_changes_hands_within_a_queue_is_no_loss() -> None:
+def test_room_that_moves_within_a_queue_is_no_loss() -> None:
     objects = [node("n1", gpus=2), queue("a"), queue("b"), group("other", 1, queue="b"), group("old", 1, queue="a")]
     objects += [
         pod("old-0", 2, group="old", on="n1", ids="0,1"),
@@ -335,7 +335,7 @@ def test_what_changes_hands_within_a_queue_is_no_loss() -> None:
     assert not lost_dues(objects, plan_of(done))
 
 
-# Who could have stayed.
+# Needless victims.
 
 
 def test_a_victim_that_could_have_stayed_is_caught() -> None:
@@ -346,7 +346,7 @@ def test_a_victim_that_could_have_stayed_is_caught() -> None:
     assert not could_have_stayed(by_two, plan_of(done)), "half a step cannot stay"
 
 
-def test_a_gang_that_went_whole_and_could_have_gone_in_part_is_caught() -> None:
+def test_evicting_a_whole_gang_is_caught_where_part_of_it_was_enough() -> None:
     objects = [node("n1", gpus=3), group("g", 1), *[pod(f"g-{i}", on="n1", group="g", ids=str(i)) for i in range(3)]]
     all_ = round_of(
         evictions=[take(f"g-{i}", "new", "Preempted") for i in range(3)], nominations=[nominate("new", "n1")]
@@ -382,7 +382,7 @@ def free_gpus(objects: list[Object]) -> dict[str, list[int]]:
 
 
 def greedy(objects: list[Object], is_patient: bool = False) -> Object:
-    """A planner that gives what is free to small work; a patient one keeps all for the gang once it is there."""
+    """A planner that gives free room to small work; a patient one keeps it for the gang once that has arrived."""
     state = read_state(read_facts(objects), objects)
     free = free_gpus(objects)
     big = sorted(key for key in state.pending if key.startswith(f"default/{BIG}-"))
@@ -404,7 +404,7 @@ def test_a_gang_that_is_always_overtaken_is_noticed() -> None:
     assert Stream(SMALL, greedy).run(60) == ["nothing is reserved for the gang after 360 s"]
 
 
-def test_a_gang_that_starts_when_those_before_it_have_ended_is_fine() -> None:
+def test_a_gang_that_starts_after_earlier_pods_have_ended_is_fine() -> None:
     assert Stream(SMALL, lambda objects: greedy(objects, is_patient=True)).run(60) == []
 
 
@@ -417,7 +417,7 @@ def test_a_reservation_that_is_not_kept_is_noticed() -> None:
     assert sentence == "all who ran on the reserved nodes have ended, and the gang has not started"
 
 
-def test_gpus_that_idle_for_nothing_are_noticed() -> None:
+def test_needlessly_idle_gpus_are_noticed() -> None:
     (sentence, *_) = Stream(SMALL, lambda _: {"rounds": [round_of()]}).run(3)
     assert sentence == "2 GPUs of n0 idle, and work of 1 waits"
 
@@ -430,13 +430,13 @@ def _only(planned: Object) -> Object:
     return one
 
 
-# The worlds.
+# The random clusters.
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(elastic_worlds() | claimed_worlds() | growing_worlds())
-def test_elastic_worlds_start_as_they_may(objects: list[Object]) -> None:
-    """Nobody is over-committed, no gang runs below its minimum, and the moment is the one of the clock."""
+def test_elastic_clusters_break_no_promise_by_themselves(objects: list[Object]) -> None:
+    """No node is over-committed, no gang runs below its minimum, and the time is that of the clock."""
     facts = read_facts(objects)
     state = read_state(facts, objects)
     assert state.now == moment(NOW)

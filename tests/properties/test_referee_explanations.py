@@ -1,4 +1,4 @@
-"""The judge of explanations sees what is wrong: a full node of less important work with surplus, and two who wait."""
+"""False explanations are caught, on a full node of lower-priority work with surplus and two waiting gangs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ LIES: dict[str, Callable[[Any, Any], object]] = {
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=list(LIES))
-def test_the_judge_notices_what_is_wrong(lie: Callable[[Any, Any], object]) -> None:
+def test_a_false_explanation_is_caught(lie: Callable[[Any, Any], object]) -> None:
     objects = crowd()
     made: Any = plan(objects)
     assert untrue(objects, made, DEFAULT_ACTIONS) == []

@@ -86,7 +86,7 @@ def described(*devices: Mapping[str, object], links: list[list[object]] | None =
         ("A100", "", False),
     ],
 )
-def test_a_name_is_words_one_after_the_other(name: str, model: str, is_so: bool) -> None:
+def test_a_model_name_matches_by_consecutive_words(name: str, model: str, is_so: bool) -> None:
     assert is_called(name, model) is is_so
 
 
@@ -174,7 +174,7 @@ def test_shares_of_one_pod_are_on_different_devices() -> None:
         ([share("a", "n1", 0.5, "9"), share("b", "n1", 0.25, "0")], False),
     ],
 )
-def test_no_device_is_given_beyond_what_it_is(binds: list[Object], is_fine: bool) -> None:
+def test_an_over_committed_device_is_caught(binds: list[Object], is_fine: bool) -> None:
     old = member("old", 1, on="n1", fraction="0.8", ids="1")
     objects = [place("n1", 3), old, member("a", 1, fraction="0.5"), member("b", 0, fraction="0.25")]
     assert broken(objects, round_of(binds=binds)) == (set() if is_fine else {Promise.GPUS})
@@ -193,7 +193,7 @@ def test_several_shares_of_a_pod_are_on_several_devices() -> None:
     assert broken(objects, round_of(binds=[share("a", "n1", 0.5, "0", "0")])) == {Promise.GPUS}
 
 
-def test_sick_and_unknown_devices_are_not_given() -> None:
+def test_unhealthy_and_unknown_devices_are_caught() -> None:
     sick = described({"id": "x"}, {"id": "y", "healthy": False}, {"id": "z"})
     objects = [place("n1", 3, topology=sick), member("a", 1)]
     assert not broken(objects, round_of(binds=[bind("a", "n1", "z")]))
@@ -203,7 +203,7 @@ def test_sick_and_unknown_devices_are_not_given() -> None:
     assert Promise.CAPACITY in broken(three, round_of(binds=[bind("a", "n1", "x", "y", "z")]))
 
 
-def test_memory_is_a_share_of_the_device_that_is_given() -> None:
+def test_memory_is_a_share_of_the_assigned_device() -> None:
     both = described({"id": "0", "memory": "40Gi"}, {"id": "1", "memory": "16Gi"}, {"id": "2"})
     objects = [place("n1", 3, topology=both), member("a", memory="20Gi")]
     assert not broken(objects, round_of(binds=[share("a", "n1", 0.5, "0")]))
@@ -213,7 +213,7 @@ def test_memory_is_a_share_of_the_device_that_is_given() -> None:
     assert broken(objects, round_of(binds=[share("a", "n1", 0.5, "2")])) == {Promise.GPUS}
 
 
-def test_devices_nobody_named_are_counted() -> None:
+def test_unnamed_devices_are_counted() -> None:
     old = member("old", 2, on="n1")
     objects = [place("n1", 3), old, member("a", fraction="0.5"), member("b", fraction="0.5")]
     assert not broken(objects, round_of(binds=[share("a", "n1", 0.5, "0"), share("b", "n1", 0.5, "0")]))
@@ -221,7 +221,7 @@ def test_devices_nobody_named_are_counted() -> None:
     assert broken(objects, apart) == {Promise.GPUS}, "then old would have one"
 
 
-def test_a_promise_needs_devices_too() -> None:
+def test_a_nomination_needs_devices_too() -> None:
     halves = [member(f"h{gpu}", 1, on="n1", fraction="0.5", ids=str(gpu)) for gpu in range(2)]
     objects = [place("n1", 2), *halves, pod("a", 1, priority=1)]
     assert broken(objects, round_of(nominations=[nominate("a", "n1")])) == {Promise.CAPACITY}
@@ -259,7 +259,7 @@ OUTSIDE = place("n5", 4)
         ("block", ("n1", "n2"), True),
         ("block", ("n1", "n3"), False),
         ("host", ("n1", "n4"), False),
-        ("host", ("n5", "n5"), False),  # in no rack, so in no host of one
+        ("host", ("n5", "n5"), False),  # in no rack, so in no host domain
         ("rack", ("n5", "n5"), False),
         ("", ("n1", "n5"), True),
     ],
@@ -270,7 +270,7 @@ def test_a_required_domain_holds_the_whole_gang(level: str, where: tuple[str, st
     assert broken(objects, round_of(nominations=moves)) == (set() if is_fine else {Promise.DOMAINS})
 
 
-def test_those_who_run_already_are_part_of_the_gang() -> None:
+def test_running_pods_are_part_of_the_gang() -> None:
     old = member("g-9", 1, on="n1", group="g", ids="0")
     objects = [*RACKS, *gang(1, 1, topology={"required": "rack"}), old]
     assert not broken(objects, round_of(binds=[bind("g-0", "n4", "0")]))
@@ -310,14 +310,14 @@ def test_running_pods_and_roles_bind_a_gang_to_a_model() -> None:
     assert not broken(objects, round_of(binds=[bind("g-0", "v1", "0")]))
 
 
-def test_one_pods_gpus_are_of_one_model_always() -> None:
+def test_the_gpus_of_one_pod_are_always_of_one_model() -> None:
     both = described(*[{"id": str(index), "model": model} for index, model in enumerate((A100, V100, A100))])
     objects = [place("n1", 3, topology=both), *gang(1, 2, mixedGpuModels=True)]
     assert broken(objects, round_of(binds=[bind("g-0", "n1", "0", "1")])) == {Promise.MODELS}
     assert not broken(objects, round_of(binds=[bind("g-0", "n1", "0", "2")]))
 
 
-# Room that nobody used.
+# Missed room.
 
 IDLE = plan_of(round_of(waiting=[wait("g")]))
 
@@ -404,12 +404,12 @@ def test_a_slower_set_of_gpus_is_caught() -> None:
     assert not chosen([*alone, member("old", 1, on="n1", ids="3")], "0", "1", speed=25)
 
 
-# The worlds.
+# The random clusters.
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(close_worlds() | lone_worlds() | full_close_worlds())
-def test_close_worlds_break_no_promise_by_themselves(objects: list[Object]) -> None:
+def test_topology_clusters_break_no_promise_by_themselves(objects: list[Object]) -> None:
     assert violations(objects, waiting_plan(objects)) == []
     facts = read_facts(objects)
     state = read_state(facts, objects)

@@ -1,4 +1,4 @@
-"""The promises about where exactly a gang is: on which GPUs, of which model, how close together."""
+"""The promises about the exact place of a gang: which GPUs, which model, how close together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ alone = settings(promised, max_examples=80)
 
 @closely
 @given(close_worlds() | full_close_worlds())
-def test_no_gpu_is_given_beyond_what_it_is(objects: list[Object]) -> None:
+def test_no_gpu_is_over_committed(objects: list[Object]) -> None:
     assert broken(objects, Promise.GPUS) == []
 
 
@@ -42,7 +42,7 @@ def test_a_gang_is_on_one_model_that_it_allows(objects: list[Object]) -> None:
 
 @closely
 @given(full_close_worlds())
-def test_victims_are_taken_for_gangs_that_will_be_close(objects: list[Object]) -> None:
+def test_victims_are_evicted_only_for_gangs_that_will_be_close(objects: list[Object]) -> None:
     assert violations(objects, plan(objects, KUBE_BATCH, rounds=3)) == []
 
 
@@ -54,7 +54,7 @@ def test_a_gang_that_fits_one_domain_and_one_model_does_not_wait(objects: list[O
 
 @alone
 @given(lone_worlds(Theme.DOMAINS))
-def test_a_gang_is_as_close_as_there_is_room(objects: list[Object]) -> None:
+def test_a_gang_is_as_close_as_room_allows(objects: list[Object]) -> None:
     assert spread_in_vain(objects, plan(objects)) == []
 
 
@@ -72,7 +72,7 @@ def test_the_best_linked_gpus_are_taken(objects: list[Object]) -> None:
 
 @closely
 @given(close_worlds())
-def test_queues_pay_for_the_shares_they_have(objects: list[Object]) -> None:
+def test_queues_are_charged_for_their_gpu_shares(objects: list[Object]) -> None:
     """What queues hold at the end of a round is what their pods have of each GPU, and no more."""
     facts = read_facts(objects)
     state = read_state(facts, objects)

@@ -1,4 +1,4 @@
-"""Random clusters in which it matters where exactly a pod is: racks, models, links, shares, sick devices."""
+"""Random clusters where the exact place of a pod matters: racks, models, links, shares, unhealthy devices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LINKS: tuple[tuple[str | float, ...], ...] = (
 
 
 class Theme(StrEnum):
-    """What a world with one waiting gang is about."""
+    """What a cluster with one waiting gang tests."""
 
     DOMAINS = "domains"  # large gangs that ask to be close
     MODELS = "models"  # lists of models, of which there are several
@@ -72,7 +72,7 @@ class CloseWorld(World):
             self.add_node(f"n{index}", self.pick(32, 16, 4), 64, gpus, self.one_in(8), labels, annotations)
 
     def described(self, count: int) -> tuple[int, dict[str, str]]:
-        """GPUs one by one, and how many of them the kubelet counts: it has seen who is sick, or not, or hides one."""
+        """GPUs one by one, and how many the kubelet counts: it has seen the unhealthy ones, or not, or hides one."""
         style, product, is_mixed = self.pick("number", "text", "word"), self.pick(*self.products), self.one_in(5)
         devices: list[Object] = []
         for index in range(count):
@@ -93,7 +93,7 @@ class CloseWorld(World):
     # Work.
 
     def gpu_shape(self) -> tuple[Object, dict[str, str]]:
-        """A spec and what its pods' annotations say of GPUs."""
+        """A spec, and the GPU annotations of its pods."""
         cpu, annotations = self.pick(0, 100, 2000), {}
         kinds = (
             ["whole"] if self.theme is Theme.LINKS else ["whole", "whole", "part", "part", "memory", "parts", "none"]
@@ -223,7 +223,7 @@ def close_worlds(draw: st.DrawFn, has_queues: bool = True) -> list[Object]:
 
 @st.composite
 def lone_worlds(draw: st.DrawFn, theme: Theme | None = None) -> list[Object]:
-    """Others run; one gang of one shape waits, and nothing else does."""
+    """Other gangs run; only one gang of one shape waits."""
     builder = CloseWorld(draw, Mix(has_queues=False, limits_one_in=0, has_priorities=False))
     builder.start()
     builder.theme = theme or builder.pick(*Theme)

@@ -1,7 +1,7 @@
-"""The verdicts on where exactly a gang is: which GPUs its pods have, of which model, and in which domain.
+"""Verdicts on the exact place of a gang: which GPUs its pods have, of which model, in which domain.
 
-Devices of running pods are known if they name them. Where one does not, only sums are judged: nobody else
-knows which devices the kubelet gave it.
+Devices of running pods are known if the pods name them. Otherwise only sums are judged: only the kubelet
+knows which devices it assigned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from properties.replay_rounds import Move, Round, State
 
 @dataclass
 class Books:
-    """What of each device of a node is given out, and how much is held by pods that do not say where."""
+    """How much of each device of a node is assigned, and how much pods without known devices hold."""
 
     node: Node
     held: dict[str, Fraction]
@@ -50,7 +50,7 @@ class Books:
 
 
 def open_books(state: State, node: Node, keys: Iterable[str]) -> Books:
-    """The books of a node with these of its pods on it."""
+    """The books of a node with these pods."""
     books = Books(node, {device.id: Fraction(0) for device in node.hardware.devices})
     for key in keys:
         if state.where[key] == node.name and state.pods[key].ask.count:
@@ -66,7 +66,7 @@ def judge_gpus(facts: Facts, state: State, played: Round) -> Iterator[str]:
         books = open_books(state, node, state.where)
         for move in moves:
             yield from wrong_gpus(move)
-            # One that is given twice over has been complained about.
+            # A device that is assigned twice was reported before.
             for gpu in sorted(set(move.gpus)):
                 device = node.hardware.find(gpu)
                 share = None if device is None else move.pod.ask.share_of(device)
@@ -84,7 +84,7 @@ def judge_gpus(facts: Facts, state: State, played: Round) -> Iterator[str]:
 
 
 def wrong_gpus(move: Move) -> Iterator[str]:
-    """What is wrong with the GPUs of a bind, whoever else is there."""
+    """What is wrong with the GPUs of a bind, regardless of other pods."""
     key, ask, node = move.pod.key, move.pod.ask, move.node
     if len(move.gpus) != ask.count or len(set(move.gpus)) != len(move.gpus):
         yield f"{key} wants {ask.count} GPUs of {node.name} and is given [{', '.join(move.gpus)}]"
@@ -109,7 +109,7 @@ def wrong_gpus(move: Move) -> Iterator[str]:
 
 
 def promised_in_vain(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    """Nominated pods for which there are no devices even when all who leave are gone."""
+    """Nominated pods for which there are no devices even after all leaving pods are gone."""
     staying = state.staying(played.evicted)
     for node in facts.nodes.values():
         promised = [move.pod for move in played.nominations if move.node is node and move.pod.gpu_count]
@@ -149,7 +149,7 @@ def shown(amount: Fraction) -> str:
 
 
 def judge_domains(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    """With whom is already there. Whoever leaves in this round no longer counts."""
+    """Includes running pods. Pods that leave in this round do not count."""
     places = places_by_gang(facts, state, played)
     for key in sorted({move.pod.gang for move in [*played.binds, *played.nominations]}):
         level = facts.gang(key).required
@@ -177,13 +177,13 @@ def places_by_gang(facts: Facts, state: State, played: Round) -> dict[str, list[
 
 
 def models_of_gpus(node: Node, gpus: Iterable[str]) -> set[str]:
-    """The models that a pod has: those of its devices, or any of the node if nobody knows its devices."""
+    """The models that a pod has: those of its devices, or any of the node if its devices are unknown."""
     named = [device for gpu in gpus for device in [node.hardware.find(gpu)] if device is not None]
     return {device.model for device in named} if named else node.hardware.models
 
 
 def models_in_use(facts: Facts, state: State, keys: Iterable[str], gang: Gang, models: tuple[str, ...]) -> set[str]:
-    """The models that the gang's pods with this list may be said to run on already; empty: none, or several."""
+    """The models that all running pods of the gang with this list may have; empty if none run, or none is common."""
     found: set[str] | None = None
     for key in keys:
         pod, node = state.pods[key], facts.nodes.get(state.where[key])

@@ -1,7 +1,7 @@
-"""A story that goes on: the objects of a scenario after some rounds, with what arrives and ends between them.
+"""The objects of a scenario after some rounds, with what arrives and ends between them.
 
-Applies plans to the raw objects by the documentation alone, as an API server and controllers would; shares no code
-with the cluster in memory, so that both are held to the same words.
+Applies plans to the raw objects as documented, like an API server and controllers. It shares no code with the
+cluster in memory, so each checks the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from properties.cluster_facts import gang_of, key_of
 from scenarios.shorthand import START, moment, objects_of
 from scenarios.strict_maps import Fields, Table, merged, unrolled
 
-# What may stand in a step beside what is expected of its round.
+# Keys of a step other than what is expected of its round.
 EVENTS = ("after", "arrives", "ends")
 JOB, ROLE, INDEX = "maniple.dev/job", "maniple.dev/role", "maniple.dev/index"
 GPUS, BACKFILL, RESERVED = "maniple.dev/gpus", "maniple.dev/backfill", "maniple.dev/reserved"
@@ -25,7 +25,7 @@ GPUS, BACKFILL, RESERVED = "maniple.dev/gpus", "maniple.dev/backfill", "maniple.
 
 @dataclass(frozen=True)
 class Chapter:
-    """Rounds that follow each other with nothing from outside between them."""
+    """Rounds in a row without events between them."""
 
     events: Table
     rounds: list[Table]
@@ -44,7 +44,7 @@ def chapters(scenario: Mapping[str, Any]) -> list[Chapter]:
 
 
 def newest(objects: Iterable[Table]) -> float:
-    """The newest moment that an object mentions, in seconds of the story."""
+    """The newest time that an object mentions, in seconds of the story."""
     times = [0.0]
     for item in objects:
         meta, status = item["metadata"], item.get("status", {})
@@ -54,7 +54,7 @@ def newest(objects: Iterable[Table]) -> float:
 
 
 def with_events(objects: list[Table], events: Table, now: float) -> list[Table]:
-    """The objects when those who end are gone and those who arrive are there, created now unless they say."""
+    """The objects without those that end and with those that arrive, created now unless they say otherwise."""
     made = list(objects)
     for name, _ in unrolled(dict.fromkeys(events.get("ends", []))):
         full = name if "/" in name else f"default/{name}"
@@ -81,7 +81,7 @@ def _is_of(item: Table, name: str) -> bool:
 
 
 def after_rounds(objects: list[Table], rounds: list[Table], now: float) -> list[Table]:
-    """The objects when these plans have been carried out, a second each, the first of them at `now`."""
+    """The objects after these plans, one second each, the first one at `now`."""
     made = copy.deepcopy(objects)
     for number, found in enumerate(rounds):
         made = _after(made, found, moment(now + number))
@@ -150,7 +150,7 @@ def _index(pod: Table) -> int:
 
 
 def _replicas(job: Table, time: str) -> Iterator[Table]:
-    """All pods that the job may ever have, as its controller would create them."""
+    """All possible pods of the job, as its controller would create them."""
     meta = job["metadata"]
     for role in job["spec"]["roles"]:
         template = copy.deepcopy(role["template"])

@@ -1,4 +1,4 @@
-"""Scenarios as they are written (README.md) to the Kubernetes objects and the policy that they stand for."""
+"""Turns scenarios, written as README.md describes, into Kubernetes objects and a policy."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TOPOLOGY = {
     "rack": "topology.kubernetes.io/rack",
     "host": "kubernetes.io/hostname",
 }
-# What a pod says of its GPUs, and the annotation that says it.
+# Keys of a pod about its GPUs, and their annotations.
 OF_GPUS = {
     "fraction": "maniple.dev/gpu-fraction",
     "gpuMemory": "maniple.dev/gpu-memory",
     "models": "maniple.dev/gpu-models",
     "gpus": "maniple.dev/gpus",
 }
-# What a gang says of binds that failed.
+# Keys of a gang about failed binds.
 OF_FAILURES = {"bindFailures": "maniple.dev/bind-failures", "lastBindFailure": "maniple.dev/last-bind-failure"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -43,7 +43,7 @@ SPEC_FIELDS = (
 
 
 def moment(seconds: float) -> str:
-    """Seconds after the start of the story, as Kubernetes writes them."""
+    """Seconds after the start of the story, as a Kubernetes timestamp."""
     return (START + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -142,7 +142,7 @@ def _node(name: str, given: Mapping[str, Any] | None) -> Table:
 
 
 def _gpu_topology(fields: Fields) -> dict[str, str]:
-    """The annotation, if the node says more of its GPUs than how many they are."""
+    """The annotation, if the node describes its GPUs beyond their number."""
     written, unhealthy, links = fields.take("devices"), fields.take("unhealthy", []), fields.take("links")
     if written is None and not unhealthy and links is None:
         return {}

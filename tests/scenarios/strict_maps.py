@@ -1,4 +1,4 @@
-"""Maps of a scenario, read so that nothing in them is overlooked: a typing mistake must not make a scenario pass."""
+"""Maps of a scenario in which every key must be read: a typing mistake must not make a scenario pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
 
 
 class Fields:
-    """A map that must be used up: whatever nobody took is a mistake in the scenario."""
+    """A map that must be used up: a key that is not read is a mistake in the scenario."""
 
     def __init__(self, where: str, given: Mapping[str, Any] | None) -> None:
         self.where = where

@@ -1,7 +1,6 @@
 """Plans every scenario of the tables beside this file and compares. README.md describes how they are written.
 
-Whatever a scenario expects, the referee must find no broken promise in it, and planning on must come to rest and then
-stay at rest.
+In every scenario the referee must find no broken promise, and further planning must settle and stay settled.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MOST_ROUNDS = 100
 
 
 class Loader(yaml.SafeLoader):
-    """YAML in which a key that stands twice in a map is an error."""
+    """YAML in which a duplicate key of a map is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         made = super().construct_mapping(node, deep)
@@ -104,7 +103,7 @@ def test_every_promise_has_one_scenario() -> None:
 
 
 def clock(now: float) -> Table:
-    """An object that does nothing but mention the moment: the referee takes the newest one for the present."""
+    """An object that only mentions the time: the referee takes the newest time as now."""
     metadata = {"name": "clock", "creationTimestamp": moment(now)}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
@@ -121,7 +120,7 @@ def plan(objects: list[Table], policy: str | None, rounds: int, now: float) -> T
 def plan_to_rest(objects: list[Table], policy: str | None, rounds: int, now: float) -> tuple[Table, int]:
     """A run that ends with five rounds in which nothing moves, and the number of the first of them.
 
-    The first round never counts as rest: whoever is leaving by himself has left only after it.
+    The first round never counts as rest: pods that end by themselves are gone only after it.
     """
     rounds += QUIET_ROUNDS
     while True:
@@ -137,14 +136,14 @@ def plan_to_rest(objects: list[Table], policy: str | None, rounds: int, now: flo
 
 
 class Names:
-    """Who is who: pods and their gangs by the names that a scenario uses."""
+    """Pods and their gangs by the names that a scenario uses."""
 
     def __init__(self, objects: list[Table]) -> None:
         self.gang_of: dict[str, str] = {}
         self.add(objects)
 
     def add(self, objects: list[Table]) -> None:
-        """Those who were there before stay known."""
+        """Earlier pods stay known."""
         self.gang_of |= {short(key_of(item)): short(gang_of(item)) for item in objects if item["kind"] == "Pod"}
         for job in objects:
             if job["kind"] == "ElasticJob":
@@ -236,7 +235,7 @@ def compare_resizes(wanted: Mapping[str, Any] | None, entries: list[Table], name
 
 
 def compare_reservations(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:
-    """`{gang: {n1: 2}}`, `{gang: {nodes: {n1: 2}, expected: 600}}`, or `{gang: 2}` pods wherever."""
+    """`{gang: {n1: 2}}`, `{gang: {nodes: {n1: 2}, expected: 600}}`, or `{gang: 2}` pods anywhere."""
     left = {short(entry["group"]): entry for entry in entries}
     for name, value in unrolled(wanted):
         entry = left.pop(names.check(name), None)
@@ -261,7 +260,7 @@ def counts(nodes: Iterable[str]) -> dict[str, int]:
 
 
 def compare_devices(fields: Fields, binds: list[Table], names: Names, shown: Shown) -> None:
-    """Which GPUs pods are given, how much of each, and how fast they reach each other; only the pods named."""
+    """Which GPUs the named pods get, how much of each, and how fast their ring is."""
     found = {short(entry["pod"]): entry for entry in binds}
     for key in ("gpus", "gpuShare", "ringGBs"):
         for pod, value in unrolled(fields.take(key)):
@@ -276,7 +275,7 @@ def compare_devices(fields: Fields, binds: list[Table], names: Names, shown: Sho
 
 
 def compare_domains(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:
-    """All places that a gang is given lie in the domain; of a list, in one of them."""
+    """All nodes of a gang are in the domain, or in one domain of a list."""
     for name, value in unrolled(wanted):
         inside = {names.path_of[entry["node"]] for entry in entries if names.gang_of[short(entry["pod"])] == name}
         assert inside, f"domains: {names.check(name)} is given no place; {shown}"

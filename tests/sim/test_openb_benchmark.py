@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from maniple.api.errors import InputError
 from maniple.cli.commands.bench import command
-from maniple.model.gpu.fragmentation import Kind, Millis, Mix, choose_devices, fragmentation, learn, share_prices
+from maniple.model.gpu.fragmentation import Millis, Mix, PodRequests, choose_devices, fragmentation, learn, share_prices
 from maniple.model.resources import FloatArray, IntArray
 from maniple.sim.baselines import BASELINES, ScoredPlacer
 from maniple.sim.openb_benchmark import (
@@ -163,7 +163,7 @@ def test_prices_are_sound_for_any_sizes(sizes: dict[int, int]) -> None:
 
 
 def test_a_share_goes_where_its_loss_costs_least() -> None:
-    mix = learn({Kind(1, 1, 1, 470): 80, Kind(1, 1, 1, 650): 25, Kind(1, 1, 1, 320): 40})
+    mix = learn({PodRequests(1, 1, 1, 470): 80, PodRequests(1, 1, 1, 650): 25, PodRequests(1, 1, 1, 320): 40})
     gpu = np.array([[1000, 530, 350, 0], [1000, 530, 0, 0], [300, 0, 0, 0]], dtype=np.int32)
     assert choose_devices(mix, gpu, 1, 320).argmax(axis=1).tolist()[:2] == [2, 0]  # not what a 470 needs
     assert choose_devices(mix, gpu, 1, 470).argmax(axis=1).tolist()[:2] == [1, 1]
@@ -175,7 +175,7 @@ def test_a_share_goes_where_its_loss_costs_least() -> None:
 
 
 def increase(
-    mix: Mix, kind: Kind, cpu: FloatArray, memory: FloatArray, gpu: Millis, model: IntArray | None = None
+    mix: Mix, kind: PodRequests, cpu: FloatArray, memory: FloatArray, gpu: Millis, model: IntArray | None = None
 ) -> FloatArray:
     """What a pod of `kind` costs on each of the nodes: the potential after it less the potential before it."""
     after = gpu
@@ -186,28 +186,32 @@ def increase(
 
 
 def test_pods_without_gpu_and_pods_that_need_much_cpu_go_where_cpu_is_plentiful() -> None:
-    mix = learn({Kind(14, 1, 1, 1000): 50, Kind(3, 1, 1, 810): 20})
+    mix = learn({PodRequests(14, 1, 1, 1000): 50, PodRequests(3, 1, 1, 810): 20})
     cpu, memory = np.array([96.0, 104.0]), np.array([1000.0, 1000.0])
     gpu = np.array([[1000] * 8, [1000] * 2 + [0] * 6], dtype=np.int32)
-    for kind, better in ((Kind(30, 1, 0, 0), 1), (Kind(24, 1, 1, 1000), 1), (Kind(3, 1, 1, 810), 0)):
+    for kind, better in (
+        (PodRequests(30, 1, 0, 0), 1),
+        (PodRequests(24, 1, 1, 1000), 1),
+        (PodRequests(3, 1, 1, 810), 0),
+    ):
         cost = increase(mix, kind, cpu, memory, gpu)
         assert cost.argmin() == better
         assert cost[0] != cost[1]
 
 
 def test_a_model_that_few_may_use_is_taken_first_by_those_who_may() -> None:
-    mix = learn({Kind(1, 1, 1, 1000, (True, False)): 9, Kind(1, 1, 1, 1000): 1}, models=2)
+    mix = learn({PodRequests(1, 1, 1, 1000, (True, False)): 9, PodRequests(1, 1, 1, 1000): 1}, models=2)
     cpu = memory = np.array([10.0, 10.0])
     gpu = np.full((2, 1), 1000, dtype=np.int32)
     for other in (1, -1, -2):  # another model, none known, several
-        assert increase(mix, Kind(1, 1, 1, 1000), cpu, memory, gpu, np.array([0, other])).argmin() == 1
+        assert increase(mix, PodRequests(1, 1, 1, 1000), cpu, memory, gpu, np.array([0, other])).argmin() == 1
 
 
 def test_an_empty_mix_and_a_full_node_have_a_potential() -> None:
     gpu = np.array([[0, 0], [1000, 400]], dtype=np.int32)
     ones = np.ones(2)
     assert fragmentation(learn({}), ones, ones, gpu).tolist() == [0, 4000]
-    assert fragmentation(learn({Kind(0, 0, 1, 500): 1}), ones, ones, gpu)[0] == 0
+    assert fragmentation(learn({PodRequests(0, 0, 1, 500): 1}), ones, ones, gpu)[0] == 0
 
 
 # --- files and command

@@ -14,11 +14,11 @@ from tools import fresh_properties
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
-from tools import failure_report, properties
-properties.load_profiles()
+from tools import pytest_failure_report, fresh_properties
+fresh_properties.load_profiles()
 def pytest_configure(config):
-    failure_report.configure(config)
-    properties.configure(config)
+    pytest_failure_report.configure(config)
+    fresh_properties.configure(config)
 """
 # Writes down what it draws, each run as a line.
 DRAWS = """
@@ -107,7 +107,7 @@ def test_afterwards():
     )
 
 
-def test_rounds_go_on_until_the_time_is_up_each_with_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_run_until_the_time_is_up_each_with_its_own_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, seeds = iter(range(0, 100, 3)), list[int]()
     monkeypatch.setattr(sys, "argv", ["properties", "--seconds=10", "tests/elastic"])
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
@@ -131,14 +131,14 @@ def test_a_round_has_all_property_tests_and_no_others(suite: Path) -> None:
     assert not (suite / "others").exists()
 
 
-def test_no_test_begins_when_the_time_is_up(suite: Path) -> None:
+def test_no_test_starts_after_the_time_is_up(suite: Path) -> None:
     (suite / "test_fails.py").write_text(FAILS)
     done = run(suite, "tools.fresh_properties", "--seconds=0")
     assert done.returncode == 0, done.stdout
     assert "1 skipped" in done.stdout
 
 
-def test_what_fails_is_printed_with_its_seed_and_the_command_that_repeats_it(suite: Path) -> None:
+def test_a_failure_is_printed_with_its_seed_and_the_command_that_repeats_it(suite: Path) -> None:
     (suite / "test_fails.py").write_text(FAILS)
     done = run(suite, "tools.fresh_properties", "--seconds=600")
     assert done.returncode == 1, done.stdout
@@ -157,7 +157,7 @@ def test_what_fails_is_printed_with_its_seed_and_the_command_that_repeats_it(sui
     assert examples[0] == examples[1] != []
 
 
-def test_no_test_chooses_for_itself_whether_its_cases_are_fresh() -> None:
+def test_no_test_sets_derandomize_itself() -> None:
     mine = Path(__file__).resolve()
     choosing = [path for path in (ROOT / "tests").rglob("*.py") if path != mine and "derandomize" in path.read_text()]
     assert not choosing

@@ -27,9 +27,9 @@ def test_ages_are_short(seconds: int, text: str) -> None:
     assert age(NOW - timedelta(seconds=seconds), NOW) == text
 
 
-def test_numbers_have_no_more_places_than_they_need() -> None:
+def test_numbers_have_no_trailing_zeros() -> None:
     assert [number(value) for value in (4.0, 0.25, 0.5, 100.0)] == ["4", "0.25", "0.5", "100"]
 
 
-def test_one_replica_is_no_plural() -> None:
+def test_one_replica_is_singular() -> None:
     assert [counted(amount, "replica") for amount in (0, 1, 2)] == ["0 replicas", "1 replica", "2 replicas"]

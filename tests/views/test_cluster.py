@@ -43,7 +43,7 @@ def test_gpus_are_used_by_bound_pods_that_have_not_finished() -> None:
     assert gpu_use(views).idle == 9.0
 
 
-def test_pods_of_a_node_that_was_deleted_use_none_of_the_gpus_that_are_left() -> None:
+def test_pods_of_a_deleted_node_use_no_gpus() -> None:
     pods = [pod("there", 6), pod("gone", 6)]
     assert gpu_use(node_views({"there": 8.0, "gone": 8.0}, pods)) == GpuUse(12.0, 16.0)
     assert gpu_use(node_views({"there": 8.0}, pods)) == GpuUse(6.0, 8.0)
@@ -61,7 +61,7 @@ def test_finished_jobs_come_last() -> None:
     assert [job.name for job in view.jobs] == ["b", "c", "a"]
 
 
-def test_chosen_queues_are_shown_with_their_jobs_and_no_others() -> None:
+def test_only_chosen_queues_and_their_jobs_are_shown() -> None:
     jobs = [named("a", queue="research"), named("b")]
     view = cluster_view(jobs, [queue("research"), queue("default")], {}, [], ["research"])
     assert ([entry.name for entry in view.queues], [job.name for job in view.jobs]) == (["research"], ["a"])

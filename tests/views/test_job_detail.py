@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from maniple.kube.user.event_objects import Event
+from maniple.kube.user.client import Event
 from maniple.kube.user.replica_pod import read_replica_pod
 from maniple.views.job_detail import SizeView, describe_job, sizes_over_time
 from views.objects import NOW, elastic_job
@@ -28,7 +28,7 @@ def pod(index: int, **status: object) -> msgspec.Raw:
     return msgspec.Raw(json.dumps({"metadata": {**meta, "labels": labels}, "spec": spec, "status": status}).encode())
 
 
-def test_replicas_are_in_the_order_of_their_indices_with_what_they_hold_and_why_they_do_not_run() -> None:
+def test_replicas_are_ordered_by_index_with_their_gpus_and_problems() -> None:
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     raws = [pod(10, phase="Pending", containerStatuses=[waiting]), pod(2, phase="Running")]
     replicas = [replica for raw in raws if (replica := read_replica_pod(raw)) is not None]
@@ -55,7 +55,7 @@ def test_a_description_can_be_written_as_json() -> None:
     assert replica is not None
     job = elastic_job(phase="Running", startTime=(NOW - timedelta(hours=1)).isoformat())
     written = json.loads(msgspec.json.encode(describe_job(job, [replica], [event])))
-    assert written["started"] == "2026-01-01T09:00:00Z"
+    assert written["status"]["startTime"] == "2026-01-01T09:00:00Z"
     assert list(written["detail"])[:4] == ["namespace", "name", "queue", "phase"]
     keys = ["conditions", "failures", "generation", "speeds", "replicas", "sizes", "events"]
     assert list(written["detail"])[-7:] == keys

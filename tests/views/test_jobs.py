@@ -20,7 +20,7 @@ from views.objects import condition, elastic_job, view_of
         ({"step": 3, "total": 0, "time": "2026-01-01T09:59:00Z"}, "step 3"),
     ],
 )
-def test_how_far_a_job_is_is_a_share_where_the_whole_is_known(progress: dict[str, object], text: str) -> None:
+def test_progress_is_a_percentage_if_the_total_is_known(progress: dict[str, object], text: str) -> None:
     assert str(job_view(elastic_job(progress=progress), []).progress) == text
 
 
@@ -51,16 +51,14 @@ def test_a_status_line_says_the_size_and_why_the_job_waits() -> None:
         (None, [{"role": "worker", "replicas": 5}], 7, "7 of 5"),
     ],
 )
-def test_the_size_that_a_pinned_job_is_to_have_is_its_pin(
-    pin: int | None, target: list[object], running: int, text: str
-) -> None:
+def test_the_target_of_a_pinned_job_is_its_pin(pin: int | None, target: list[object], running: int, text: str) -> None:
     found = elastic_job(phase="Running", target=target, replicas={"running": running})
     role = msgspec.structs.replace(found.spec.roles[0], pin=pin)
     pinned = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, roles=(role,)))
     assert status_line(pinned) == f"Running with {text} replicas"
 
 
-def test_a_job_that_starts_over_says_what_has_failed_and_not_that_its_pods_are_away() -> None:
+def test_a_restarting_job_says_what_failed_and_not_that_pods_are_missing() -> None:
     scheduled = condition("Scheduled", "False", "Waiting", "its pods are not all there yet")
     restarting = condition("Restarting", "True", "ReplicaFailed", "bert-worker-0 ended with exit code 1")
     again = elastic_job(phase="Restarting", conditions=[scheduled, restarting])
@@ -69,12 +67,12 @@ def test_a_job_that_starts_over_says_what_has_failed_and_not_that_its_pods_are_a
     assert status_line(waits) == "Pending: Waiting: its pods are not all there yet"
 
 
-def test_what_is_over_or_suspended_is_to_have_nothing() -> None:
+def test_a_finished_job_has_a_target_of_zero() -> None:
     assert job_view(elastic_job(), []).target == 4
     assert job_view(elastic_job(phase="Succeeded"), []).target == 0
 
 
-def test_a_job_that_stops_says_so_until_it_holds_nothing() -> None:
+def test_a_stopping_job_says_so_until_it_is_suspended() -> None:
     stopping = condition("Suspended", "False", "Stopping", "its replicas checkpoint and stop")
     assert job_view(elastic_job(phase="Suspended", conditions=[stopping]), []).reason == "Stopping"
     suspended = msgspec.structs.replace(elastic_job().spec, suspend=True)
@@ -82,7 +80,7 @@ def test_a_job_that_stops_says_so_until_it_holds_nothing() -> None:
     assert job_view(msgspec.structs.replace(stopped, spec=suspended), []).reason == "Suspended"
 
 
-def test_what_is_in_a_jobs_way_is_said_whatever_it_does_meanwhile() -> None:
+def test_the_hindered_condition_is_shown_in_every_phase() -> None:
     waits = condition("Scheduled", "False", "Waiting", "its pods are not all there yet")
     lost = condition("Restarting", "True", "BelowMinimum", "lost bert-worker-0")
     hindered = condition("Hindered", "True", "ReplicaLingers", "waits for bert-worker-0 on n1 to be gone")
@@ -99,7 +97,7 @@ def test_only_jobs_that_changed_are_changes() -> None:
         assert changed_jobs({("ml", "bert"): view_of()}, {("ml", "bert"): changed}) == [(("ml", "bert"), changed)]
 
 
-def test_a_history_keeps_the_last_sizes_of_the_jobs_that_are_there() -> None:
+def test_a_history_keeps_the_last_sizes_of_existing_jobs() -> None:
     history = SizeHistory(2)
     for size in (4, 5, 6):
         history.sample([view_of(running=size)])

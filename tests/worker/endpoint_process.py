@@ -23,7 +23,7 @@ async def main(folder: Path, port: int) -> None:
     assert credentials is not None
     with (folder / "heard.jsonl").open("a") as heard:
 
-        def hear(message: Ack | Report) -> None:
+        def hear(_job: str, message: Ack | Report) -> None:
             heard.write(json.dumps(msgspec.to_builtins(message)) + "\n")
             heard.flush()
 

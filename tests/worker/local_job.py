@@ -43,7 +43,7 @@ class Stage:
         self.mounted.mkdir()
         (self.mounted / "ca.crt").write_bytes(credentials.authority)
         (self.mounted / "agent.pyz").write_bytes(agent_pyz())
-        token = AgentServer(credentials.token_key, lambda _: None, lambda _: None, lambda: True).token(JOB, UID)
+        token = AgentServer(credentials.token_key, lambda *_: None, lambda *_: None, lambda: True).token(JOB, UID)
         (self.mounted / "token").write_text(token)
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self._endpoint: subprocess.Popen[bytes] | None = None

@@ -71,7 +71,7 @@ def check(training: Training) -> None:
     assert sum(losses[-5:]) < sum(losses[:5])
 
 
-@pytest.mark.parametrize("script", ["train.py", "live.py"])
+@pytest.mark.parametrize("script", ["train.py", "live_resize.py"])
 def test_one_grows_to_three_and_shrinks_to_two_without_losing_a_step(stage: Stage, script: str) -> None:
     training = Training(stage, script)
     training.start(PODS[0])
@@ -87,14 +87,14 @@ def test_one_grows_to_three_and_shrinks_to_two_without_losing_a_step(stage: Stag
     check(training)
     print(f"{script}: seconds without progress: {training.pauses()}")
     started = [line for line in (stage.folder / f"{PODS[0]}.log").read_text().splitlines() if "ranks" in line]
-    assert len(started) == (1 if script == "live.py" else 3)  # live, the survivor was started once
+    assert len(started) == (1 if script == "live_resize.py" else 3)  # live, the survivor was started once
     assert not any(said.get("state") == "failed" for said in stage.heard())
-    if script == "live.py":
+    if script == "live_resize.py":
         assert max(training.pauses()) < 10  # below a second at rest; this machine may be busy
 
 
 def test_live_all_stop_together_and_begin_again_where_they_were(stage: Stage) -> None:
-    training = Training(stage, "live.py")
+    training = Training(stage, "live_resize.py")
     training.start(*PODS[:2])
     stage.publish(PODS[:2], grace_s=60.0)
     training.await_size(2)
@@ -106,7 +106,7 @@ def test_live_all_stop_together_and_begin_again_where_they_were(stage: Stage) ->
 
 
 def test_live_after_the_crash_of_one_all_begin_again_from_the_checkpoint(stage: Stage) -> None:
-    training = Training(stage, "live.py")
+    training = Training(stage, "live_resize.py")
     training.start(*PODS[:2])
     stage.publish(PODS[:2], grace_s=60.0)
     training.await_size(2)
@@ -118,7 +118,7 @@ def test_live_after_the_crash_of_one_all_begin_again_from_the_checkpoint(stage: 
 
 
 def test_the_work_ends_well(stage: Stage) -> None:
-    training = Training(stage, "live.py", steps=20)
+    training = Training(stage, "live_resize.py", steps=20)
     training.start(*PODS[:2])
     stage.publish(PODS[:2])
     for pod in PODS[:2]:

@@ -14,7 +14,7 @@ from tools.cluster import build as building
 from tools.cluster.cluster import Cluster, clean_up
 from tools.cluster.cluster_layout import ClusterError, Spec, all_layouts
 from tools.cluster.go_build import CannotBuildError
-from tools.cluster.programs import program_path
+from tools.cluster.program_versions import program_path
 
 DEFAULT_NAME = "default"
 name_option = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which cluster.")
@@ -97,7 +97,7 @@ def up(
 
 
 def _clusters() -> Iterator[Cluster]:
-    """All that are there. One that has ended since we looked is none of them."""
+    """All clusters, without those that ended meanwhile."""
     for layout in all_layouts():
         with suppress(FileNotFoundError):
             yield Cluster(layout)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.cluster import debian_packages, go_build, pytorch
 from tools.cluster.go_build import CannotBuildError, Say
-from tools.cluster.programs import BY_NAME, KWOK, cache_folder, missing_programs, source_folder
+from tools.cluster.program_versions import BY_NAME, KWOK, cache_folder, missing_programs, source_folder
 
 ALL = tuple(BY_NAME)
 # Set to 1 where a missing cluster is a failure, as in CI.

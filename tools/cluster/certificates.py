@@ -1,6 +1,6 @@
-"""The certificates of one cluster: three authorities, a leaf for every component, and any user one asks for.
+"""The certificates of one cluster: three authorities, a leaf for every component, and any user on request.
 
-Real ones, since who may do what is part of what is tested. They live in the cluster's private folder and die with it.
+They are real because the tests cover authorisation. They are in the cluster's private folder and removed with it.
 """
 
 import ipaddress
@@ -69,7 +69,7 @@ class Certificates:
         authority: str = "cluster",
         names: list[str] | None = None,
     ) -> None:
-        """A leaf for `user` in `groups`; with `names`, also for a server of those names and addresses."""
+        """A leaf for `user` in `groups`; with `names`, also for a server with these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups or []]
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, user))

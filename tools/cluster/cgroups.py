@@ -1,6 +1,6 @@
-"""A control group of our own in every hierarchy, for the pods of a real node.
+"""A control group in every hierarchy, for the pods of a real node.
 
-It is the one thing that outlives the node's namespaces, so it has a name that can be found again.
+It alone outlives the node's namespaces, so it has a name by which it can be found again.
 """
 
 import os
@@ -23,7 +23,7 @@ def can_be_made() -> bool:
 
 
 def create(name: str) -> None:
-    """Makes the group everywhere. Version 1 does not hand down which cores a group may use: copied by hand."""
+    """Creates the group in every hierarchy. Version 1 does not inherit which cores a group may use: they are copied."""
     for parent in _hierarchies():
         group = parent / name
         group.mkdir(exist_ok=True)
@@ -43,7 +43,7 @@ def _write_if_allowed(path: Path, text: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Ends what still runs in the group and removes it, deepest first; the kernel needs a moment to let go."""
+    """Ends what still runs in the group and removes it, deepest first; the kernel needs a moment to release it."""
     deadline = time.monotonic() + REMOVE_S
     while True:
         left = [path for parent in _hierarchies() if (path := parent / name).exists()]

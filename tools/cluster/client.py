@@ -1,6 +1,6 @@
 """The smallest client of an API server: one request, JSON in and out, with a certificate of the cluster.
 
-For bringing a cluster up and for looking at it from outside in tests. Maniple itself never uses it, so that a mistake
+For starting a cluster, and for tests that check it independently. Maniple itself never uses it, so that a mistake
 in its own client cannot hide here.
 """
 
@@ -27,7 +27,7 @@ FREE_PORTS = range(10000, 20000)
 
 
 class ApiError(ClusterError):
-    """The API server said no: the status code, its reason, its message."""
+    """The API server refused: status code, reason, message."""
 
     def __init__(self, code: int, body: dict[str, Any]) -> None:
         super().__init__(f"{code} {body.get('reason', '')}: {body.get('message', '')}")
@@ -36,7 +36,7 @@ class ApiError(ClusterError):
 
 
 class Client:
-    """Requests to one cluster as one user. Each thread has a connection of its own, kept open."""
+    """Requests to one cluster as one user. Each thread has its own connection, kept open."""
 
     def __init__(self, layout: Layout, port: int, user: str = "admin", timeout_s: float = 30.0) -> None:
         certificates = layout.certificates
@@ -107,7 +107,7 @@ class Client:
         return connection
 
     def is_ready(self, path: str = "/readyz") -> bool:
-        """True if the server answers 200 there; nobody listening is no error, just not ready."""
+        """True if the server answers 200 there; a refused connection means not ready."""
         try:
             return self.raw("GET", path)[0] == 200
         except TRANSIENT:
@@ -118,7 +118,7 @@ class Client:
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S, every_s: float = 0.05) -> None:
-    """Waits for something to become true; an error that names it if it does not in time."""
+    """Waits until a condition is true; raises an error that names it after the timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -127,7 +127,7 @@ def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = PATI
 
 
 def _ports() -> Iterator[int]:
-    """Those of this process, in turn: each worker of a test run has ports of its own."""
+    """The ports of this process, in turn: each worker of a test run has its own."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     share = FREE_PORTS[int(worker) % 8 :: 10] if worker.isdecimal() else FREE_PORTS[8 + os.getpid() % 2 :: 10]
     start = random.randrange(len(share))
@@ -138,7 +138,7 @@ _PORTS = _ports()
 
 
 def free_port() -> int:
-    """For a server that is started later, and perhaps again: nobody else is given it meanwhile."""
+    """For a server that is started later, perhaps repeatedly: no other caller gets the port meanwhile."""
     return next(port for port in _PORTS if is_free(port))
 
 

@@ -1,4 +1,4 @@
-"""A cluster as tests and the command line see it: up, down, who talks to it, and killing parts of it on purpose."""
+"""A cluster as tests and the command line use it: up, down, kubeconfigs of users, killing components."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from tools.cluster import build, cgroups, components, kubeconfig, kwok, node, pytorch
+from tools.cluster import build, cgroups, component_commands, kubeconfig, kwok, pytorch, real_node
 from tools.cluster import cluster_layout as folders
 from tools.cluster.certificates import NODE_ADDRESS
 from tools.cluster.client import PATIENCE_S, ApiError, Client, is_free, wait_until
 from tools.cluster.cluster_layout import ClusterError, Layout, Spec
-from tools.cluster.components import PORTS
+from tools.cluster.component_commands import PORTS
 from tools.cluster.go_build import Say
-from tools.cluster.programs import CONTROL_PLANE, REAL_NODE, cache_folder, program_path
+from tools.cluster.program_versions import CONTROL_PLANE, REAL_NODE, cache_folder, program_path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Below what the system hands out for outgoing connections, so that a killed component finds its port free again.
@@ -77,7 +77,7 @@ class Cluster:
 
     @classmethod
     def up_or_attach(cls, spec: Spec, say: Say = silent) -> "Cluster":
-        """For several processes that share a cluster: the first makes it, the others wait for it."""
+        """For several processes that share a cluster: the first starts it, the others wait for it."""
         try:
             return cls.attach(spec.name)
         except ClusterError:
@@ -107,7 +107,7 @@ class Cluster:
         return f"https://127.0.0.1:{self.spec.ports['apiserver']}"
 
     def kubeconfig(self, user: str = "admin", groups: list[str] | None = None) -> Path:
-        """The kubeconfig of a user; one that is not `admin` gets a certificate and no rights but what RBAC gives it."""
+        """The kubeconfig of a user; one other than `admin` gets a certificate and only the rights that RBAC grants."""
         if user == "admin":
             return self.layout.kubeconfig("admin")
         name = kubeconfig.user_file_name(user, groups or [])
@@ -118,7 +118,7 @@ class Cluster:
         return self.layout.kubeconfig(name)
 
     def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 24) -> Path:
-        """The kubeconfig of a service account, with a token made for it now: what a pod with it may do, and no more."""
+        """The kubeconfig of a service account, with a new token: exactly the rights of a pod with this account."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
         with self.client() as client:
@@ -134,7 +134,7 @@ class Cluster:
         return Client(self.layout, self.spec.ports["apiserver"], user)
 
     def kubectl(self, *arguments: str, user: str = "admin", text: str | None = None) -> str:
-        """Runs kubectl and returns what it prints; raises with what it complains about."""
+        """Runs kubectl and returns its output; raises with its error message."""
         command = [
             str(program_path("kubectl")),
             f"--kubeconfig={self.kubeconfig(user)}",
@@ -147,9 +147,9 @@ class Cluster:
         return done.stdout
 
     def create_namespace(self, name: str) -> None:
-        """Makes a namespace and waits until pods may be made in it: that takes its account, which comes a moment later.
+        """Creates a namespace and waits until pods can be created in it: they need its service account.
 
-        So does the ConfigMap that the cluster puts into every namespace.
+        It also waits for the ConfigMap that the cluster puts into every namespace.
         """
         with self.client() as client:
             client.post("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -158,7 +158,7 @@ class Cluster:
                 wait_until(f"{path} of namespace {name}", lambda whole=whole: client.exists(whole))  # type: ignore[misc]
 
     def create_nodes(self, nodes: list[dict[str, Any]], timeout_s: float = PATIENCE_S) -> None:
-        """Makes simulated nodes (`kwok.node` writes one) and waits until they are ready."""
+        """Creates simulated nodes (`kwok.node` returns one) and waits until they are ready."""
         names = [each["metadata"]["name"] for each in nodes]
         with self.client() as client:
             for each in nodes:
@@ -176,7 +176,7 @@ class Cluster:
     # The real node.
 
     def import_torch(self) -> str:
-        """Makes the image with PyTorch known to the real node; its name, for pods with `imagePullPolicy: Never`."""
+        """Imports the PyTorch image into the real node. Returns its name, for pods with `imagePullPolicy: Never`."""
         self._ask({"do": "import", "path": str(pytorch.image()), "image": pytorch.IMAGE}, IMPORT_S)
         return pytorch.IMAGE
 
@@ -229,7 +229,7 @@ class Cluster:
 
 
 def programs_for(spec: Spec) -> tuple[str, ...]:
-    """What has to be built for such a cluster."""
+    """The programs that such a cluster needs."""
     return (
         *CONTROL_PLANE,
         *(("kwok",) if spec.has_kwok else ()),
@@ -262,15 +262,15 @@ def _check_real_node(spec: Spec) -> None:
     if reason:
         raise ClusterError(reason)
     for place in (cache_folder(), folders.run_folder(), ROOT, Path(sys.executable)):
-        if any(place.is_relative_to(each) for each in node.HIDDEN):
-            hidden = ", ".join(node.HIDDEN)
+        if any(place.is_relative_to(each) for each in real_node.HIDDEN):
+            hidden = ", ".join(real_node.HIDDEN)
             raise ClusterError(f"a real node's namespaces hide {place}: use a place that is not below {hidden}")
 
 
 def _claim(layout: Layout, spec: Spec, say: Say) -> int:
     """Makes the cluster's folder and returns the handle that holds its lock.
 
-    A cluster of the same name that is ending this moment still has its folder: it is waited for.
+    It waits for a cluster of the same name that is just ending and still has its folder.
     """
     deadline = time.monotonic() + END_S
     while True:
@@ -295,7 +295,7 @@ def _answers(layout: Layout) -> bool:
 
 
 def _free_ports() -> dict[str, int]:
-    """Ports nobody listens on, and that no other cluster means to use."""
+    """Ports that are free and not reserved by another cluster."""
     taken = {port for layout in folders.all_layouts() for port in layout.spec.ports.values()}
     ports: dict[str, int] = {}
     for name in PORTS:
@@ -311,16 +311,16 @@ def _free_ports() -> dict[str, int]:
 def _write_identities(layout: Layout, spec: Spec) -> None:
     layout.certificates.issue_all(spec.real_node_name)
     for user in kubeconfig.COMPONENT_USERS:
-        port = spec.ports["apiserver"] if user == "admin" else components.server_port(spec)
+        port = spec.ports["apiserver"] if user == "admin" else component_commands.server_port(spec)
         kubeconfig.write(layout, user, port)
     if spec.real_node:
-        kubeconfig.write(layout, "kubelet", components.server_port(spec))
+        kubeconfig.write(layout, "kubelet", component_commands.server_port(spec))
 
 
 def _start_runner(layout: Layout, lock: int) -> int:
-    """Starts the process that runs the cluster; returns the handle on which it says how that went."""
+    """Starts the process that runs the cluster; returns the handle on which it reports the outcome."""
     reader, writer = os.pipe()
-    runner = [sys.executable, "-m", "tools.cluster.runner", str(layout.folder), str(lock), str(writer)]
+    runner = [sys.executable, "-m", "tools.cluster.cluster_process", str(layout.folder), str(lock), str(writer)]
     with layout.log("runner").open("ab") as log:
         # Forked once more, so that it is nobody's child and leaves no zombie in a test run.
         subprocess.run(

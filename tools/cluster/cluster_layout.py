@@ -1,7 +1,7 @@
-"""What was asked of a cluster, and the one folder that everything of it is in.
+"""The spec of a cluster, and the folder that holds all of its files.
 
-A folder is locked for as long as any process of its cluster lives: one that nobody holds is left over from a crash and
-is removed by the next command, whichever it is. Two clusters can never share a folder.
+A folder is locked while any process of its cluster lives: an unlocked one is left over from a crash, and the next
+command removes it. Two clusters can never share a folder.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ MEMORY_NEEDED_BYTES = 2 << 30
 
 
 class ClusterError(Exception):
-    """Something about a cluster that the person who asked can act on."""
+    """A problem with a cluster that the user can solve."""
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_kwok(self) -> bool:
-        """Simulated nodes can be made at any time, except where only the real one was asked for."""
+        """Simulated nodes can be created at any time, unless only the real one was requested."""
         return self.nodes > 0 or not self.real_node
 
     @property
@@ -83,7 +83,7 @@ class Layout:
 
     @property
     def ready_mark(self) -> Path:
-        """Exists once the cluster came up whole."""
+        """Exists once the whole cluster is up."""
         return self.folder / "ready"
 
     @property
@@ -128,9 +128,9 @@ def can_lock(handle: int) -> bool:
 
 
 def run_folder() -> Path:
-    """The folder of all clusters of this user: in memory where there is enough of it, since etcd writes a lot.
+    """The folder of all clusters of this user: in memory if there is enough, because etcd writes a lot.
 
-    While there are clusters it stays where it is, however much memory they take.
+    It does not move while there are clusters.
     """
     chosen = os.environ.get(RUN_VARIABLE)
     if chosen:
@@ -150,7 +150,7 @@ def layout_of(name: str) -> Layout:
 
 
 def all_layouts() -> list[Layout]:
-    """Of all clusters that are there or coming up; whoever is making a folder this moment is not counted."""
+    """The layouts of all clusters that are up or starting, without those whose folder is just being created."""
     return [layout for layout in _all_folders() if layout.spec_path.exists()]
 
 
@@ -161,7 +161,7 @@ def _all_folders() -> list[Layout]:
 
 @contextmanager
 def only_one_at_a_time() -> Iterator[None]:
-    """While this is held nobody else makes or removes a cluster's folder, nor chooses ports."""
+    """While this is held, no other process creates or removes a cluster's folder or chooses ports."""
     while True:
         run_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(run_folder(), os.O_RDONLY)
@@ -179,7 +179,7 @@ def only_one_at_a_time() -> Iterator[None]:
 
 
 def _is_still(path: Path, handle: int) -> bool:
-    """False if the folder was removed, and perhaps made anew, while we waited for its lock."""
+    """False if the folder was removed, and perhaps created again, while we waited for its lock."""
     try:
         return os.stat(path).st_ino == os.fstat(handle).st_ino
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def _is_still(path: Path, handle: int) -> bool:
 
 
 def create(layout: Layout, spec: Spec) -> int:
-    """Makes the folder and returns the handle that holds its lock. Call it with `only_one_at_a_time`."""
+    """Creates the folder and returns the handle that holds its lock. Call it with `only_one_at_a_time`."""
     layout.folder.mkdir(mode=0o700)
     handle = os.open(layout.folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -207,7 +207,7 @@ def remove(layout: Layout) -> None:
 
 
 def remove_leftovers() -> list[str]:
-    """Removes every cluster that nobody runs any more; their names. Call it with `only_one_at_a_time`."""
+    """Removes every cluster without a process. Returns their names. Call it with `only_one_at_a_time`."""
     left = [layout for layout in _all_folders() if not layout.is_held()]
     for layout in left:
         remove(layout)

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tools.cluster.go_build import CannotBuildError, Say
-from tools.cluster.programs import cache_folder
+from tools.cluster.program_versions import cache_folder
 
 PACKAGES = ("containerd", "runc", "busybox-static")
 FETCH_S = 15
@@ -30,7 +30,7 @@ def missing() -> bool:
 
 
 def fetch(say: Say) -> None:
-    """Downloads and unpacks the packages; the folder gets its name when it is whole."""
+    """Downloads and unpacks the packages; the folder gets its name when it is complete."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise CannotBuildError("containerd and runc come from Debian's packages: apt-get and dpkg are needed")
     say(f"fetching {', '.join(PACKAGES)} from Debian's packages")

@@ -1,7 +1,7 @@
 """Builds Go programs from the module proxy: a toolchain that is new enough, modules to build in, `go build` itself.
 
-Modules and compiled packages go to a folder of the cache of our own, never to the user's: it is several gigabytes,
-and is removed when nothing is left to build.
+Modules and compiled packages go to our own cache folder, never to the user's: it has several gigabytes, and is
+removed when nothing is left to build.
 """
 
 import json
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from tools.cluster.process_keeper import dies_with
-from tools.cluster.programs import KUBERNETES, Program, Source, cache_folder, program_path, source_folder
+from tools.cluster.program_versions import KUBERNETES, Program, Source, cache_folder, program_path, source_folder
 
 GO_NEEDED = (1, 26)
 Say = Callable[[str], None]

@@ -1,6 +1,6 @@
 """What a cluster with a real node needs outside its namespaces: its control group, and ways in and out of its network.
 
-The cluster has a network of its own, which nothing on the machine can reach. A thread here listens on the machine's
+The cluster has its own network, which nothing on the machine can reach. A thread here listens on the machine's
 loopback and connects inside, to the API server: a thread that has entered the network's namespace makes its sockets
 there, while the socket it already listens on stays where it was made. The same the other way round for one port, where
 pods reach a server that runs on the machine.
@@ -22,7 +22,7 @@ from pathlib import Path
 from tools.cluster import cgroups
 from tools.cluster.client import wait_until
 from tools.cluster.cluster_layout import Layout
-from tools.cluster.components import PORT_FOR_PODS
+from tools.cluster.component_commands import PORT_FOR_PODS
 from tools.cluster.process_keeper import STOP_S, dies_with
 
 CLONE_NEWNET = 0x40000000
@@ -31,11 +31,19 @@ NAMESPACES = ("--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL", "--
 
 
 def run(layout: Layout, lock: int, report: int, stop: type[BaseException]) -> None:
-    """Runs the cluster in namespaces of its own until it ends, its owner ends, or `stop` is raised by a signal."""
+    """Runs the cluster in its own namespaces until it ends, its owner ends, or `stop` is raised by a signal."""
     spec = layout.spec
     cgroups.create(spec.cgroup)
     listener = socket.create_server(("127.0.0.1", spec.ports["apiserver"]), backlog=128)
-    inside = [sys.executable, "-m", "tools.cluster.runner", str(layout.folder), str(lock), str(report), "inside"]
+    inside = [
+        sys.executable,
+        "-m",
+        "tools.cluster.cluster_process",
+        str(layout.folder),
+        str(lock),
+        str(report),
+        "inside",
+    ]
     with layout.log("runner").open("ab") as log:
         process = subprocess.Popen(
             ["unshare", *NAMESPACES, *inside],
@@ -63,7 +71,7 @@ def _wait_for_the_end(process: subprocess.Popen[bytes], owner_pid: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], layout: Layout) -> None:
-    """Asks the inside to stop, and kills it if it does not; `unshare` takes its child along."""
+    """Asks the process inside to stop, and kills it if it does not; `unshare` ends with its child."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
         control.connect(str(layout.control_socket))
         control.sendall(json.dumps({"do": "stop"}).encode() + b"\n")

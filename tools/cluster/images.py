@@ -23,7 +23,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def write_busybox(path: Path, name: str, busybox: Path, command: list[str]) -> None:
-    """An image with busybox, links to what it can be called as, and the folders that programs expect."""
+    """An image with busybox, links for its commands, and the folders that programs expect."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for folder in ("bin", "etc", "proc", "sys", "dev", "tmp", "root"):

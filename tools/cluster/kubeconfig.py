@@ -1,4 +1,4 @@
-"""Kubeconfig files: for the components, and for whoever wants to talk to the cluster."""
+"""Kubeconfig files for the components and for users of the cluster."""
 
 import base64
 import fcntl
@@ -44,7 +44,7 @@ def write(layout: Layout, name: str, port: int, token: str = "") -> None:
 
 @contextmanager
 def only_one_at_a_time(layout: Layout) -> Iterator[None]:
-    """Two workers that ask for the same user must not mix one's key with the other's certificate."""
+    """Two workers that request the same user must not mix one key with the other certificate."""
     handle = os.open(layout.certificates.folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -54,7 +54,7 @@ def only_one_at_a_time(layout: Layout) -> Iterator[None]:
 
 
 def user_file_name(user: str, groups: list[str]) -> str:
-    """A file name for a user with these groups: two that differ never share one."""
+    """A unique file name for a user with these groups."""
     if not groups and re.fullmatch(r"[a-z0-9-]+", user):
         return f"user-{user}"
     digest = hashlib.sha256("\n".join([user, *groups]).encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""Simulated nodes: what KWOK is told, what it may do, and the Node objects it looks after."""
+"""Simulated nodes: KWOK's configuration, its rights, and the Node objects it manages."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def write_config(layout: Layout) -> Path:
 
 
 def node(name: str, gpus: int = 8, labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """A simulated GPU server; whoever wants another one changes what is returned."""
+    """A simulated GPU server; callers may change the returned object."""
     amounts = {"cpu": "128", "memory": "1024Gi", "ephemeral-storage": "1024Gi", "pods": "110"}
     if gpus:
         amounts[GPU] = str(gpus)
@@ -85,7 +85,7 @@ def nodes(count: int, gpus: int, template: str) -> list[dict[str, Any]]:
 
 
 def is_ready(node_object: dict[str, Any]) -> bool:
-    """Ready, and the taint is gone that the API server puts on every new node."""
+    """Ready, and without the taint that the API server puts on every new node."""
     taints = node_object["spec"].get("taints", [])
     if any(each["key"] == "node.kubernetes.io/not-ready" for each in taints):
         return False

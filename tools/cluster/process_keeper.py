@@ -1,7 +1,7 @@
 """Starts and ends the processes of one cluster, and makes sure that none outlives the process that runs this.
 
-Every child is killed by the system when its parent dies, whichever way it dies. All of this must run in the main
-thread: the system means the parent's thread when it says parent.
+The system kills every child when its parent dies. All of this must run in the main thread: for the system, the
+parent is the thread that started the child.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from tools.cluster.cluster_layout import ClusterError, Layout
-from tools.cluster.components import Component
+from tools.cluster.component_commands import Component
 
 PR_SET_PDEATHSIG = 1
 STOP_S = 15.0
@@ -40,7 +40,7 @@ class Keeper:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def add(self, component: Component) -> None:
-        """Makes a component known and starts it."""
+        """Registers a component and starts it."""
         self._components[component.name] = component
         self.start(component.name)
 
@@ -64,7 +64,7 @@ class Keeper:
             )
 
     def signal(self, name: str, number: int) -> None:
-        """Sends a signal, and for those that end a process waits until it has ended."""
+        """Sends a signal; if the signal ends the process, waits until it has ended."""
         self._known(name)
         if not self.is_running(name):
             raise ClusterError(f"{name} is not running")

@@ -1,7 +1,7 @@
 """Stock PyTorch for tests, from Debian's packages: a root folder, a way to run it here, and an image of it.
 
-Unpacked, not installed: no package's scripts run and nothing of the machine is touched. What a training step on a CPU
-never loads is left out (torch is linked with half of a video studio), which halves what a node has to import.
+Unpacked, not installed: no package's scripts run, and the machine is not changed. What a training step on a CPU
+never loads is left out (torch is linked with many video libraries), which halves what a node has to import.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.cluster import debian_packages, images
 from tools.cluster.go_build import CannotBuildError, Say
-from tools.cluster.programs import cache_folder
+from tools.cluster.program_versions import cache_folder
 
 # Raise it when what is made here changes: a new recipe never meets an old folder.
 RECIPE = 1
@@ -70,7 +70,7 @@ def missing() -> bool:
 
 
 def fetch(say: Say) -> None:
-    """Downloads, unpacks and trims; the folder gets its name when it is whole. `debian.fetch` must have been before."""
+    """Downloads, unpacks and trims; the folder gets its name when complete. Call `debian_packages.fetch` first."""
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb") and shutil.which("tar")):
         raise CannotBuildError("PyTorch comes from Debian's packages: apt-get, dpkg-deb and tar are needed")
     unfinished = cache_folder() / f".{PACKAGE}.unfinished"
@@ -98,7 +98,7 @@ def fetch(say: Say) -> None:
 
 
 def _download(folder: Path) -> list[Path]:
-    """The packages of a system that has nothing yet, so that all it takes comes along."""
+    """The packages for an empty system, so that all dependencies are included."""
     archives = folder / "archives"
     for each in (archives / "partial", folder / "lists" / "partial"):
         each.mkdir(parents=True)

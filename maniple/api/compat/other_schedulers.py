@@ -5,12 +5,26 @@ dropped silently: `unread` names those that were set, and the decoder adds a not
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
 from maniple.api.meta import Int32, ObjectMeta, ResourceList, Struct
 from maniple.api.types import DEFAULT_QUEUE, PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
 
 Unknown = Mapping[str, object]
+
+
+class OtherObject(Struct, frozen=True):
+    UNREAD: ClassVar[tuple[str, ...]] = ()  # fields of the spec that have no counterpart here
+
+    metadata: ObjectMeta
+    spec: Struct
+    status: dict[str, object] = {}
+
+    def unread(self) -> list[str]:
+        """The paths of those that are set."""
+        names = zip(self.spec.__struct_fields__, self.spec.__struct_encode_fields__, strict=True)
+        return [f"spec.{written}" for name, written in names if name in self.UNREAD and getattr(self.spec, name)]
 
 
 class KubeBatchPodGroupSpec(Struct, frozen=True):
@@ -20,10 +34,9 @@ class KubeBatchPodGroupSpec(Struct, frozen=True):
     min_resources: ResourceList = {}
 
 
-class KubeBatchPodGroup(Struct, frozen=True):
-    metadata: ObjectMeta
+class KubeBatchPodGroup(OtherObject, frozen=True):
+    UNREAD = ("min_resources",)
     spec: KubeBatchPodGroupSpec = KubeBatchPodGroupSpec()
-    status: dict[str, object] = {}
 
     def ours(self) -> PodGroup:
         spec = PodGroupSpec(
@@ -33,26 +46,18 @@ class KubeBatchPodGroup(Struct, frozen=True):
         )
         return PodGroup(metadata=self.metadata, spec=spec)
 
-    def unread(self) -> list[str]:
-        return ["spec.minResources"] if self.spec.min_resources else []
-
 
 class KubeBatchQueueSpec(Struct, frozen=True):
     weight: Int32 = 1
     capability: ResourceList = {}
 
 
-class KubeBatchQueue(Struct, frozen=True):
-    metadata: ObjectMeta
+class KubeBatchQueue(OtherObject, frozen=True):
     spec: KubeBatchQueueSpec = KubeBatchQueueSpec()
-    status: dict[str, object] = {}
 
     def ours(self) -> Queue:
         spec = QueueSpec(weight=max(1, self.spec.weight), limit=self.spec.capability)
         return Queue(metadata=self.metadata, spec=spec)
-
-    def unread(self) -> list[str]:
-        return []
 
 
 class VolcanoPodGroupSpec(Struct, frozen=True):
@@ -65,10 +70,9 @@ class VolcanoPodGroupSpec(Struct, frozen=True):
     sub_group_policy: tuple[Unknown, ...] = ()
 
 
-class VolcanoPodGroup(Struct, frozen=True):
-    metadata: ObjectMeta
+class VolcanoPodGroup(OtherObject, frozen=True):
+    UNREAD = ("min_resources", "network_topology", "sub_group_policy")
     spec: VolcanoPodGroupSpec = VolcanoPodGroupSpec()
-    status: dict[str, object] = {}
 
     def ours(self) -> PodGroup:
         roles = tuple(
@@ -82,14 +86,6 @@ class VolcanoPodGroup(Struct, frozen=True):
             roles=roles,
         )
         return PodGroup(metadata=self.metadata, spec=spec)
-
-    def unread(self) -> list[str]:
-        given = {
-            "spec.minResources": self.spec.min_resources,
-            "spec.networkTopology": self.spec.network_topology,
-            "spec.subGroupPolicy": self.spec.sub_group_policy,
-        }
-        return [name for name, value in given.items() if value]
 
 
 class VolcanoGuarantee(Struct, frozen=True):
@@ -110,10 +106,9 @@ class VolcanoQueueSpec(Struct, frozen=True):
     extend_clusters: tuple[Unknown, ...] = ()
 
 
-class VolcanoQueue(Struct, frozen=True):
-    metadata: ObjectMeta
+class VolcanoQueue(OtherObject, frozen=True):
+    UNREAD = ("deserved", "type", "dequeue_strategy", "affinity", "extend_clusters")
     spec: VolcanoQueueSpec = VolcanoQueueSpec()
-    status: dict[str, object] = {}
 
     def ours(self) -> Queue:
         spec = QueueSpec(
@@ -127,16 +122,6 @@ class VolcanoQueue(Struct, frozen=True):
         )
         return Queue(metadata=self.metadata, spec=spec)
 
-    def unread(self) -> list[str]:
-        given = {
-            "spec.deserved": self.spec.deserved,
-            "spec.type": self.spec.type,
-            "spec.dequeueStrategy": self.spec.dequeue_strategy,
-            "spec.affinity": self.spec.affinity,
-            "spec.extendClusters": self.spec.extend_clusters,
-        }
-        return [name for name, value in given.items() if value]
-
 
 class CoschedulingPodGroupSpec(Struct, frozen=True):
     min_member: Int32 = 1
@@ -144,18 +129,14 @@ class CoschedulingPodGroupSpec(Struct, frozen=True):
     schedule_timeout_seconds: Int32 | None = None
 
 
-class CoschedulingPodGroup(Struct, frozen=True):
+class CoschedulingPodGroup(OtherObject, frozen=True):
     """scheduler-plugins' PodGroup. Its schedule timeout is not needed: a waiting gang holds no resources here."""
 
-    metadata: ObjectMeta
+    UNREAD = ("min_resources",)
     spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
-    status: dict[str, object] = {}
 
     def ours(self) -> PodGroup:
         return PodGroup(metadata=self.metadata, spec=PodGroupSpec(min_member=max(1, self.spec.min_member)))
-
-    def unread(self) -> list[str]:
-        return ["spec.minResources"] if self.spec.min_resources else []
 
 
 ForeignObject = (

@@ -14,7 +14,6 @@ from maniple.api.types import PodGroup, PodGroupSpec, StatusCondition, TopologyR
 
 API_VERSION = "scheduling.k8s.io/v1beta1"
 Unknown = Mapping[str, object]
-PreemptionPolicy = Literal["Never", "PreemptLowerPriority"]
 
 
 class Nothing(Struct, frozen=True):
@@ -59,16 +58,21 @@ class WorkloadReference(Struct, frozen=True):
     template_name: str
 
 
-class UpstreamPodGroupSpec(Struct, frozen=True):
+class GroupTerms(Struct, frozen=True):
+    """What a PodGroup and its template in the Workload have in common."""
+
     scheduling_policy: SchedulingPolicy
-    workload_ref: WorkloadReference | None = None
-    parent_composite_pod_group_name: str = ""
     scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
     resource_claims: tuple[GroupResourceClaim, ...] = ()
     disruption_mode: DisruptionMode = DisruptionMode()
     priority_class_name: str = ""
     priority: Int32 | None = None
-    preemption_policy: PreemptionPolicy = "PreemptLowerPriority"
+    preemption_policy: Literal["Never", "PreemptLowerPriority"] = "PreemptLowerPriority"
+
+
+class UpstreamPodGroupSpec(GroupTerms, frozen=True):
+    workload_ref: WorkloadReference | None = None
+    parent_composite_pod_group_name: str = ""
 
 
 class UpstreamPodGroupStatus(Struct, frozen=True):
@@ -110,15 +114,8 @@ class UpstreamPodGroup(Struct, frozen=True):
         return [name for name, value in given.items() if value]
 
 
-class PodGroupTemplate(Struct, frozen=True):
+class PodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
     name: str
-    scheduling_policy: SchedulingPolicy
-    scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
-    resource_claims: tuple[GroupResourceClaim, ...] = ()
-    disruption_mode: DisruptionMode = DisruptionMode()
-    priority_class_name: str = ""
-    priority: Int32 | None = None
-    preemption_policy: PreemptionPolicy = "PreemptLowerPriority"
 
 
 class ControllerReference(Struct, frozen=True):

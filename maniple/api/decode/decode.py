@@ -8,6 +8,7 @@ skip it: they come from an API server, which keeps only fields that it knows.
 import re
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -115,11 +116,11 @@ def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
     """All objects of all (name, bytes) sources. Raises InputError with every problem."""
     decoded = Decoded()
     errors: list[str] = []
-    skipped: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
     for source, data in sources:
         try:
             for document in documents.split(data, source):
-                _decode_one(document, decoded, errors, skipped)
+                errors.extend(_decode_one(document, decoded, skipped))
         except InputError as error:
             errors.extend(error.messages)
     if errors:
@@ -131,48 +132,41 @@ def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
     return decoded
 
 
-def _decode_one(document: documents.Document, decoded: Decoded, errors: list[str], skipped: dict[str, int]) -> None:
+def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter[str]) -> list[str]:
+    """Adds the object to `decoded`, or returns what is wrong with it."""
     where, raw = document.where, document.raw
     kind = _peek(raw) or document.kind  # an item's own kind counts more than that of its list
     if kind is None:
         try:
             header = _decoder(_Header).decode(raw)
         except msgspec.ValidationError as error:
-            errors.append(f"{where}: {explain(error, _Header).problem}")
-            return
+            return [f"{where}: {explain(error, _Header).problem}"]
         except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
-            errors.append(f"{where}: not valid JSON: {error}")
-            return
+            return [f"{where}: not valid JSON: {error}"]
         kind = (header.api_version, header.kind)
     struct = KINDS.get(kind) or _CHECKED.get(kind)
-    if struct is None:
-        problem = _unknown_kind(*kind)
-        if problem:
-            errors.append(f"{where}: {problem}")
-        else:
-            skipped[kind[1]] = skipped.get(kind[1], 0) + 1
-        return
+    if struct is None and (problem := _unknown_kind(*kind)):
+        return [f"{where}: {problem}"]
     try:
-        source = typed(raw, struct)
+        source = None if struct is None else typed(raw, struct)
     except FieldError as error:
-        errors.extend(f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in error.problems)
-        return
-    if kind in _CHECKED:
-        skipped[kind[1]] = skipped.get(kind[1], 0) + 1
-        return
+        return [f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in error.problems]
+    if source is None or kind in _CHECKED:
+        skipped[kind[1]] += 1
+        return []
     if isinstance(source, other_schedulers.ForeignObject):
         what = f"{where}: {kind[1]} {_name(raw)}"
         decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in source.unread())
         source = source.ours()
     item = typing.cast(Object, source)
     if wrong := problems(item):
-        errors.extend(f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in wrong)
-        return
+        return [f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in wrong]
     if not item.metadata.namespace and not isinstance(item, CLUSTER_SCOPED):
         metadata = msgspec.structs.replace(item.metadata, namespace="default")
         item = msgspec.structs.replace(item, metadata=metadata)
     decoded.objects.append(item)
     decoded.where.append(where)
+    return []
 
 
 # How the API server and kubectl begin an object. Most need no decoding to learn their kind.
@@ -207,7 +201,10 @@ class FieldError(Exception):
 def typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool = True, may_strip: bool = True) -> Struct:
     """One object. Raises FieldError if it does not match the type or, strictly, if it has unknown fields."""
     try:
-        return _read(raw, struct, strictly=strictly)
+        item = typing.cast(Object, _decoder(struct).decode(raw))
+        if strictly and _may_be_strict(struct, item.metadata.uid):
+            _decoder(_strict(struct)).decode(raw)
+        return item
     except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
         text = bytes(raw)
         if may_strip and b"null" in text and isinstance(error, msgspec.ValidationError):
@@ -216,9 +213,8 @@ def typed(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool = Tr
             except (ValueError, RecursionError) as worse:
                 raise FieldError([explain(worse, struct).problem]) from None
             return typed(text, struct, strictly=strictly, may_strip=False)
-        may_be_strict = strictly and (struct not in (kubernetes.Pod, kubernetes.Node) or not _identity(text).uid)
-        decoders = (_decoder(struct), *([_decoder(_strict(struct))] if may_be_strict else []))
-        checks = [partial(_first_problem, struct, decoder) for decoder in decoders]
+        structs = [struct, _strict(struct)] if strictly and _may_be_strict(struct, _identity(text).uid) else [struct]
+        checks = [partial(_first_problem, struct, _decoder(each)) for each in structs]
         raise FieldError(all_problems(text, explain(error, struct), *checks)) from None
 
 
@@ -230,12 +226,9 @@ def _first_problem(struct: type[Struct], decoder: msgspec.json.Decoder[Struct], 
     return None
 
 
-def _read(raw: bytes | msgspec.Raw, struct: type[Struct], *, strictly: bool) -> Struct:
-    item = typing.cast(Struct, _decoder(struct).decode(raw))
-    # There are many pods and nodes only. For other kinds the second decode costs nothing.
-    if strictly and (struct not in (kubernetes.Pod, kubernetes.Node) or not typing.cast(Object, item).metadata.uid):
-        _decoder(_strict(struct)).decode(raw)
-    return item
+def _may_be_strict(struct: type[Struct], uid: str) -> bool:
+    """There are many pods and nodes only. For other kinds the second decode costs nothing."""
+    return struct not in (kubernetes.Pod, kubernetes.Node) or not uid
 
 
 def _unknown_kind(api_version: str, kind: str) -> str | None:
@@ -273,27 +266,13 @@ def _decoder(struct: type[T]) -> msgspec.json.Decoder[T]:
 @cache
 def _strict(struct: type[Struct]) -> type[Struct]:
     """`struct` with undecoded leaves. Kubernetes' other fields are allowed, any further field is an error."""
-    fields: list[tuple[str, object, object]] = []
-    renamed: dict[str, str] = {}
-    for info in msgspec.structs.fields(struct):
-        fields.append((info.name, _twin(info.type), msgspec.UNSET))
-        renamed[info.name] = info.encode_name
-    others = set(OTHER_FIELDS.get(struct.__name__, ()))
+    kinds = dict.fromkeys(OTHER_FIELDS.get(struct.__name__, ()), msgspec.Raw)
     if struct in KINDS.values() or struct in _CHECKED.values():
-        others |= {"apiVersion", "kind"}
-    for number, name in enumerate(sorted(others - set(renamed.values()))):
-        fields.append((f"other_{number}", msgspec.Raw, msgspec.UNSET))
-        renamed[f"other_{number}"] = name
-    strict = msgspec.defstruct(
-        struct.__name__,
-        typing.cast(
-            typing.Any,
-            [(name, kind | msgspec.UnsetType, default) for name, kind, default in fields],
-        ),
-        rename=renamed,
-        forbid_unknown_fields=True,
-        gc=False,
-    )
+        kinds |= {"apiVersion": msgspec.Raw, "kind": msgspec.Raw}
+    kinds |= {info.encode_name: _twin(info.type) for info in msgspec.structs.fields(struct)}
+    names = {f"field_{number}": name for number, name in enumerate(kinds)}
+    fields: typing.Any = [(field, kinds[name] | msgspec.UnsetType, msgspec.UNSET) for field, name in names.items()]
+    strict = msgspec.defstruct(struct.__name__, fields, rename=names, forbid_unknown_fields=True, gc=False)
     return typing.cast(type[Struct], strict)
 
 

@@ -60,9 +60,7 @@ class _Loader(_Base):
 
 
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int",
-    re.compile(r"[-+]?(0|[1-9]\d*|0o?[0-7]+|0x[0-9a-fA-F]+)$", re.ASCII),
-    list("-+0123456789"),
+    "tag:yaml.org,2002:int", re.compile(r"[-+]?(0|[1-9]\d*|0o?[0-7]+|0x[0-9a-fA-F]+)$", re.ASCII), list("-+0123456789")
 )
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",

@@ -2,7 +2,7 @@
 
 With them a strict decoder can tell a typing error (`nodeSelctor`) from a field that scheduling does not need.
 
-Generated from the models of kubernetes==37.0.2 by tools/known_fields.py; do not edit.
+Generated from the models of kubernetes==37.0.2 by tools/write_known_fields.py; do not edit.
 """
 
 

@@ -68,10 +68,19 @@ def nvlinks(word: str) -> int:
 
 def parse_topology(text: str) -> GpuTopology:
     """Parses the annotation. Raises TopologyError with every problem."""
+    try:
+        value = msgspec.json.decode(text)
+    except RecursionError:
+        raise TopologyError(["nested too deeply"]) from None
+    except ValueError as error:  # also UnicodeEncodeError
+        raise TopologyError([f"not valid JSON: {error}"]) from None
+    if not isinstance(value, dict):
+        raise TopologyError([f"expected an object with version and devices, found {_kind(value)}"])
     reader = _Reader()
-    topology = reader.topology(text)
-    if topology is None or reader.problems:
-        raise TopologyError(reader.all_problems())
+    topology = reader.topology(value)
+    if reader.problems:
+        more = len(reader.problems) - _MAX_PROBLEMS
+        raise TopologyError(reader.problems[:_MAX_PROBLEMS] + ([f"… and {more} more"] if more > 0 else []))
     return topology
 
 
@@ -86,20 +95,17 @@ def problems(text: str) -> list[str]:
 
 def to_json(topology: GpuTopology) -> str:
     """The annotation: one line, without unknown values."""
-    devices: list[dict[str, object]] = []
+    devices = []
     for device in topology.devices:
-        entry: dict[str, object] = {"id": device.id}
-        if device.uuid:
-            entry["uuid"] = device.uuid
-        if device.model:
-            entry["model"] = device.model
-        if device.memory_bytes:
-            entry["memory"] = format_quantity(device.memory_bytes, per_unit=1, binary=True)
-        if device.numa >= 0:
-            entry["numa"] = device.numa
-        if not device.healthy:
-            entry["healthy"] = False
-        devices.append(entry)
+        fields = {
+            "id": device.id,
+            "uuid": device.uuid or None,
+            "model": device.model or None,
+            "memory": format_quantity(device.memory_bytes, per_unit=1, binary=True) if device.memory_bytes else None,
+            "numa": device.numa if device.numa >= 0 else None,
+            "healthy": None if device.healthy else False,
+        }
+        devices.append({name: value for name, value in fields.items() if value is not None})
     value: dict[str, object] = {"version": topology.version, "resource": topology.resource, "devices": devices}
     if topology.links:
         value["links"] = topology.links
@@ -115,22 +121,7 @@ class _Reader:
     def wrong(self, path: str, message: str) -> None:
         self.problems.append(f"{path}: {message}" if path else message)
 
-    def all_problems(self) -> list[str]:
-        more = len(self.problems) - _MAX_PROBLEMS
-        return [*self.problems[:_MAX_PROBLEMS], *([f"… and {more} more"] if more > 0 else [])]
-
-    def topology(self, text: str) -> GpuTopology | None:
-        try:
-            value = msgspec.json.decode(text)
-        except RecursionError:
-            self.wrong("", "nested too deeply")
-            return None
-        except ValueError as error:  # also UnicodeEncodeError
-            self.wrong("", f"not valid JSON: {error}")
-            return None
-        if not isinstance(value, dict):
-            self.wrong("", f"expected an object with version and devices, found {_kind(value)}")
-            return None
+    def topology(self, value: dict[str, object]) -> GpuTopology:
         self.fields("", value, _FIELDS)
         version = value.get("version")
         if type(version) is not int or version not in VERSIONS:
@@ -150,11 +141,9 @@ class _Reader:
 
     def text(self, path: str, value: dict[str, object], name: str) -> str:
         text = value.get(name)
-        if text is None:
-            return ""
-        if isinstance(text, str) and len(text) <= 253:
-            return text
-        self.wrong(_join(path, name), f"expected a text of at most 253 letters, found {_shown(text)}")
+        if text is None or (isinstance(text, str) and len(text) <= 253):
+            return text or ""
+        self.wrong(f"{path}{name}", f"expected a text of at most 253 letters, found {_shown(text)}")
         return ""
 
     def devices(self, value: object) -> tuple[GpuDevice, ...] | None:
@@ -197,8 +186,8 @@ class _Reader:
             self.wrong(f"{path}.healthy", f"expected true or false, found {_shown(healthy)}")
         return GpuDevice(
             identity,
-            self.text(path, value, "uuid"),
-            self.text(path, value, "model"),
+            self.text(f"{path}.", value, "uuid"),
+            self.text(f"{path}.", value, "model"),
             self.memory(f"{path}.memory", value.get("memory")),
             numa,
             healthy is not False,
@@ -224,9 +213,7 @@ class _Reader:
         if not isinstance(value, list):
             self.wrong("links", f"expected a list of rows, found {_kind(value)}")
             return ()
-        if not value:
-            return ()
-        if len(value) != count:
+        if value and len(value) != count:
             self.wrong("links", f"expected {count} rows, one for each device, got {len(value)}")
             return ()
         rows: list[tuple[Link, ...]] = []
@@ -270,17 +257,10 @@ def _link_problem(link: object, *, is_self: bool) -> str:
     return ""
 
 
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
 def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    names = {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}
-    return names.get(type(value), "something else")
+    if value is None or isinstance(value, bool):
+        return msgspec.json.encode(value).decode()
+    return {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}[type(value)]
 
 
 def _shown(value: object) -> str:

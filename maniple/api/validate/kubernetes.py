@@ -39,7 +39,6 @@ _PERCENT = re.compile(r"(?:100|[0-9]{1,2})%")
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_PROTOCOLS = ("TCP", "UDP", "SCTP")
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
@@ -64,8 +63,7 @@ def check_pod(pod: kubernetes.Pod, errors: Errors) -> None:
         check_gang_annotations(metadata, errors)
     check_own_keys(metadata, errors)
     check_pod_spec(pod.spec, "spec", errors)
-    if pod.status.phase not in _PHASES:
-        _one_of(pod.status.phase, _PHASES, "status.phase", errors)
+    _one_of(pod.status.phase, _PHASES, "status.phase", errors)
     check_time(pod.status.start_time, "status.startTime", errors)
 
 
@@ -76,10 +74,8 @@ def check_own_keys(metadata: ObjectMeta, errors: Errors) -> None:
     """
     if metadata.uid:
         return
-    for kind, keys, known in (
-        ("label", metadata.labels, OWN_LABELS),
-        ("annotation", metadata.annotations, OWN_ANNOTATIONS),
-    ):
+    own_keys = (("label", metadata.labels, OWN_LABELS), ("annotation", metadata.annotations, OWN_ANNOTATIONS))
+    for kind, keys, known in own_keys:
         for key in keys:
             if key.startswith(f"{GROUP}/") and key not in known:
                 errors.append(Problem(f"metadata.{kind}s[{key}]", f"unknown {kind}{nearest(key, known)}"))
@@ -107,9 +103,7 @@ def check_pod_spec(spec: kubernetes.PodSpec, path: str, errors: Errors) -> None:
         _container(container, f"{path}.containers[{index}]", errors)
     for index, container in enumerate(spec.init_containers):
         _container(container, f"{path}.initContainers[{index}]", errors)
-    resources = spec.resources
-    if resources.requests or resources.limits:
-        check_pair(REQUESTS, resources.requests, resources.limits, f"{path}.resources", errors)
+    _resources(spec.resources, path, errors)
     if spec.overhead:
         check_quantities(spec.overhead, f"{path}.overhead", errors)
     if spec.affinity is not None:
@@ -118,27 +112,28 @@ def check_pod_spec(spec: kubernetes.PodSpec, path: str, errors: Errors) -> None:
         _tolerations(spec.tolerations, f"{path}.tolerations", errors)
     for index, spread in enumerate(spec.topology_spread_constraints):
         _spread(spread, f"{path}.topologySpreadConstraints[{index}]", errors)
-    if spec.preemption_policy and spec.preemption_policy not in _PREEMPTION_POLICIES:
+    if spec.preemption_policy:
         _one_of(spec.preemption_policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy", errors)
 
 
 def _container(container: kubernetes.Container, path: str, errors: Errors) -> None:
     if container.name and not is_label(container.name):
         add(errors, f"{path}.name", A_LABEL, shown(container.name))
-    resources = container.resources
-    if resources.requests or resources.limits:
-        check_pair(REQUESTS, resources.requests, resources.limits, f"{path}.resources", errors)
+    _resources(container.resources, path, errors)
     for index, port in enumerate(container.ports):
         _port(port, f"{path}.ports[{index}]", errors)
 
 
+def _resources(resources: kubernetes.ResourceRequirements, path: str, errors: Errors) -> None:
+    if resources.requests or resources.limits:
+        check_pair(REQUESTS, resources.requests, resources.limits, f"{path}.resources", errors)
+
+
 def _port(port: kubernetes.ContainerPort, path: str, errors: Errors) -> None:
-    if not 0 <= port.container_port <= 65535:
-        add(errors, f"{path}.containerPort", "a port between 1 and 65535", port.container_port)
-    if not 0 <= port.host_port <= 65535:
-        add(errors, f"{path}.hostPort", "a port between 1 and 65535", port.host_port)
-    if port.protocol not in _PROTOCOLS:
-        _one_of(port.protocol, _PROTOCOLS, f"{path}.protocol", errors)
+    for field, number in (("containerPort", port.container_port), ("hostPort", port.host_port)):
+        if not 0 <= number <= 65535:
+            add(errors, f"{path}.{field}", "a port between 1 and 65535", number)
+    _one_of(port.protocol, ("TCP", "UDP", "SCTP"), f"{path}.protocol", errors)
 
 
 def _tolerations(tolerations: tuple[kubernetes.Toleration, ...], path: str, errors: Errors) -> None:
@@ -170,17 +165,13 @@ def _spread(spread: kubernetes.TopologySpreadConstraint, path: str, errors: Erro
 
 def _affinity(affinity: kubernetes.Affinity, path: str, errors: Errors) -> None:
     if (node := affinity.node_affinity) is not None:
-        _node_selector(
-            node.required_during_scheduling_ignored_during_execution, f"{path}.nodeAffinity.{_REQUIRED}", errors
-        )
+        required = node.required_during_scheduling_ignored_during_execution
+        _node_selector(required, f"{path}.nodeAffinity.{_REQUIRED}", errors)
         for index, preferred in enumerate(node.preferred_during_scheduling_ignored_during_execution):
             term_path = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
             _weight(preferred.weight, term_path, errors)
             _node_term(preferred.preference, f"{term_path}.preference", errors)
-    for field, pods in (
-        ("podAffinity", affinity.pod_affinity),
-        ("podAntiAffinity", affinity.pod_anti_affinity),
-    ):
+    for field, pods in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if pods is None:
             continue
         for index, term in enumerate(pods.required_during_scheduling_ignored_during_execution):
@@ -250,8 +241,7 @@ def check_node(node: kubernetes.Node, errors: Errors) -> None:
     check_metadata(node.metadata, errors)
     check_own_keys(node.metadata, errors)
     for index, taint in enumerate(node.spec.taints):
-        if taint.effect not in _EFFECTS:
-            _one_of(taint.effect, _EFFECTS, f"spec.taints[{index}].effect", errors)
+        _one_of(taint.effect, _EFFECTS, f"spec.taints[{index}].effect", errors)
     check_quantities(node.status.capacity, "status.capacity", errors)
     check_quantities(node.status.allocatable, "status.allocatable", errors)
     topology = node.metadata.annotations.get(GPU_TOPOLOGY_ANNOTATION)
@@ -285,10 +275,6 @@ def check_persistent_volume(volume: kubernetes.PersistentVolume, errors: Errors)
     check_metadata(volume.metadata, errors)
     if volume.spec.node_affinity is not None:
         _node_selector(volume.spec.node_affinity.required, "spec.nodeAffinity.required", errors)
-
-
-def check_persistent_volume_claim(claim: kubernetes.PersistentVolumeClaim, errors: Errors) -> None:
-    check_metadata(claim.metadata, errors)
 
 
 def check_namespace(namespace: kubernetes.Namespace, errors: Errors) -> None:

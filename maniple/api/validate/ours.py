@@ -11,14 +11,7 @@ from maniple.api import kubernetes, types
 from maniple.api.errors import Problem, nearest, shown
 from maniple.api.labels import NPROC_ANNOTATION
 from maniple.api.validate import kubernetes as kube
-from maniple.api.validate.kubernetes import (
-    A_LABEL,
-    Errors,
-    add,
-    check_metadata,
-    is_label,
-    is_service_name,
-)
+from maniple.api.validate.kubernetes import A_LABEL, Errors, add, check_metadata, is_label, is_service_name
 from maniple.api.validate.resources import check_pair
 
 MAX_REPLICAS = 100_000
@@ -101,12 +94,8 @@ def _host_names(job: types.ElasticJob, errors: Errors) -> None:
         longest = f"{name}-{role.name}-{max(role.max - 1, 0)}"
         if len(longest) > LONGEST_HOST_NAME:
             expected = f"one with which the pods' names have at most {LONGEST_HOST_NAME} characters, {other}"
-            add(
-                errors,
-                f"spec.roles[{index}].name",
-                expected,
-                f"{shown(role.name)}: {shown(longest)} has {len(longest)}",
-            )
+            found = f"{shown(role.name)}: {shown(longest)} has {len(longest)}"
+            add(errors, f"spec.roles[{index}].name", expected, found)
 
 
 def _nproc(annotations: Mapping[str, str], path: str, errors: Errors) -> None:
@@ -155,6 +144,6 @@ _CHECKS: dict[type, Callable[[Any, Errors], None]] = {
     kubernetes.PriorityClass: kube.check_priority_class,
     kubernetes.PodDisruptionBudget: kube.check_pod_disruption_budget,
     kubernetes.PersistentVolume: kube.check_persistent_volume,
-    kubernetes.PersistentVolumeClaim: kube.check_persistent_volume_claim,
+    kubernetes.PersistentVolumeClaim: lambda claim, errors: check_metadata(claim.metadata, errors),
     kubernetes.Namespace: kube.check_namespace,
 }

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from maniple.cli.support.read_files import read_one
+from maniple.cli.support.cluster_input import read_policy
 from maniple.cli.support.table import echo_json, render
-from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
+from maniple.scheduler import Policy, default_policy
 from maniple.sim.baselines import BASELINES
 from maniple.sim.openb_benchmark import (
     ARRIVED_PERCENT,
@@ -132,7 +132,7 @@ def openb(
     output: str,
 ) -> None:
     """Place the pods of a list one by one until no more fit (Alibaba's open GPU cluster, FGD)."""
-    policy = default_policy() if policy_file is None else load_policy(read_one(policy_file), policy_file)
+    policy = read_policy(policy_file) or default_policy()
     nodes = read_nodes(nodes_file)
     lists = {name: read_pods(name) for name in pods_files}  # read before the first run, so that an error comes at once
     results = [

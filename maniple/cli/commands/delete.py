@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from maniple.api.keys import Key
+from maniple.api.keys import Key, job_label
 from maniple.api.meta import OwnerReference
 from maniple.cli.support.job_options import (
     Connection,
-    complete_jobs,
     job_options,
+    jobs_argument,
     read_jobs,
     report_trouble,
     run_with_client,
@@ -21,7 +21,7 @@ from maniple.cli.support.job_options import (
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
 
-DELETED, TIMED_OUT = 0, 3
+TIMED_OUT = 3
 
 
 @click.command(
@@ -37,7 +37,7 @@ Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods remain 
 --timeout.
 """
 )
-@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)
+@jobs_argument
 @click.option("--wait", is_flag=True, help="Return when the job and all of its pods are gone.")
 @click.option(
     "--timeout",
@@ -49,26 +49,20 @@ Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods remain 
 @job_options
 @click.pass_context
 def command(
-    ctx: click.Context,
-    names: tuple[str, ...],
-    wait: bool,
-    timeout_s: float | None,
-    connection: Connection,
+    ctx: click.Context, names: tuple[str, ...], wait: bool, timeout_s: float | None, connection: Connection
 ) -> None:
     """Delete jobs and their pods."""
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout needs --wait.")
 
     async def delete(client: "UserClient") -> int:
-        from maniple.kube.user.client import job_label
-
         jobs = await read_jobs(names, client)
         for key in jobs:
             await client.delete(key, foreground=wait)
             if not wait:
                 click.echo(f"{job_label(key)} deleted")
         if not wait:
-            return DELETED
+            return 0
         report_trouble(client)
         try:
             async with asyncio.timeout(timeout_s):
@@ -78,7 +72,7 @@ def command(
         except TimeoutError:
             click.echo(f"error: not gone after {timeout_s:g} s; they will be when their pods have ended", err=True)
             return TIMED_OUT
-        return DELETED
+        return 0
 
     ctx.exit(run_with_client(connection, delete))
 
@@ -95,7 +89,8 @@ class _Owned(msgspec.Struct, frozen=True):
 async def _until_gone(client: "UserClient", key: Key, uid: str) -> None:
     """First the job, then its pods: they outlive it, and while it exists it may get new ones."""
     from maniple.kube.transport.client import ApiError
-    from maniple.kube.user.client import PODS, job_label, replica_query
+    from maniple.kube.transport.resource_kinds import PODS
+    from maniple.kube.user.client import replica_query
 
     async with aclosing(client.follow_job(key)) as changes:
         async for job in changes:

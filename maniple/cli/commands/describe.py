@@ -8,7 +8,7 @@ import click
 
 from maniple.api.gpu.assignment import format_assignment
 from maniple.api.keys import join_key
-from maniple.cli.support.job_options import Connection, complete_jobs, job_key, job_options, run_with_client
+from maniple.cli.support.job_options import Connection, job_argument, job_key, job_options, run_with_client
 from maniple.cli.support.table import echo_json, render, render_fields
 from maniple.views.ages_and_amounts import age, counted, number
 
@@ -30,7 +30,7 @@ Examples:
 Exit codes: 0 described, 2 wrong input or no such job.
 """
 )
-@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
+@job_argument
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @job_options
 def command(name: str, output: str, connection: Connection) -> None:
@@ -58,10 +58,10 @@ def sections(description: "JobDescription", now: datetime) -> Iterable[str]:
     if job.reason:
         title = "Failed" if job.phase == "Failed" else "Waits"
         yield f"{title} ({job.reason})\n" + render_fields([("Why", job.message)])
-    rows = [
-        [role.name, str(role.running), str(role.target), role.range, str(settings.step), ", ".join(settings.images)]
-        for role, settings in zip(job.roles, description.roles, strict=True)
-    ]
+    rows = []
+    for role, spec in zip(job.roles, description.spec.roles, strict=True):
+        images = ", ".join(container.image for container in spec.template.spec.containers)
+        rows.append([role.name, str(role.running), str(role.target), role.range, str(spec.step), images])
     yield "Roles\n" + render(["ROLE", "SIZE", "TARGET", "RANGE", "STEP", "IMAGE"], rows)
     if job.generation.number:
         yield _generation(description)
@@ -85,10 +85,10 @@ def sections(description: "JobDescription", now: datetime) -> Iterable[str]:
 
 
 def _head(description: "JobDescription", now: datetime) -> list[tuple[str, str]]:
-    job = description.detail
-    topology = (("required", description.required_topology), ("preferred", description.preferred_topology))
-    priority = f", priority {description.priority_class}" if description.priority_class else ""
-    last_resize = f", last {_ago(description.last_resize, now)}" if description.last_resize else ""
+    job, spec, status = description.detail, description.spec, description.status
+    topology = (("required", spec.topology.required), ("preferred", spec.topology.preferred))
+    priority = f", priority {spec.priority_class_name}" if spec.priority_class_name else ""
+    last_resize = f", last {_ago(status.last_resize_time, now)}" if status.last_resize_time else ""
     running = f"{job.running} running" + (f" of {job.target}" if job.target else "")  # 0: finished, or suspended
     return [
         ("Phase", job.phase or "none yet"),
@@ -100,10 +100,10 @@ def _head(description: "JobDescription", now: datetime) -> list[tuple[str, str]]
         ("Topology", ", ".join(f"{word} {level}" for word, level in topology if level)),
         ("Resizes", f"{job.resizes}{last_resize}"),
         ("Restarts", str(job.restarts)),
-        ("Failures", f"{job.failures} of {description.backoff_limit} allowed ({description.restart_policy})"),
+        ("Failures", f"{job.failures} of {spec.backoff_limit} allowed ({spec.restart_policy})"),
         ("Created", f"{job.created}, {age(job.created, now)} ago"),
-        ("Started", _ago(description.started, now)),
-        ("Ended", _ago(description.ended, now)),
+        ("Started", _ago(status.start_time, now)),
+        ("Ended", _ago(status.completion_time, now)),
     ]
 
 

@@ -6,8 +6,7 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from maniple.cli.support.cluster_input import input_options, read_cluster, read_running_cluster
-from maniple.cli.support.cluster_options import kubeconfig_options
+from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.plan_table import describe_queue, node_counts
 from maniple.cli.support.table import echo_json, render, render_fields
 from maniple.scheduler import schedule
@@ -35,34 +34,14 @@ Exit codes: 0 explained, 2 wrong input or no such job.
 )
 @input_options
 @click.argument("job", metavar="JOB")
-@click.option("--live", is_flag=True, help="Explain a job of the cluster that kubectl talks to, in place of files.")
 @click.option("-n", "--namespace", metavar="NAME", help="Namespace of JOB, where its name has none in front.")
-@kubeconfig_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(
-    files: tuple[str, ...],
-    job: str,
-    policy: str | None,
-    live: bool,
-    namespace: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    output: str,
-    scheduler_name: str,
-    every_pod: bool,
-    now: str | None,
-) -> None:
+def command(source: ClusterInput, job: str, namespace: str | None, output: str) -> None:
     """Explain one job: where its pods are or go, on which GPUs, or why it waits."""
-    usual = "default"
-    if live:
-        if files:
-            raise click.UsageError("--live reads a cluster: name no files with it.")
-        cluster, chosen, usual = read_running_cluster(kubeconfig, context, policy, scheduler_name, every_pod, now)
-    else:
-        cluster, chosen = read_cluster(files, policy, scheduler_name, every_pod, now)
+    cluster, policy, default_namespace = source.read()
     snapshot = cluster.snapshot()
-    gang = find_job(snapshot, job if "/" in job else f"{namespace or usual}/{job}")
-    report = report_job(snapshot, schedule(snapshot, chosen, thorough=gang.name), gang)
+    gang = find_job(snapshot, job if "/" in job else f"{namespace or default_namespace}/{job}")
+    report = report_job(snapshot, schedule(snapshot, policy, thorough=gang.name), gang)
     if report.kind == "ElasticJob" and report.state == WAITS:
         report = msgspec.structs.replace(report, state=cluster.why_at_rest(report.job) or WAITS)
     if output == "json":

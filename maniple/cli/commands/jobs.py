@@ -51,7 +51,7 @@ def command(
         namespace = None if all_namespaces else client.namespace
         views = job_views(await client.jobs(namespace), await client.replicas(namespace))
         if queues:
-            from maniple.kube.user.client import QUEUES
+            from maniple.kube.transport.resource_kinds import QUEUES
 
             check_queues(queues, await client.names(QUEUES.list_path), (job.queue for job in views))
         return views

@@ -10,8 +10,8 @@ from maniple.api.keys import name_of
 from maniple.api.phases import FINISHED
 from maniple.cli.support.job_options import (
     Connection,
-    complete_jobs,
     find_role,
+    job_argument,
     job_key,
     job_options,
     report_trouble,
@@ -49,7 +49,7 @@ replicas that start later, until the job has finished.
 Exit codes: 0 printed, 1 nothing has started yet, 2 wrong input or no such job.
 """
 )
-@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
+@job_argument
 @click.option("--role", metavar="NAME", help="All replicas of this role.")
 @click.option("--index", type=click.IntRange(0), help="The replica with this number.")
 @click.option("--all", "every", is_flag=True, help="All replicas.")

@@ -4,12 +4,12 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import click
 import yaml
 
-from maniple.cli.support.cluster_input import input_options, read_cluster, read_running_cluster
-from maniple.cli.support.cluster_options import kubeconfig_options
+from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.plan_table import describe
 from maniple.cli.support.table import echo_json
 from maniple.cluster.in_memory_cluster import Outcome, run_rounds
@@ -46,35 +46,15 @@ Exit codes: 0 planned, 2 wrong input.
     help="Time between rounds: objects arrive at their creationTimestamp, and pods end after their "
     "activeDeadlineSeconds.",
 )
-@click.option("--live", is_flag=True, help="Plan the cluster that kubectl talks to, instead of files.")
-@kubeconfig_options
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-def command(
-    files: tuple[str, ...],
-    more_files: tuple[str, ...],
-    policy: str | None,
-    rounds: int,
-    step_s: float | None,
-    live: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    output: str,
-    scheduler_name: str,
-    every_pod: bool,
-    now: str | None,
-) -> None:
+def command(source: ClusterInput, more_files: tuple[str, ...], rounds: int, step_s: float | None, output: str) -> None:
     """Plan a cluster given as YAML or JSON: what starts where, what waits and why."""
     start = time.perf_counter()
     # A dump has a million small objects without cycles: garbage collection would double the time.
     gc.disable()
-    if live:
-        if files or more_files:
-            raise click.UsageError("--live reads a cluster: name no files with it.")
-        cluster, chosen, _ = read_running_cluster(kubeconfig, context, policy, scheduler_name, every_pod, now, step_s)
-    else:
-        cluster, chosen = read_cluster((*files, *more_files), policy, scheduler_name, every_pod, now, step_s)
+    cluster, policy, _ = replace(source, files=(*source.files, *more_files)).read(step_s)
     read_s = time.perf_counter() - start
-    outcome = run_rounds(cluster, chosen, rounds, _progress(rounds))
+    outcome = run_rounds(cluster, policy, rounds, _progress(rounds))
     outcome.load_s += read_s
     show(outcome, output, with_times=step_s is not None)
 

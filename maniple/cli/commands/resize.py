@@ -6,11 +6,11 @@ import click
 
 from maniple.api import types
 from maniple.api.errors import InputError
-from maniple.api.keys import name_of
+from maniple.api.keys import job_label, key_of
 from maniple.cli.support.job_options import (
     Connection,
-    complete_jobs,
     find_role,
+    job_argument,
     job_key,
     job_options,
     refuse_finished,
@@ -48,7 +48,7 @@ scheduler decides between min and max. The job checkpoints and continues at the 
 Exit codes: 0 changed, 2 wrong input, no such job, or refused.
 """
 )
-@click.argument("name", metavar="JOB", shell_complete=complete_jobs)
+@job_argument
 @click.option("--pin", type=_REPLICAS, metavar="N", help="Exactly this many replicas.")
 @click.option("--unpin", is_flag=True, help="Let the scheduler decide between min and max again.")
 @click.option("--min", "min_", type=_REPLICAS, metavar="N", help="The minimum.")
@@ -75,8 +75,6 @@ def command(
         wanted["pin"] = None
 
     async def resize(client: "UserClient") -> str:
-        from maniple.kube.user.client import job_label
-
         key = job_key(name, client)
         job = await client.job(key)
         index = _role_index(job, role)
@@ -107,14 +105,14 @@ def _role_index(job: types.ElasticJob, role: str | None) -> int:
         return find_role(job, role)
     names = [known.name for known in job.spec.roles]
     if len(names) > 1:
-        label, listed = f"ElasticJob {name_of(job.metadata)}", ", ".join(names)
-        raise InputError([f"{label}: has several roles; expected --role with one of {listed}"])
+        label = job_label(key_of(job.metadata))
+        raise InputError([f"{label}: has several roles; expected --role with one of {', '.join(names)}"])
     return 0
 
 
 def check(job: types.ElasticJob, before: types.ElasticRole, wanted: dict[str, int | None]) -> None:
     """Raises what the API server would refuse, in terms of the options."""
-    label = f"ElasticJob {name_of(job.metadata)}"
+    label = job_label(key_of(job.metadata))
     refuse_finished([job], "resized")
     zeros = [option for option in ("pin", "max", "min") if wanted.get(option) == 0]
     if zeros and not any(role.min for role in job.spec.roles if role.name != before.name):

@@ -13,10 +13,9 @@ import click
 from maniple.api.errors import InputError
 from maniple.api.keys import Key, split_name
 from maniple.api.validate.kubernetes import is_name
-from maniple.cli.support.cluster_options import kubeconfig_options, run_async
-from maniple.cli.support.read_files import read_one
-from maniple.model.ownership import DEFAULT_SCHEDULER, Ours
-from maniple.scheduler import load_policy
+from maniple.cli.support.cluster_input import POLICY_OPTION, SCHEDULER_NAME_OPTION, read_policy
+from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, add_options, run_async
+from maniple.model.ownership import Ours
 
 if TYPE_CHECKING:
     from maniple.kube.jobs.agent_endpoint import Endpoint
@@ -47,11 +46,7 @@ Plans the pods with schedulerName maniple; the resources of all other pods are c
 Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another replica leads.
 """
 )
-@kubeconfig_options
-@click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy.")
-@click.option(
-    "--scheduler-name", default=DEFAULT_SCHEDULER, show_default=True, help="Plan pods with this schedulerName."
-)
+@add_options(*KUBECONFIG_OPTIONS, POLICY_OPTION, SCHEDULER_NAME_OPTION)
 @click.option("--once", is_flag=True, help="Run one cycle and exit.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done now, and change nothing.")
 @click.option(
@@ -134,7 +129,7 @@ def command(
     lease_key = _lease(lease, scheduler_name)
     settings = Settings(
         ours=Ours(scheduler_name),
-        policy=None if policy is None else load_policy(read_one(policy), policy),
+        policy=read_policy(policy),
         lease=lease_key if leader_elect else None,
         identity=identity or _identity(),
         gang_timeout_s=gang_timeout_s,

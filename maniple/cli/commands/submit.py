@@ -1,6 +1,7 @@
 """`maniple submit`: creates the objects of files, or one job from options."""
 
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -10,20 +11,17 @@ from maniple.api.decode.decode import decode
 from maniple.api.decode.documents import split
 from maniple.api.errors import InputError
 from maniple.api.keys import join_key
+from maniple.cli.support.cluster_options import options_as
 from maniple.cli.support.job_from_options import JobOptions, make_job
 from maniple.cli.support.job_options import Connection, job_options, run_with_client
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.reserved_fields import reserved_field_errors
 from maniple.cli.support.yaml_text import to_yaml
+from maniple.kube.user.submission import Submission
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
-    from maniple.kube.user.submit import Submission
 
-_JOB_OPTIONS = (
-    *("gpus", "replicas", "gpus_per_replica", "gpu_resource", "image", "queue", "priority", "framework"),
-    *("cpu", "memory", "env", "mounts"),
-)
 _FRAMEWORKS = ("torch", "torchrun", "horovod", "none")
 
 
@@ -94,18 +92,17 @@ refused; 3 not finished within --timeout; 130 interrupted: the job goes on.
     "--timeout", "timeout_s", type=click.FloatRange(0.1), metavar="SECONDS", help="Limit of --wait or --follow."
 )
 @job_options
+@options_as("job", JobOptions)
 @click.pass_context
 def command(
     ctx: click.Context,
-    /,
     files: tuple[str, ...],
-    name: str | None,
+    job: JobOptions,
     dry_run: bool,
     wait: bool,
     follow: bool,
     timeout_s: float | None,
     connection: Connection,
-    **options: Any,
 ) -> None:
     """Submit jobs: the objects of files, or one job from options."""
     words: tuple[str, ...] = ctx.meta["command"]
@@ -113,11 +110,11 @@ def command(
         raise click.UsageError("--dry-run creates nothing to wait for: leave out --wait and --follow.")
     if timeout_s is not None and not (wait or follow):
         raise click.UsageError("--timeout needs --wait or --follow.")
-    if name is None:
+    if job.name is None:
         _refuse_options(ctx, words)
         submissions = _from_files(files)
     else:
-        submissions = [_from_options(name, files, words, connection.namespace, options)]
+        submissions = [_from_options(job, files, words, connection.namespace)]
     if dry_run:
         click.echo("---\n".join(to_yaml(submission.body) for submission in submissions), nl=False)
         return
@@ -128,7 +125,7 @@ def command(
 
 
 async def _submit(
-    client: "UserClient", submissions: "list[Submission]", wait: bool, follow: bool, timeout_s: float | None
+    client: "UserClient", submissions: list[Submission], wait: bool, follow: bool, timeout_s: float | None
 ) -> int:
     from maniple.cli.support.wait_for_jobs import wait_for_jobs
     from maniple.kube.user.submit import submit
@@ -143,9 +140,7 @@ async def _submit(
     return await wait_for_jobs(client, jobs, with_logs=follow, timeout_s=timeout_s) if wait else 0
 
 
-def _from_files(files: tuple[str, ...]) -> "list[Submission]":
-    from maniple.kube.user.submit import Submission
-
+def _from_files(files: tuple[str, ...]) -> list[Submission]:
     if not files:
         raise click.UsageError("Name a FILE, or create a job with --name, --gpus, --image and -- COMMAND.")
     sources = read_sources(files)
@@ -168,54 +163,44 @@ def _from_files(files: tuple[str, ...]) -> "list[Submission]":
     return submissions
 
 
-def _from_options(
-    name: str,
-    files: tuple[str, ...],
-    words: tuple[str, ...],
-    namespace: str | None,
-    options: dict[str, Any],
-) -> "Submission":
-    from maniple.kube.user.submit import Submission
-
+def _from_options(job: JobOptions, files: tuple[str, ...], words: tuple[str, ...], namespace: str | None) -> Submission:
     if files:
         raise click.UsageError(
             f"--name creates a job from options: name no FILE with it, and write its command after --, "
             f"such as -- {' '.join(files)}."
         )
-    image = options.pop("image")
-    if not image:
+    if not job.image:
         raise click.UsageError("Missing option '--image': the image that the job's containers run.")
     if not words:
         raise click.UsageError("Missing command: write it at the end, after --, such as -- python train.py.")
-    if options["gpus"] is not None and options["replicas"] is not None:
+    if job.gpus is not None and job.replicas is not None:
         raise click.UsageError("--gpus and --replicas are the same limit: give one of the two.")
-    body = make_job(JobOptions(name=name, image=image, command=words, **options), namespace)
+    body = make_job(job, words, namespace)
     decode([("options", msgspec.json.encode(body))])
     return Submission("options", body)
 
 
 def _refuse_options(ctx: click.Context, words: tuple[str, ...]) -> None:
     """An option that would be ignored is an error."""
+    names = [field.name for field in dataclasses.fields(JobOptions)]
     given = [
         option.opts[-1]
         for option in ctx.command.params
-        if option.name in _JOB_OPTIONS
-        and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE
+        if option.name in names and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given or words:
         what = ", ".join(given) or "a command"
         raise click.UsageError(f"Missing option '--name': {what} is for a job from options, not for a FILE.")
 
 
-def _check_namespaces(submissions: "list[Submission]", namespace: str | None) -> None:
+def _check_namespaces(submissions: list[Submission], namespace: str | None) -> None:
     """As in kubectl: -n with an object that names another namespace is an error."""
     if namespace is None:
         return
-    named = [(submission, submission.key(namespace)[0]) for submission in submissions]
-    other = [(submission, found) for submission, found in named if found != namespace]
-    if other:
+    others = [submission for submission in submissions if submission.key(namespace)[0] != namespace]
+    if others:
         raise InputError(
             f"{submission.label(namespace)}: metadata.namespace: expected {namespace!r}, as --namespace says, "
-            f"found {found!r}"
-            for submission, found in other
+            f"found {submission.key(namespace)[0]!r}"
+            for submission in others
         )

@@ -1,26 +1,82 @@
-"""The cluster that `plan` and `explain` read, from files or from an API server: their options, and how it is read."""
+"""The cluster that `plan` and `explain` read, from files or from an API server."""
 
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from pathlib import Path
 
 import click
 
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError, printable
 from maniple.api.timestamps import LAST_YEAR, to_seconds
-from maniple.cli.support.cluster_options import run_async
-from maniple.cli.support.read_files import read_one, read_sources
+from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
+from maniple.cli.support.read_files import read_sources
 from maniple.cluster.in_memory_cluster import MemoryCluster
-from maniple.model.building.input_objects import sort_objects
+from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.ownership import DEFAULT_SCHEDULER, Ours
-from maniple.model.plugin_reads import Reads
 from maniple.scheduler import Policy, load_policy
 
-F = TypeVar("F", bound=Callable[..., Any])
+POLICY_OPTION = click.option(
+    "--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy."
+)
+SCHEDULER_NAME_OPTION = click.option(
+    "--scheduler-name", default=DEFAULT_SCHEDULER, show_default=True, help="Plan pods with this schedulerName."
+)
 
-_OPTIONS = (
+
+@dataclass(frozen=True)
+class ClusterInput:
+    """Which cluster to plan, and how."""
+
+    files: tuple[str, ...]
+    policy: str | None
+    scheduler_name: str
+    every_pod: bool
+    now: str | None
+    live: bool
+    kubeconfig: str | None
+    context: str | None
+
+    def read(self, step_s: float | None = None) -> tuple[MemoryCluster, Policy | None, str]:
+        """The cluster, the policy (None: the built-in one), and the namespace of names that have none.
+
+        Notes about the input go to standard error.
+        """
+        if self.live and self.files:
+            raise click.UsageError("--live reads a cluster: name no files with it.")
+        if not self.live and not self.files:
+            raise click.UsageError(
+                "Missing option '-f' / '--file': name at least one file, '-' for standard input, "
+                "or --live for the cluster that kubectl talks to."
+            )
+        policy, now_s = read_policy(self.policy), _read_time(self.now)
+        ours = Ours(self.scheduler_name, self.every_pod)
+        if self.live:
+            from maniple.kube.serve.single_cycle import read_objects
+
+            objects, notes, namespace = run_async(lambda: read_objects(self.kubeconfig, self.context, ours, policy))
+            now_s = time.time() if now_s is None else now_s
+        else:
+            objects, notes = self._read_files()
+            namespace = "default"
+        for note in notes:
+            click.echo(f"note: {printable(note)}", err=True)
+        reads = None if policy is None else policy.reads
+        return MemoryCluster(objects, ours, now_s, step_s, reads), policy, namespace
+
+    def _read_files(self) -> tuple[Objects, list[str]]:
+        decoded = decode(read_sources(self.files))
+        if not decoded.objects:
+            raise InputError(
+                ["the input has no objects that scheduling reads; expected nodes, pods and the like", *decoded.notes]
+            )
+        return sort_objects(decoded, scheduler_name=self.scheduler_name), decoded.notes
+
+
+input_options = options_as(
+    "source",
+    ClusterInput,
     click.option(
         "-f",
         "--file",
@@ -30,13 +86,10 @@ _OPTIONS = (
         type=click.Path(allow_dash=True),
         help="File of Kubernetes objects, Lists or streams, YAML or JSON; a directory of them; '-' for standard input.",
     ),
-    click.option("--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy."),
-    click.option(
-        "--scheduler-name",
-        default=DEFAULT_SCHEDULER,
-        show_default=True,
-        help="Plan pods with this schedulerName.",
-    ),
+    click.option("--live", is_flag=True, help="Read the cluster that kubectl talks to, instead of files."),
+    *KUBECONFIG_OPTIONS,
+    POLICY_OPTION,
+    SCHEDULER_NAME_OPTION,
     click.option("--all", "every_pod", is_flag=True, help="Plan every pending pod, whatever its schedulerName."),
     click.option(
         "--now",
@@ -46,64 +99,14 @@ _OPTIONS = (
 )
 
 
-def input_options(command: F) -> F:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def read_cluster(
-    files: tuple[str, ...],
-    policy: str | None,
-    scheduler_name: str,
-    every_pod: bool,
-    now: str | None,
-    step_s: float | None = None,
-) -> tuple[MemoryCluster, Policy | None]:
-    """The cluster in the files, and the policy (None: the built-in one). Notes about the input go to standard error."""
-    if not files:
-        raise click.UsageError(
-            "Missing option '-f' / '--file': name at least one file, '-' for standard input, "
-            "or --live for the cluster that kubectl talks to."
-        )
-    chosen = None if policy is None else load_policy(read_one(policy), policy)
-    time_s = _read_time(now)
-    decoded = decode(read_sources(files))
-    if not decoded.objects:
-        raise InputError(
-            ["the input has no objects that scheduling reads; expected nodes, pods and the like", *decoded.notes]
-        )
-    objects = sort_objects(decoded, scheduler_name=scheduler_name)
-    for note in decoded.notes:
-        click.echo(f"note: {printable(note)}", err=True)
-    return MemoryCluster(objects, Ours(scheduler_name, every_pod), time_s, step_s, _reads(chosen)), chosen
-
-
-def read_running_cluster(
-    kubeconfig: str | None,
-    context: str | None,
-    policy: str | None,
-    scheduler_name: str,
-    every_pod: bool,
-    now: str | None,
-    step_s: float | None = None,
-) -> tuple[MemoryCluster, Policy | None, str]:
-    """The same of a running cluster, and the namespace of its context."""
-    from maniple.kube.serve.single_cycle import read_objects
-
-    chosen = None if policy is None else load_policy(read_one(policy), policy)
-    time_s = _read_time(now)
-    ours = Ours(scheduler_name, every_pod)
-    reading = run_async(lambda: read_objects(kubeconfig, context, ours, chosen))
-    for note in reading.notes:
-        click.echo(f"note: {note}", err=True)
-    time_s = time.time() if time_s is None else time_s
-    cluster = MemoryCluster(reading.objects, ours, time_s, step_s, _reads(chosen))
-    return cluster, chosen, reading.namespace
-
-
-def _reads(policy: Policy | None) -> Reads | None:
-    return None if policy is None else policy.reads
+def read_policy(file: str | None) -> Policy | None:
+    """None: no file is named, and the built-in policy counts."""
+    if file is None:
+        return None
+    try:
+        return load_policy(Path(file).read_bytes(), file)
+    except OSError as error:
+        raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
 
 
 def _read_time(text: str | None) -> float | None:

@@ -1,14 +1,17 @@
-"""Options of commands that talk to a cluster, and how these commands run."""
+"""Options that several commands share, as one argument of the command, and how commands that talk to a cluster run."""
 
 import asyncio
+import dataclasses
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+Option = Callable[[Any], Any]
 
-_OPTIONS = (
+KUBECONFIG_OPTIONS = (
     click.option(
         "--kubeconfig",
         metavar="FILE",
@@ -18,10 +21,30 @@ _OPTIONS = (
 )
 
 
-def kubeconfig_options(command: F) -> F:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def add_options(*options: Option) -> Callable[[F], F]:
+    """A decorator that adds these options, in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def options_as(argument: str, struct: type, *options: Option) -> Callable[[F], F]:
+    """Adds the options too, but the command gets them as one argument: a dataclass with a field for each."""
+    names = [field.name for field in dataclasses.fields(struct)]
+
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def with_struct(*args: Any, **values: Any) -> Any:
+            values[argument] = struct(**{name: values.pop(name) for name in names})
+            return command(*args, **values)
+
+        return add_options(*options)(cast(F, with_struct))
+
+    return decorate
 
 
 def run_async(work: Callable[[], Any]) -> Any:

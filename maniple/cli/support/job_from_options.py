@@ -3,12 +3,17 @@
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from maniple.api import types
 from maniple.api.errors import InputError
-from maniple.cli.support.reserved_fields import is_reserved_path
+from maniple.cli.support.reserved_fields import (
+    RESERVED_PATH,
+    RESERVED_VARIABLE,
+    is_reserved_path,
+    is_reserved_variable,
+)
 
 ROLE = "worker"
 # The controller mounts it into every pod; with framework torch it restarts the workers at each new size.
@@ -16,7 +21,8 @@ AGENT = ("python3", f"{types.RESERVED_MOUNT_PATH}/agent/agent.pyz", "--")
 
 _RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
-_MOUNT = (
+_MOUNT = re.compile(r"([^:]*):(/[^:]*)(?::(ro|rw)?)?")
+_EXPECTED_MOUNT = (
     "expected SOURCE:PATH or SOURCE:PATH:ro, SOURCE being pvc/NAME, configmap/NAME, secret/NAME, memory, "
     "or a directory of the node such as /data"
 )
@@ -24,23 +30,24 @@ _MOUNT = (
 
 @dataclass(frozen=True)
 class JobOptions:
-    name: str
-    image: str
-    command: tuple[str, ...]
-    gpus: str | None = None
-    replicas: str | None = None
-    gpus_per_replica: int = 1
-    gpu_resource: str = types.GPU_RESOURCES[0]
-    queue: str = ""
-    priority: str = ""
-    framework: str = "torch"
-    cpu: str = ""
-    memory: str = ""
-    env: Sequence[str] = field(default=())
-    mounts: Sequence[str] = field(default=())
+    """The options of `maniple submit` for a job that is in no file."""
+
+    name: str | None
+    image: str | None
+    gpus: str | None
+    replicas: str | None
+    gpus_per_replica: int
+    gpu_resource: str
+    queue: str
+    priority: str
+    framework: str
+    cpu: str
+    memory: str
+    env: Sequence[str]
+    mounts: Sequence[str]
 
 
-def make_job(options: JobOptions, namespace: str | None) -> dict[str, Any]:
+def make_job(options: JobOptions, command: Sequence[str], namespace: str | None) -> dict[str, Any]:
     """Raises an InputError with everything that is wrong with the options. The object itself is not validated here."""
     wrong: list[str] = []
     low, high = _replicas(options, wrong)
@@ -52,7 +59,7 @@ def make_job(options: JobOptions, namespace: str | None) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "main",
         "image": options.image,
-        "command": [*(AGENT if options.framework == "torch" else ()), *options.command],
+        "command": [*(AGENT if options.framework == "torch" else ()), *command],
         "resources": {"limits": {name: amount for name, amount in limits.items() if amount not in ("", "0")}},
     }
     container |= {key: value for key, value in (("env", env), ("volumeMounts", mounts)) if value}
@@ -105,11 +112,8 @@ def _variable(text: str, wrong: list[str]) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         wrong.append(f"--env: expected NAME=VALUE, such as EPOCHS=90, found {text!r}")
-    elif name.startswith(types.RESERVED_ENV_PREFIX):
-        wrong.append(
-            f"--env: names that begin with {types.RESERVED_ENV_PREFIX} are reserved for Maniple's agent; "
-            f"expected another, such as MY_{name}, found {text!r}"
-        )
+    elif is_reserved_variable(name):
+        wrong.append(f"--env: {RESERVED_VARIABLE}, such as MY_{name}, found {text!r}")
     return {"name": name, "value": value}
 
 
@@ -119,30 +123,21 @@ def _mounts(texts: Sequence[str], wrong: list[str]) -> tuple[list[dict[str, Any]
     volumes: dict[str, dict[str, Any]] = {}
     seen: dict[str, str] = {}
     for text in texts:
-        source, path, mode = _split_mount(text)
+        match = _MOUNT.fullmatch(text)
+        source, path, mode = match.groups() if match else ("", "", "")
         volume = _volume(source)
-        if volume is None or not path.startswith("/") or mode not in ("", "ro", "rw"):
-            wrong.append(f"--mount: {_MOUNT}, found {text!r}")
+        if volume is None:
+            wrong.append(f"--mount: {_EXPECTED_MOUNT}, found {text!r}")
             continue
         folder = posixpath.normpath("/" + path.lstrip("/"))
         if is_reserved_path(path):
-            wrong.append(
-                f"--mount: {types.RESERVED_MOUNT_PATH} is reserved for Maniple's agent; "
-                f"expected another PATH, such as /data, found {text!r}"
-            )
+            wrong.append(f"--mount: {RESERVED_PATH} PATH, such as /data, found {text!r}")
         elif folder in seen:
             wrong.append(f"--mount: expected one mount at {folder}, found {seen[folder]!r} and {text!r}")
         seen.setdefault(folder, text)
         name = volumes.setdefault(source, {"name": f"mount-{len(volumes)}", **volume})["name"]
         mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if mode == "ro" else {})})
     return mounts, list(volumes.values())
-
-
-def _split_mount(text: str) -> tuple[str, str, str]:
-    parts = text.split(":")
-    if len(parts) not in (2, 3):
-        return "", "", ""
-    return parts[0], parts[1], parts[2] if len(parts) == 3 else ""
 
 
 def _volume(source: str) -> dict[str, Any] | None:

@@ -1,36 +1,26 @@
 """What commands about jobs share: their options, how a job is named, and how they run."""
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from maniple.api import types
 from maniple.api.errors import InputError, nearest, printable
-from maniple.api.keys import Key, name_of
+from maniple.api.keys import Key, job_label, key_of
 from maniple.api.phases import FINISHED
 from maniple.api.validate.kubernetes import is_name
-from maniple.cli.support.cluster_options import kubeconfig_options, run_async
+from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _COMPLETION_S = 3.0
 INTERRUPTED = 130
-
-_NAMESPACE = click.option(
-    "-n", "--namespace", metavar="NAME", help="Namespace to look in; without it that of the kubeconfig's context."
-)
-_ALL_NAMESPACES = click.option("-A", "--all-namespaces", is_flag=True, help="The jobs of all namespaces.")
-_QUEUES = click.option(
-    "-q", "--queue", "queues", multiple=True, metavar="NAME", help="Only jobs of this queue; repeatable."
-)
 
 
 @dataclass(frozen=True)
@@ -42,21 +32,20 @@ class Connection:
     namespace: str | None
 
 
-def job_options(command: F) -> F:
-    """--kubeconfig, --context and --namespace, which the command gets as `connection`."""
-
-    @functools.wraps(command)
-    def with_connection(
-        *args: Any, kubeconfig: str | None, context: str | None, namespace: str | None, **options: Any
-    ) -> Any:
-        return command(*args, connection=Connection(kubeconfig, context, namespace), **options)
-
-    return cast(F, _NAMESPACE(kubeconfig_options(with_connection)))
-
-
-def list_options(command: F) -> F:
-    """`job_options`, and which of the jobs: --all-namespaces and --queue."""
-    return job_options(_ALL_NAMESPACES(_QUEUES(command)))
+_CONNECTION_OPTIONS = (
+    click.option(
+        "-n", "--namespace", metavar="NAME", help="Namespace to look in; without it that of the kubeconfig's context."
+    ),
+    *KUBECONFIG_OPTIONS,
+)
+job_options = options_as("connection", Connection, *_CONNECTION_OPTIONS)
+list_options = options_as(
+    "connection",
+    Connection,
+    *_CONNECTION_OPTIONS,
+    click.option("-A", "--all-namespaces", is_flag=True, help="The jobs of all namespaces."),
+    click.option("-q", "--queue", "queues", multiple=True, metavar="NAME", help="Only jobs of this queue; repeatable."),
+)
 
 
 def run_with_client(connection: Connection, work: "Callable[[UserClient], Awaitable[T]]") -> T:
@@ -103,7 +92,7 @@ def refuse_finished(jobs: Iterable[types.ElasticJob], verb: str) -> None:
     finished = [job for job in jobs if job.status.phase in FINISHED]
     if finished:
         raise InputError(
-            f"ElasticJob {name_of(job.metadata)}: has finished ({job.status.phase}) and cannot be {verb}"
+            f"{job_label(key_of(job.metadata))}: has finished ({job.status.phase}) and cannot be {verb}"
             for job in finished
         )
 
@@ -112,7 +101,7 @@ def find_role(job: types.ElasticJob, role: str) -> int:
     """Its index in the job's roles; InputError if there is none of this name."""
     names = [known.name for known in job.spec.roles]
     if role not in names:
-        label = f"ElasticJob {name_of(job.metadata)}"
+        label = job_label(key_of(job.metadata))
         raise InputError([f"{label}: --role: unknown role {role!r}{nearest(role, names)}"])
     return names.index(role)
 
@@ -142,3 +131,7 @@ def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     except Exception:  # no cluster, no rights, no time: the shell must not show errors
         return []
     return [name for name in names if name.startswith(incomplete)]
+
+
+job_argument = click.argument("name", metavar="JOB", shell_complete=complete_jobs)
+jobs_argument = click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs)

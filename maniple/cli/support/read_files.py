@@ -34,14 +34,6 @@ def read_sources(names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     return sources
 
 
-def read_one(name: str) -> bytes:
-    """The content of one file."""
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise InputError([f"{name}: cannot be read: {error.strerror}"]) from None
-
-
 def _files(name: str) -> list[Path]:
     if not name:
         raise FileNotFoundError(errno.ENOENT, "the name is empty")  # Path("") would be the current directory

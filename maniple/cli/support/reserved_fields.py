@@ -6,7 +6,13 @@ from typing import Any
 
 from maniple.api.types import RESERVED_ENV_PREFIX, RESERVED_MOUNT_PATH
 
+RESERVED_VARIABLE = f"names that begin with {RESERVED_ENV_PREFIX} are reserved for Maniple's agent; expected another"
+RESERVED_PATH = f"{RESERVED_MOUNT_PATH} is reserved for Maniple's agent; expected another"
 _FOLDERS = (RESERVED_MOUNT_PATH, "/run/maniple")  # in most images /var/run is a link to /run
+
+
+def is_reserved_variable(name: str) -> bool:
+    return name.startswith(RESERVED_ENV_PREFIX)
 
 
 def is_reserved_path(path: str) -> bool:
@@ -32,18 +38,12 @@ def reserved_field_errors(job: dict[str, Any]) -> Iterator[str]:
 def _container_errors(container: dict[str, Any], path: str) -> Iterator[str]:
     for index, variable in _objects(container, "env"):
         name = str(variable.get("name"))
-        if name.startswith(RESERVED_ENV_PREFIX):
-            yield (
-                f"{path}.env[{index}].name: names that begin with {RESERVED_ENV_PREFIX} are reserved for Maniple's "
-                f"agent; expected another, such as MY_{name}, found {name!r}"
-            )
+        if is_reserved_variable(name):
+            yield f"{path}.env[{index}].name: {RESERVED_VARIABLE}, such as MY_{name}, found {name!r}"
     for index, mount in _objects(container, "volumeMounts"):
         folder = str(mount.get("mountPath"))
         if is_reserved_path(folder):
-            yield (
-                f"{path}.volumeMounts[{index}].mountPath: {RESERVED_MOUNT_PATH} is reserved for Maniple's agent; "
-                f"expected another, such as /data, found {folder!r}"
-            )
+            yield f"{path}.volumeMounts[{index}].mountPath: {RESERVED_PATH}, such as /data, found {folder!r}"
 
 
 def _objects(parent: dict[str, Any], field: str) -> Iterator[tuple[int, dict[str, Any]]]:

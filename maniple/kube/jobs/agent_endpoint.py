@@ -5,7 +5,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -40,19 +40,17 @@ class Endpoint:
         return [urlsplit(self.url).hostname or self.host]
 
 
-class Listener(Protocol):
-    def on_ack(self, ack: Ack) -> None: ...
-
-    def on_report(self, report: Report) -> None: ...
-
-
 async def open_endpoint(
-    client: Client, endpoint: Endpoint, listener: Listener, is_leading: Callable[[], bool]
+    client: Client,
+    endpoint: Endpoint,
+    on_ack: Callable[[str, Ack], None],
+    on_report: Callable[[str, Report], None],
+    is_leading: Callable[[], bool],
 ) -> tuple[AgentServer, Credentials, ssl.SSLContext]:
     """Retries until the certificates are read from the API server, or stored there."""
     credentials = await _wait_for_credentials(client, endpoint)
     tls = server_context(credentials)
-    agents = AgentServer(credentials.token_key, listener.on_ack, listener.on_report, is_leading)
+    agents = AgentServer(credentials.token_key, on_ack, on_report, is_leading)
     await agents.start(endpoint.host, endpoint.port, tls)
     return agents, credentials, tls
 

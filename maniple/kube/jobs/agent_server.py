@@ -37,49 +37,35 @@ _POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-_Speed = Annotated[float, msgspec.Meta(gt=0)]
 State = Literal["stopped", "running", "failed", "done"]
 
 
-class Ack(msgspec.Struct, frozen=True):
+class Ack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A replica's state: see /v1/jobs/NS/JOB/ack in docs/training.md. Delivered at least once."""
 
-    job: str  # namespace/name
-    pod: str
-    uid: str
-    generation: int
-    state: State
-    exit: int | None = None
-
-
-class Report(msgspec.Struct, frozen=True):
-    """A job's progress, and its speed in this generation."""
-
-    job: str
-    pod: str
-    generation: int
-    step: int
-    throughput: float | None = None
-    total: int | None = None
-
-
-class _AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pod: _Name
     uid: _Name
     generation: _Count
     state: State
     exit: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
 
+    def __post_init__(self) -> None:
+        if (self.exit is None) != (self.state != "failed"):
+            raise ValueError("exit: expected with the state failed, and only then")
 
-class _ReportBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A job's progress, and its speed in this generation."""
+
     pod: _Name
     generation: _Count
     step: _Count
-    throughput: _Speed | None = None
+    throughput: Annotated[float, msgspec.Meta(gt=0)] | None = None
     total: _Count | None = None
 
 
-_Body = TypeVar("_Body", _AckBody, _ReportBody)
+_Body = TypeVar("_Body", Ack, Report)
+_Answer = Callable[[web.Request, str, "_Job"], Awaitable[web.Response]]
 
 
 class _NoticeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,13 +130,16 @@ class _QuietLog(logging.LoggerAdapter[logging.Logger]):
 
 
 class AgentServer:
-    """Publishes notices and takes acks and reports. All methods are called in the event loop of `start`."""
+    """Publishes notices and takes acks and reports. All methods are called in the event loop of `start`.
+
+    A job is always given as namespace/name.
+    """
 
     def __init__(
         self,
         key: bytes,
-        on_ack: Callable[[Ack], None],
-        on_report: Callable[[Report], None],
+        on_ack: Callable[[str, Ack], None],
+        on_report: Callable[[str, Report], None],
         is_leading: Callable[[], bool],
     ) -> None:
         self.port = 0  # where it listens, after `start`
@@ -169,7 +158,7 @@ class AgentServer:
     # -- for the controller
 
     def token(self, job: str, uid: str) -> str:
-        """An agent's proof that it belongs to the job: `job` is namespace/name, `uid` the ElasticJob's."""
+        """An agent's proof that it belongs to the job with this uid."""
         return hmac.new(self._key, f"{job}/{uid}".encode(), hashlib.sha256).hexdigest()
 
     def expect(self, job: str, uid: str, max_replicas: int | None = None) -> None:
@@ -209,13 +198,11 @@ class AgentServer:
     async def start(self, host: str, port: int, tls: ssl.SSLContext) -> None:
         """Listens. Port 0 takes any free one: see `self.port`."""
         app = web.Application(client_max_size=BODY_BYTES)
-        app.add_routes(
-            [
-                web.get("/v1/jobs/{namespace}/{name}/notice", self._answering(self._notice)),
-                web.post("/v1/jobs/{namespace}/{name}/ack", self._answering(self._ack)),
-                web.post("/v1/jobs/{namespace}/{name}/report", self._answering(self._report)),
-            ]
-        )
+        job = "/v1/jobs/{namespace}/{name}"
+        receive_ack, receive_report = self._receiving(Ack, self._on_ack), self._receiving(Report, self._on_report)
+        app.router.add_get(f"{job}/notice", self._answering(self._notice))
+        app.router.add_post(f"{job}/ack", self._answering(receive_ack))
+        app.router.add_post(f"{job}/report", self._answering(receive_report))
         # An agent that closed its connection must not count as polling: its handler is cancelled.
         runner = web.AppRunner(
             app,
@@ -294,32 +281,23 @@ class AgentServer:
             return web.Response(status=204)
         return web.Response(body=job.notice, content_type="application/json")
 
-    async def _ack(self, request: web.Request, name: str, job: _Job) -> web.Response:
-        body = _decoded_body(await self._body(request), _AckBody)
-        _check_pod(body.pod, name)
-        if (body.exit is None) != (body.state != "failed"):
-            _refuse(web.HTTPBadRequest, "exit: expected with the state failed, and only then")
-        self._check_published(name, job, body.generation)
-        self._on_ack(Ack(name, body.pod, body.uid, body.generation, body.state, body.exit))
-        return web.Response(status=204)
+    def _receiving(self, kind: type[_Body], on_message: Callable[[str, _Body], None]) -> _Answer:
+        async def answer(request: web.Request, name: str, job: _Job) -> web.Response:
+            try:
+                async with asyncio.timeout(self.ask_s):
+                    body = msgspec.json.decode(await request.read(), type=kind)
+            except TimeoutError:
+                _refuse(web.HTTPRequestTimeout, f"the request did not end within {self.ask_s:g} seconds")
+            except msgspec.DecodeError as error:
+                _refuse(web.HTTPBadRequest, str(error))
+            _check_pod(body.pod, name)
+            self._check_published(name, job, body.generation)
+            on_message(name, body)
+            return web.Response(status=204)
 
-    async def _report(self, request: web.Request, name: str, job: _Job) -> web.Response:
-        body = _decoded_body(await self._body(request), _ReportBody)
-        _check_pod(body.pod, name)
-        self._check_published(name, job, body.generation)
-        self._on_report(Report(name, body.pod, body.generation, body.step, body.throughput, body.total))
-        return web.Response(status=204)
+        return answer
 
-    async def _body(self, request: web.Request) -> bytes:
-        try:
-            async with asyncio.timeout(self.ask_s):
-                return await request.read()
-        except TimeoutError:
-            _refuse(web.HTTPRequestTimeout, f"the request did not end within {self.ask_s:g} seconds")
-
-    def _answering(
-        self, answer: Callable[[web.Request, str, _Job], Awaitable[web.Response]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _answering(self, answer: _Answer) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler around an answer: authorises before anything is read."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -357,13 +335,6 @@ def _decoded_query(request: web.Request) -> _NoticeQuery:
     try:
         return msgspec.convert(dict(request.query), _NoticeQuery, strict=False)
     except msgspec.ValidationError as error:
-        _refuse(web.HTTPBadRequest, str(error))
-
-
-def _decoded_body(body: bytes, kind: type[_Body]) -> _Body:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
         _refuse(web.HTTPBadRequest, str(error))
 
 

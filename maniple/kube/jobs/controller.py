@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from maniple.api import types
-from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, join_key, split_name
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.api.validate.ours import problems
@@ -45,13 +44,12 @@ from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.pod_view import place_of, replica_of
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
-from maniple.kube.transport.mirror import Mirror
-from maniple.kube.transport.resource_kinds import PODS, RESOURCES, Resource
+from maniple.kube.transport.mirror import Mirror, PodsByOwner, Seen
+from maniple.kube.transport.resource_kinds import JOBS, PODS, Resource
 from maniple.model.ownership import Ours
 
 log = logging.getLogger("maniple.jobs")
 
-JOBS = next(resource for resource in RESOURCES if resource.struct is types.ElasticJob)
 _CONCURRENT_JOBS = 32
 _DEPENDENTS_S = 60.0  # how long a job's Service, Secret and ConfigMap are assumed to exist
 _LOGGED_CONFLICTS = 5  # conflicts in a row, after which they are logged as warnings
@@ -89,11 +87,10 @@ class JobController:
         self._events = events
         self._ours = Ours(settings.scheduler_name)
         self._jobs: dict[Key, _ManagedJob] = {}
-        self._pods: dict[Key, dict[Key, ReplicaFacts]] = {}  # job -> its pods
-        self._job_of: dict[Key, Key] = {}  # pod -> its job
+        self._index = PodsByOwner()
         self._is_active = False
         self._slots = asyncio.Semaphore(_CONCURRENT_JOBS)
-        self.executor = Executor(client, mirror, JOBS, settings)
+        self.executor = Executor(client, mirror, settings)
         self.under_way: set[asyncio.Task[None]] = set()
         mirror.listen(self._on_change)
 
@@ -123,12 +120,12 @@ class JobController:
 
     # -- events
 
-    def _on_change(self, resource: Resource, key: Key, item: Object | None) -> None:
+    def _on_change(self, resource: Resource, key: Key, before: Seen | None, seen: Seen | None) -> None:
         if resource is JOBS:
+            item = None if seen is None else seen.item
             self._on_job(key, item if isinstance(item, types.ElasticJob) else None)
         elif resource is PODS:
-            seen = self._mirror.seen(PODS).get(key)
-            self._on_pod(key, None if seen is None else seen.replica)
+            self._on_pod(key, None if before is None else before.replica, None if seen is None else seen.replica)
 
     def _on_job(self, key: Key, item: types.ElasticJob | None) -> None:
         job = self._jobs.get(key)
@@ -155,31 +152,16 @@ class JobController:
         if self.executor.agents is not None:
             self.executor.agents.forget(job.name)
 
-    def _on_pod(self, key: Key, facts: ReplicaFacts | None) -> None:
-        before = self._job_of.get(key)
-        job_key = None if facts is None else (key[0], facts.job)
-        if before is not None and before != job_key:
-            self._remove_pod(key, before)
-        if facts is None or job_key is None:
-            return
-        known = self._pods.setdefault(job_key, {})
-        old = known.get(key)
-        if old is not None and old.uid != facts.uid:
-            self._on_gone(job_key, old)
-        known[key] = facts
-        self._job_of[key] = job_key
-        job = self._jobs.get(job_key)
-        replica = None if job is None else replica_of(key, facts, job.uid, self._mirror)
+    def _on_pod(self, key: Key, old: ReplicaFacts | None, new: ReplicaFacts | None) -> None:
+        old_job, new_job = (None if facts is None else (key[0], facts.job) for facts in (old, new))
+        self._index.move(key, old_job, new_job)
+        if old is not None and (new is None or (old.job, old.uid) != (new.job, new.uid)):
+            self._on_gone((key[0], old.job), old)
+        job = None if new_job is None else self._jobs.get(new_job)
+        replica = None if job is None or new is None else replica_of(key, new, job.uid, self._mirror)
         if job is not None and replica is not None:
             job.inbox.append(ReplicaSeen(replica))
             self._resume(job)
-
-    def _remove_pod(self, key: Key, job_key: Key) -> None:
-        del self._job_of[key]
-        old = self._pods[job_key].pop(key)
-        if not self._pods[job_key]:
-            del self._pods[job_key]
-        self._on_gone(job_key, old)
 
     def _on_gone(self, job_key: Key, old: ReplicaFacts) -> None:
         job, place = self._jobs.get(job_key), place_of(old)
@@ -188,19 +170,25 @@ class JobController:
             job.inbox.append(ReplicaGone(*place, old.uid))
             self._resume(job)
 
-    def on_ack(self, ack: Ack) -> None:
-        key = split_name(ack.job)
-        job, facts = self._jobs.get(key), self._pods.get(key, {}).get((key[0], ack.pod))
+    def _replicas(self, job: Key) -> dict[Key, ReplicaFacts]:
+        pods = self._mirror.seen(PODS)
+        replicas = {key: pods[key].replica for key in self._index.pods(job)}
+        return {key: facts for key, facts in replicas.items() if facts is not None}
+
+    def on_ack(self, name: str, ack: Ack) -> None:
+        key = split_name(name)
+        job, seen = self._jobs.get(key), self._mirror.seen(PODS).get((key[0], ack.pod))
+        facts = None if seen is None else seen.replica
         place = None if facts is None else place_of(facts)
-        if job is None or facts is None or place is None or facts.uid != ack.uid:
+        if job is None or facts is None or place is None or (facts.job, facts.uid) != (key[1], ack.uid):
             return
         event = Acknowledged(*place, ack.uid, ack.generation, ack.state, ack.exit or 0)
         job.acks[ack.uid, ack.state] = event
         job.inbox.append(event)
         self._wake(job)
 
-    def on_report(self, report: Report) -> None:
-        job = self._jobs.get(split_name(report.job))
+    def on_report(self, name: str, report: Report) -> None:
+        job = self._jobs.get(split_name(name))
         if job is not None:
             now, before = time.time(), job.report
             job.report = job.new_report = Reported(report.generation, report.step, now, report.throughput, report.total)
@@ -269,8 +257,8 @@ class JobController:
         job.inbox.clear()
         if seen is None or seen.uid != job.uid or not isinstance(seen.item, types.ElasticJob):
             return
-        pods = self._pods.get(job.key, {})
-        replicas = [replica_of(key, facts, job.uid, self._mirror) for key, facts in pods.items()]
+        pods = self._replicas(job.key).items()
+        replicas = [replica_of(key, facts, job.uid, self._mirror) for key, facts in pods]
         state = restore(seen.item, [replica for replica in replicas if replica is not None], time.time())
         job.state = replace(state, lags_since=job.lags_since)
         job.new_report = job.report
@@ -330,7 +318,7 @@ class JobController:
                 case WriteStatus(status):
                     await self.executor.write_status(job.key, job.uid, status)
                 case Publish(generation):
-                    await self.executor.publish(state.job, generation, self._pods.get(job.key, {}))
+                    await self.executor.publish(state.job, generation, self._replicas(job.key))
                 case DeleteReplica():
                     deletes.append(instruction)
                 case CreateReplica():

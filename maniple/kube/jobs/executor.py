@@ -22,7 +22,7 @@ from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.pod_view import place_of
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client
 from maniple.kube.transport.mirror import Mirror, Seen
-from maniple.kube.transport.resource_kinds import PODS, Resource
+from maniple.kube.transport.resource_kinds import JOBS, PODS
 from maniple.worker.pack_agent import agent_pyz
 
 log = logging.getLogger("maniple.jobs")
@@ -46,10 +46,9 @@ class NameTakenError(Exception):
 
 
 class Executor:
-    def __init__(self, client: Client, mirror: Mirror, resource: Resource, settings: PodSettings) -> None:
+    def __init__(self, client: Client, mirror: Mirror, settings: PodSettings) -> None:
         self._client = client
         self._mirror = mirror
-        self._resource = resource
         self.settings = settings
         # The conditions that a job should have by now, including the scheduler's.
         self.conditions_of: Callable[[Key, types.ElasticJob], Conditions] = lambda _, job: job.status.conditions
@@ -71,12 +70,11 @@ class Executor:
 
         before = self._seen(key, uid)[1].status
         if _changed(before, status, before.conditions):
-            path = self._resource.path(*key, "status")
-            answer = await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH)
-            self._mirror.put(self._resource, read_live(answer, self._resource.struct))
+            path = JOBS.path(*key, "status")
+            self._mirror.put_answer(JOBS, await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH))
 
     def _seen(self, key: Key, uid: str) -> tuple[Seen, types.ElasticJob]:
-        seen = self._mirror.seen(self._resource).get(key)
+        seen = self._mirror.seen(JOBS).get(key)
         if seen is None or seen.uid != uid or not isinstance(seen.item, types.ElasticJob):
             raise ApiError(404, "NotFound", "the job is gone")
         return seen, seen.item
@@ -89,7 +87,7 @@ class Executor:
     async def delete_job(self, key: Key, uid: str) -> None:
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         body["propagationPolicy"] = "Background"
-        await self._delete(self._resource.path(*key), body)
+        await self._delete(JOBS.path(*key), body)
 
     # -- its Service, Secret and ConfigMap
 
@@ -142,7 +140,7 @@ class Executor:
                 raise
             await self._adopt(job, place)
         else:
-            self._mirror.put(PODS, read_live(answer, PODS.struct))
+            self._mirror.put_answer(PODS, answer)
 
     async def _adopt(self, job: JobSpec, place: ReplicaKey) -> None:
         """A pod of this name exists: the job's, not yet in the mirror, or another's."""
@@ -210,7 +208,7 @@ class Executor:
             if error.status not in _GONE:  # a pod that is gone needs no annotation
                 raise
         else:
-            self._mirror.put(PODS, read_live(answer, PODS.struct))
+            self._mirror.put_answer(PODS, answer)
 
     # -- requests
 

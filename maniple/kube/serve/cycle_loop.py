@@ -14,7 +14,7 @@ from maniple.kube.serve.applier import Applier
 from maniple.kube.serve.gang_index import Gangs, jobs_by_queue
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.status_writer import Statuses
-from maniple.kube.transport.mirror import Mirror, Rejected
+from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import ObjectRef
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
@@ -103,13 +103,13 @@ class Loop:
             self._status_at = now
             self.statuses.write(snapshot, plan, self.rejected())
 
-    def rejected(self) -> dict[ObjectRef, Rejected]:
-        """Objects that are set aside because they cannot be read, or contradict others."""
-        rejected = {(entry.resource, entry.key): entry for entry in self.mirror.rejected}
+    def rejected(self) -> dict[ObjectRef, tuple[str, ...]]:
+        """Objects that are set aside because they cannot be read, or contradict others, and why."""
+        rejected = dict(self.mirror.rejected)
         for (kind, namespace, name), why in self._cache.problems.items():
             seen = self.mirror.find(kind, (namespace, name))
             if seen is not None:
-                rejected[seen.ref] = Rejected(*seen.ref, seen.uid, tuple(why))
+                rejected[seen.ref] = tuple(why)
         return rejected
 
     def _measure(self, snapshot: Snapshot) -> None:

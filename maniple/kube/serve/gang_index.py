@@ -1,4 +1,4 @@
-"""An index of the mirror by gang: the pods of each gang, which gangs have changed, and whether a gang was ever whole.
+"""The gangs of the mirror: their pods, which of them have changed, and whether a gang was ever whole.
 
 Whether a gang was whole is read from its own status, so that a restart knows it too.
 """
@@ -11,7 +11,8 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, join_key, split_name
 from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.meta import Struct
-from maniple.kube.transport.mirror import Mirror, Seen
+from maniple.elastic.conditions import is_true
+from maniple.kube.transport.mirror import Mirror, PodsByOwner, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
 from maniple.model.job import Job
 from maniple.model.ownership import Ours
@@ -24,21 +25,18 @@ _STARTED = ("Running", "Scheduled", "Unknown", "Finished", "Completed")  # phase
 
 
 class Gangs:
-    """Keys of pods by the key of their gang. The pods themselves are in the mirror."""
-
     def __init__(self, mirror: Mirror, ours: Ours) -> None:
         self._mirror = mirror
         self._ours = ours
-        self._members: dict[Key, dict[Key, None]] = {}  # in order of arrival
-        self._gang_of: dict[Key, Key] = {}
+        self._index = PodsByOwner()
         self.touched: set[Key] = set()  # gangs that have changed
         self.nominated: set[str] = set()  # namespace/name of our waiting pods that have a nominated node
         self.reserved: set[Key] = set()  # gangs that are annotated as having nodes reserved
-        mirror.listen(self._hear)
+        mirror.listen(self._on_change)
 
     def members(self, key: Key) -> list[kubernetes.Pod]:
         pods = self._mirror.seen(PODS)
-        items = (pods[pod].item for pod in self._members.get(key, ()))
+        items = (pods[pod].item for pod in self._index.pods(key))
         return [item for item in items if isinstance(item, kubernetes.Pod)]
 
     def runs(self, job: types.ElasticJob) -> bool:
@@ -48,31 +46,27 @@ class Gangs:
         """Whether any of its pods is. The status of another scheduler's gang is not ours to write."""
         return any(map(self._ours.claims, self.members(key)))
 
-    def _hear(self, resource: Resource, key: Key, item: Object | None) -> None:
+    def _on_change(self, resource: Resource, key: Key, before: Seen | None, seen: Seen | None) -> None:
+        item = None if seen is None else seen.item
         if item is not None and item.metadata.annotations.get(RESERVED_ANNOTATION) == "true":
             self.reserved.add(key)
         if resource.read_as in (types.PodGroup, types.ElasticJob):
             self.touched.add(key)
         elif resource is PODS:
-            self._hear_of_pod(key, item if isinstance(item, kubernetes.Pod) else None)
+            self._on_pod(key, None if before is None else before.item, item)
 
-    def _hear_of_pod(self, key: Key, pod: kubernetes.Pod | None) -> None:
-        is_nominated = pod is not None and pod.status.nominated_node_name and not pod.spec.node_name
-        if pod is not None and is_nominated and self._ours.claims(pod):
+    def _on_pod(self, key: Key, before: Object | None, pod: Object | None) -> None:
+        self.nominated.discard(join_key(key))
+        if (
+            isinstance(pod, kubernetes.Pod)
+            and pod.status.nominated_node_name
+            and not pod.spec.node_name
+            and self._ours.claims(pod)
+        ):
             self.nominated.add(join_key(key))
-        else:
-            self.nominated.discard(join_key(key))
-        gang, before = None if pod is None else gang_of(pod), self._gang_of.get(key)
-        if before is not None and before != gang:
-            del self._gang_of[key]
-            del self._members[before][key]
-            if not self._members[before]:
-                del self._members[before]
-            self.touched.add(before)
-        if gang is not None:
-            self._gang_of[key] = gang
-            self._members.setdefault(gang, {})[key] = None
-            self.touched.add(gang)
+        old, gang = gang_of(before), gang_of(pod)
+        self._index.move(key, old, gang)
+        self.touched.update(changed for changed in (old, gang) if changed is not None)
 
     def find(self, key: Key) -> Seen | None:
         """The ElasticJob or PodGroup of this name."""
@@ -86,8 +80,7 @@ class Gangs:
         if seen.source is not None:
             return has_started(seen.source)
         if isinstance(seen.item, types.PodGroup | types.ElasticJob):
-            conditions = seen.item.status.conditions
-            return any(condition.type == SCHEDULED and condition.status == "True" for condition in conditions)
+            return is_true(seen.item.status.conditions, SCHEDULED)
         return True
 
     def halves(self, jobs: Iterator[Job]) -> Iterator[Job]:
@@ -105,8 +98,8 @@ def has_started(source: Struct) -> bool:
     return status.get("phase") in _STARTED
 
 
-def gang_of(pod: kubernetes.Pod) -> Key | None:
-    gangs = named_gangs(pod)
+def gang_of(pod: Object | None) -> Key | None:
+    gangs = named_gangs(pod) if isinstance(pod, kubernetes.Pod) else ()
     return split_name(gangs[0][0]) if gangs else None
 
 

@@ -1,21 +1,23 @@
 """The status that a gang should have, counted from its pods, in our terms and in those of other systems. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.compat import other_schedulers
+from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
 from maniple.api.meta import Struct
 from maniple.api.phases import FINISHED
-from maniple.kube.serve.gang_index import SCHEDULED, has_started
+from maniple.elastic.conditions import Conditions, find_condition, is_true, put_condition
+from maniple.kube.serve.gang_index import SCHEDULED, SCHEDULED_NOW, has_started
 
 INVALID = "Invalid"
+INITIALLY = "PodGroupInitiallyScheduled"  # of an upstream PodGroup; once it is True it stays so
+_UNSCHEDULABLE = "Unschedulable"  # upstream's word; ours begins the message
 _LONGEST = 1000
-
-Conditions = tuple[types.StatusCondition, ...]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Why:
 
 
 _WAITING = Why("Waiting", "its pods are not all there yet")
+_NONE_BOUND = Why("Waiting", "none of its pods has been bound; each of them says why")
 _SUSPENDED = Why("Suspended", "the job is suspended, and waits for nothing")
 _ENDED = Why("Ended", "the job is over, and waits for nothing")
 
@@ -71,28 +74,10 @@ class Count:
 def condition_of(before: Conditions, kind: str, is_met: bool, why: Why, now: str, generation: int) -> Conditions:
     """The conditions with this one as it is now. The transition time stays if the status does."""
     old = find_condition(before, kind)
-    condition = types.StatusCondition(
-        type=kind,
-        status="True" if is_met else "False",
-        reason=why.reason,
-        message=why.message,
-        last_transition_time=now,
-        observed_generation=generation,
-    )
-    if old is None:
-        return (*before, condition)
-    if old.status == condition.status:
-        condition = msgspec.structs.replace(condition, last_transition_time=old.last_transition_time)
-    return tuple(condition if other is old else other for other in before)
-
-
-def find_condition(conditions: Iterable[types.StatusCondition], kind: str) -> types.StatusCondition | None:
-    return next((condition for condition in conditions if condition.type == kind), None)
-
-
-def is_true(conditions: Iterable[types.StatusCondition], kind: str) -> bool:
-    condition = find_condition(conditions, kind)
-    return condition is not None and condition.status == "True"
+    status: Literal["True", "False"] = "True" if is_met else "False"
+    since = now if old is None or old.status != status else old.last_transition_time
+    condition = types.StatusCondition(kind, status, why.reason, why.message, since, generation)
+    return put_condition(before, condition)
 
 
 def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: str) -> types.PodGroupStatus:
@@ -152,6 +137,26 @@ def job_conditions(job: types.ElasticJob, count: Count, why: Why | None, now: st
 
 def least(job: types.ElasticJob) -> int:
     return max(1, sum(role.least for role in job.spec.roles))
+
+
+def upstream_conditions(group: UpstreamPodGroup, count: Count, why: Why | None, now: str) -> Conditions:
+    """Upstream's condition, and one of our own that says whether the gang is whole now. Those of others stay.
+
+    One pod is enough for a group that is no gang.
+    """
+    before, gang = group.status.conditions, group.spec.scheduling_policy.gang
+    minimum, was = 1 if gang is None else gang.min_count, group.has(SCHEDULED_NOW)
+    is_scheduled = count.is_scheduled(minimum, was)
+    if gang is None and not is_scheduled:
+        why = why or _NONE_BOUND
+    after = gang_conditions(before, count, minimum, was, why, now, group.metadata.generation, SCHEDULED_NOW)
+    if group.has(INITIALLY):
+        return after
+    ours = next(condition for condition in after if condition.type == SCHEDULED_NOW)
+    initially = Why(ours.reason, ours.message)
+    if not is_scheduled:
+        initially = Why(_UNSCHEDULABLE, f"{ours.reason}: {ours.message}")
+    return condition_of(after, INITIALLY, is_scheduled, initially, now, group.metadata.generation)
 
 
 def foreign_status(source: Struct, minimum: int, count: Count, why: Why | None, now: str) -> dict[str, Any] | None:

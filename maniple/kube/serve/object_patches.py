@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from maniple.api.decode.server_objects import read_live
 from maniple.api.keys import Key
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client, Lane, NotLeadingError, UnansweredError
@@ -50,7 +49,7 @@ class Patches:
             self._metrics.writes.labels(resource.kind, "unanswered").inc()
         else:
             self._metrics.writes.labels(resource.kind, "written").inc()
-            self._mirror.put(resource, read_live(answer, resource.struct))
+            self._mirror.put_answer(resource, answer)
             return True
         return False
 

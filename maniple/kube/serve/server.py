@@ -194,7 +194,9 @@ class Server:
             self._agents_open.set()
             await asyncio.Event().wait()
             return
-        agents, credentials, tls = await open_endpoint(self.client, endpoint, self.jobs, self._knows_jobs)
+        agents, credentials, tls = await open_endpoint(
+            self.client, endpoint, self.jobs.on_ack, self.jobs.on_report, self._knows_jobs
+        )
         self.jobs.serve_agents(agents, credentials.authority)
         self._agents_open.set()
         try:

@@ -47,8 +47,8 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours, 
         server = Server(client, Settings(ours=ours, policy=policy, lease=None))
         await server.read_once()
     await server.cache.snapshot(time.time())
-    rejected = {resource.describe(key): entry for (resource, key), entry in server.loop.rejected().items()}
-    notes = [f"{name}: set aside: {printable('; '.join(entry.why))}" for name, entry in rejected.items()]
+    rejected = {resource.describe(key): why for (resource, key), why in server.loop.rejected().items()}
+    notes = [f"{name}: set aside: {printable('; '.join(why))}" for name, why in rejected.items()]
     objects = server.mirror.objects()
     held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in rejected]
     for items in objects.by_kind().values():

@@ -14,6 +14,7 @@ from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup, UpstreamPodGroupStatus
 from maniple.api.keys import Key, split_name
 from maniple.api.timestamps import format_timestamp
+from maniple.elastic.conditions import find_condition
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.gang_index import SCHEDULED, Gangs, jobs_by_queue
 from maniple.kube.serve.gang_status import (
@@ -27,14 +28,14 @@ from maniple.kube.serve.gang_status import (
     least,
     only_reworded,
     pod_group_status,
+    upstream_conditions,
 )
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.object_patches import Patches
-from maniple.kube.serve.upstream_status import upstream_conditions
 from maniple.kube.serve.write_throttle import Throttle
 from maniple.kube.transport.client import STRATEGIC_PATCH
-from maniple.kube.transport.mirror import Mirror, Rejected, Seen
-from maniple.kube.transport.resource_kinds import PODS, ObjectRef
+from maniple.kube.transport.mirror import Mirror, Seen
+from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Plan, QueueShare, Waiting
 
@@ -53,6 +54,8 @@ _LONGEST = 1000
 _REMEMBERED = 10_000
 
 NOT_ENOUGH = "NotEnoughPods"
+
+Rejected = Mapping[ObjectRef, tuple[str, ...]]  # objects that are set aside, and why
 
 
 class _Change(NamedTuple):
@@ -75,12 +78,13 @@ class Statuses:
         self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
         self.writes = Background(log, "status")
 
-    def write(self, snapshot: Snapshot, plan: Plan, rejected: Mapping[ObjectRef, Rejected]) -> None:
-        """Begins to write what has changed; `rejected` are the objects that are set aside."""
+    def write(self, snapshot: Snapshot, plan: Plan, rejected: Rejected) -> None:
+        """Begins to write what has changed."""
         waiting = {split_name(entry.group): _why(entry) for entry in plan.waiting}
-        for (resource, key), entry in rejected.items():
+        for (resource, key), problems in rejected.items():
             if key in waiting and resource.read_as in (types.PodGroup, types.ElasticJob):
-                waiting[key] = Why(INVALID, f"{resource.kind} {key[1]} is set aside: {_problems(entry)}"[:_LONGEST])
+                why = _invalid(problems)
+                waiting[key] = Why(INVALID, f"{resource.kind} {key[1]} is set aside: {why.message}"[:_LONGEST])
         touched, self._gangs.touched = self._gangs.touched | waiting.keys(), set()
         for key in touched:
             if len(self.writes.tasks) > _MOST_UNDER_WAY:
@@ -99,7 +103,7 @@ class Statuses:
         async def write() -> None:
             if not await work:
                 self._gangs.touched.add(ref[1])
-                if ref[0].struct is types.ElasticJob:  # its controller wrote first: there is no need to wait
+                if ref[0] is JOBS:  # its controller wrote first: there is no need to wait
                     self._written.forget(ref)
 
         self._written.note(ref)
@@ -107,7 +111,7 @@ class Statuses:
 
     # -- gangs
 
-    def _write_gang(self, key: Key, why: Why | None, rejected: Mapping[ObjectRef, Rejected]) -> None:
+    def _write_gang(self, key: Key, why: Why | None, rejected: Rejected) -> None:
         seen = self._gangs.find(key)
         if seen is None:
             return
@@ -118,7 +122,7 @@ class Statuses:
         if isinstance(seen.item, types.ElasticJob) and not self._gangs.runs(seen.item):
             return
         if ref in rejected:
-            why = Why(INVALID, _problems(rejected[ref]))
+            why = _invalid(rejected[ref])
         members = self._gangs.members(key)
         if members and not self._gangs.is_ours(key):
             return
@@ -175,8 +179,9 @@ class Statuses:
         before, after = job.status.conditions, job_conditions(job, count, why, now)
         if after == before:
             return None
-        old, is_whole = _status_of(SCHEDULED, before), count.is_whole(least(job))
-        has_turned = old != _status_of(SCHEDULED, after)
+        old, new = find_condition(before, SCHEDULED), find_condition(after, SCHEDULED)
+        has_turned = (old and old.status) != (new and new.status)
+        is_whole = count.is_whole(least(job))
         pause_s = 0.0 if has_turned else _REWORD_S
         if self.makes_pods and has_turned and job.status.phase in ("", "Pending"):
             # A controller here writes that all are bound together with the start of the job. About pods that it is
@@ -252,13 +257,10 @@ class Statuses:
 
     # -- queues
 
-    def _write_queues(
-        self, snapshot: Snapshot, shares: tuple[QueueShare, ...], rejected: Mapping[ObjectRef, Rejected]
-    ) -> None:
+    def _write_queues(self, snapshot: Snapshot, shares: tuple[QueueShare, ...], rejected: Rejected) -> None:
         pending, running = jobs_by_queue(snapshot)
         by_name = {share.name: share for share in shares}
-        ours = next(queues for queues in self._mirror.rivals(types.Queue) if not queues.is_foreign)
-        for key, seen in self._mirror.seen(ours).items():
+        for key, seen in self._mirror.seen(QUEUES).items():
             ref = seen.ref
             if self.writes.is_busy(ref) or self._written.is_recent(ref, _QUEUE_S):
                 continue
@@ -267,8 +269,7 @@ class Statuses:
             share = by_name.get(key[1])
             conditions = before.conditions
             if ref in rejected:
-                why = Why(INVALID, _problems(rejected[ref]))
-                conditions = condition_of(conditions, VALID, False, why, _now(), generation)
+                conditions = condition_of(conditions, VALID, False, _invalid(rejected[ref]), _now(), generation)
             else:
                 conditions = tuple(condition for condition in conditions if condition.type != VALID)
             after = types.QueueStatus(
@@ -293,18 +294,16 @@ class Statuses:
 
     # -- objects that are set aside
 
-    def _report_rejected(self, rejected: Mapping[ObjectRef, Rejected]) -> None:
+    def _report_rejected(self, rejected: Rejected) -> None:
         self._invalid_events.keep(lambda ref: ref in rejected)
-        for ref, entry in rejected.items():
-            problems = _problems(entry)
-            if not self._invalid_events.admit(ref, problems):
-                continue
-            resource, key = ref
-            log.warning("set aside", extra={"object": resource.describe(key), "why": problems})
-            self._events.add(Regarding.of(*ref, entry.uid), INVALID, problems, "Read", "Warning")
-            why = Why(INVALID, problems)
+        for ref, problems in rejected.items():
+            (resource, key), why = ref, _invalid(problems)
             seen = self._mirror.seen(resource).get(key)
-            if seen is None or self.writes.is_busy(ref):
+            if seen is None or not self._invalid_events.admit(ref, why.message):
+                continue
+            log.warning("set aside", extra={"object": resource.describe(key), "why": why.message})
+            self._events.add(Regarding.of(*ref, seen.uid), INVALID, why.message, "Read", "Warning")
+            if self.writes.is_busy(ref):
                 continue
             if resource is PODS:
                 self._write_pod(key, why)
@@ -322,12 +321,8 @@ def _why(entry: Waiting) -> Why:
     return Why(entry.reason, message[:_LONGEST])
 
 
-def _problems(entry: Rejected) -> str:
-    return "; ".join(entry.why)[:_LONGEST]
-
-
-def _status_of(kind: str, conditions: Iterable[types.StatusCondition]) -> str:
-    return next((condition.status for condition in conditions if condition.type == kind), "")
+def _invalid(problems: Iterable[str]) -> Why:
+    return Why(INVALID, "; ".join(problems)[:_LONGEST])
 
 
 def _exactly(seen: Seen, status: dict[str, Any]) -> dict[str, Any]:

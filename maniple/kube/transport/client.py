@@ -7,15 +7,13 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
 
 import msgspec
 
-from maniple.api.errors import InputError
-from maniple.kube.transport.http1 import TRANSIENT, Address, Answer, Pool
-from maniple.kube.transport.login import ConfigException, Login
+from maniple.kube.transport.http1 import TRANSIENT, Answer, Pool
+from maniple.kube.transport.login import LOGIN_ERRORS, Login
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -120,11 +118,8 @@ class Patience:
         return error.is_transient or (error.status == 403 and self._refusals <= _MOST_REFUSALS)
 
 
-class Lane:
-    """Limits the requests of one kind that are under way: binds never queue behind status, nor status behind events."""
-
-    def __init__(self, width: int) -> None:
-        self.slots = asyncio.Semaphore(width)
+# Limits the requests of one kind that are under way: binds never queue behind status, nor status behind events.
+Lane = asyncio.Semaphore
 
 
 class Client:
@@ -132,7 +127,7 @@ class Client:
 
     def __init__(self, login: Login) -> None:
         self._login = login
-        self._pool = Pool(lambda: Address(login.server, login.ssl, login.server_name, login.proxy))
+        self._pool = Pool(lambda: login.address)
         self._renewing = asyncio.Lock()
         self.seconds_left: Callable[[], float] | None = None
         self.reads = Lane(8)
@@ -145,13 +140,11 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._pool.close()
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> bytes:
-        async with self.reads.slots:
+        async with self.reads:
             return await self._send("GET", path, None, JSON, timeout_s, query)
 
     async def write(
@@ -167,7 +160,7 @@ class Client:
 
         A body that depends on the server's state is a function, called when the lane is free.
         """
-        async with lane.slots:
+        async with lane:
             left = timeout_s if self.seconds_left is None else self.seconds_left()
             if left <= 0:
                 raise NotLeadingError(f"{method} {path}")
@@ -195,7 +188,7 @@ class Client:
                 token = await self._renewed(token)
                 answer = await self._pool.request(method, whole, _headers(token, body, content_type), body, timeout_s)
         except TRANSIENT as error:
-            raise UnansweredError(f"{method} {self._login.server}{path}: {_describe(error)}") from None
+            raise UnansweredError(f"{method} {self._login.address.server}{path}: {_describe(error)}") from None
         if answer.status >= 400:
             raise _refusal(answer)
         return answer.body
@@ -214,17 +207,12 @@ class Client:
                     raise _refusal(head._replace(body=b"".join([block async for block in blocks])))
                 yield blocks
         except TRANSIENT as error:
-            raise UnansweredError(f"watch {self._login.server}{path}: {_describe(error)}") from None
+            raise UnansweredError(f"watch {self._login.address.server}{path}: {_describe(error)}") from None
 
     async def _authorization(self) -> str | None:
         try:
             return await self._login.authorization()
-        except (
-            InputError,
-            ConfigException,
-            OSError,
-            ValueError,
-        ) as error:  # a plugin or a file may work again
+        except LOGIN_ERRORS as error:  # a plugin or a file may work again
             raise UnansweredError(f"logging in: {error}") from None
 
     async def _renewed(self, refused: str | None) -> str | None:
@@ -235,7 +223,7 @@ class Client:
                 return token
             try:
                 await self._login.renew()
-            except (InputError, ConfigException, OSError, ValueError) as error:
+            except LOGIN_ERRORS as error:
                 raise UnansweredError(f"logging in again: {error}") from None
         return await self._authorization()
 

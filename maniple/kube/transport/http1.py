@@ -1,7 +1,7 @@
 """HTTP/1.1 to one server: kept-alive connections, many small requests, and a few streams.
 
 Written over httptools' parser: most of what a bind costs is the request, and a general client takes more than twice the
-processor time (docs/decisions/013-client.md has the figures).
+processor time (docs/decisions/013-own-http-client-library-login.md has the figures).
 """
 
 import asyncio

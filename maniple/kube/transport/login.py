@@ -1,6 +1,7 @@
 """Logs in to the API server: with a kubeconfig (certificates, tokens, exec plugins) or a pod's service account.
 
-kubernetes_asyncio reads those. Nothing else of that library is used (docs/decisions/013-client.md).
+kubernetes_asyncio reads those. Nothing else of that library is used:
+docs/decisions/013-own-http-client-library-login.md.
 """
 
 import os
@@ -14,10 +15,10 @@ from kubernetes_asyncio.config.incluster_config import load_incluster_config
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
 
 from maniple.api.errors import InputError
-
-__all__ = ["ConfigException", "Login", "log_in"]
+from maniple.kube.transport.http1 import Address
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+LOGIN_ERRORS = (InputError, ConfigException, OSError, ValueError)
 _LOOK_AGAIN_S = 60.0  # the library calls an exec plugin again five minutes before its token expires
 
 
@@ -34,21 +35,10 @@ class Login:
         self._ssl: ssl.SSLContext | None = None
 
     @property
-    def server(self) -> str:
-        return str(self._configuration.host).rstrip("/")
-
-    @property
-    def proxy(self) -> str | None:
-        return self._configuration.proxy or None
-
-    @property
-    def server_name(self) -> str | None:
-        """The name in the server's certificate, if it differs from the host name."""
-        return self._configuration.tls_server_name or None
-
-    @property
-    def ssl(self) -> ssl.SSLContext | None:
-        return self._ssl
+    def address(self) -> Address:
+        settings = self._configuration
+        server = str(settings.host).rstrip("/")
+        return Address(server, self._ssl, settings.tls_server_name or None, settings.proxy or None)
 
     @property
     def namespace(self) -> str:
@@ -90,7 +80,7 @@ class Login:
     def _read_certificates(self) -> None:
         """Loads them into the same context: new connections use them, old ones go on."""
         configuration = self._configuration
-        if not self.server.startswith("https"):
+        if not self.address.server.startswith("https"):
             return
         if self._ssl is None:
             self._ssl = ssl.create_default_context(cafile=configuration.ssl_ca_cert)

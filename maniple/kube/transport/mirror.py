@@ -5,12 +5,11 @@ Every change goes on into the Cache. Several systems may have a PodGroup of the 
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from maniple.api import kubernetes
 from maniple.api.decode.decode import Object
-from maniple.api.decode.server_objects import Live
+from maniple.api.decode.server_objects import Live, read_live
 from maniple.api.keys import Key
 from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts
@@ -19,8 +18,6 @@ from maniple.cluster.strip_unread_fields import stripped
 from maniple.kube.transport.resource_kinds import RESOURCES, ObjectRef, Resource
 from maniple.model.building.input_objects import Objects
 from maniple.model.plugin_reads import Reads
-
-__all__ = ["Key", "Mirror", "Rejected", "Seen", "as_number"]
 
 _PART = 1000
 _MOST_GONE = 10_000  # deleted objects that are remembered: an answer that comes late is late by seconds
@@ -45,14 +42,7 @@ class Seen(NamedTuple):
         return self.resource, self.key
 
 
-@dataclass(frozen=True)
-class Rejected:
-    """An object that is set aside, and why."""
-
-    resource: Resource
-    key: Key
-    uid: str
-    why: tuple[str, ...]
+Listener = Callable[[Resource, Key, Seen | None, Seen | None], None]
 
 
 class Mirror:
@@ -60,15 +50,15 @@ class Mirror:
         self.cache = cache
         self.changes = 0
         self._seen: dict[Resource, dict[Key, Seen]] = {resource: {} for resource in RESOURCES}
-        self._rejected: dict[ObjectRef, Rejected] = {}
+        self.rejected: dict[ObjectRef, tuple[str, ...]] = {}  # objects that cannot be read, and why
         self._gone: dict[str, int] = {}  # uid of a deleted object -> the version of its deletion, latest last
         self._rivals: dict[type, list[Resource]] = {}
         for resource in RESOURCES:
             self._rivals.setdefault(resource.read_as, []).append(resource)
-        self._listeners: list[Callable[[Resource, Key, Object | None], None]] = []
+        self._listeners: list[Listener] = []
 
-    def listen(self, listener: Callable[[Resource, Key, Object | None], None]) -> None:
-        """`listener` is called with every object that changes, and with None when it is gone."""
+    def listen(self, listener: Listener) -> None:
+        """`listener` is called with every object that changes, as it was and as it is; None: it was or is not there."""
         self._listeners.append(listener)
 
     def seen(self, resource: Resource) -> dict[Key, Seen]:
@@ -86,11 +76,6 @@ class Mirror:
                 return seen
         return None
 
-    @property
-    def rejected(self) -> Iterable[Rejected]:
-        """Objects that cannot be read."""
-        return self._rejected.values()
-
     def put(self, resource: Resource, live: Live) -> bool:
         """An object that is new or has changed. A version older than the known one changes nothing.
 
@@ -106,8 +91,12 @@ class Mirror:
         self._seen[resource][key] = seen
         # Most changes do not concern us: heartbeats of nodes, the state of containers.
         if before is None or before.uid != seen.uid or before.item != seen.item or before[3:] != seen[3:]:
-            self._tell(resource, key)
+            self._tell(resource, key, before, seen)
         return True
+
+    def put_answer(self, resource: Resource, answer: bytes) -> None:
+        """The object as the server answers a write of ours with it."""
+        self.put(resource, read_live(answer, resource.struct))
 
     def remove(self, resource: Resource, key: Key, version: int) -> None:
         before = self._seen[resource].get(key)
@@ -117,7 +106,7 @@ class Mirror:
         self._gone[before.uid] = version
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
-        self._tell(resource, key)
+        self._tell(resource, key, before, None)
 
     async def replace(self, resource: Resource, lives: Sequence[Live], version: int) -> None:
         """A full list, as of `version`. What we have written since stays as we know it.
@@ -130,22 +119,18 @@ class Mirror:
                 listed.add((live.head.namespace, live.head.name))
                 self.put(resource, live)
             await asyncio.sleep(0)
-        self._keep(resource, listed, version)
-
-    def _keep(self, resource: Resource, listed: set[Key], version: int) -> None:
-        """Removes objects that are not listed, unless they are newer than the list."""
         for key in [key for key in self._seen[resource] if key not in listed]:
             self.remove(resource, key, version)
 
     def tell_again(self, resource: Resource, key: Key) -> None:
         """Puts the object into the Cache again as reported, after a write that failed."""
-        self._tell(resource, key)
+        seen = self._seen[resource].get(key)
+        self._tell(resource, key, seen, seen)
 
     def clear(self, resource: Resource) -> None:
         """Its CRD is gone, and all objects with it. If the server was wrong, they come back as they were."""
         for key in list(self._seen[resource]):
-            del self._seen[resource][key]
-            self._tell(resource, key)
+            self._tell(resource, key, self._seen[resource].pop(key), None)
 
     def objects(self) -> Objects:
         """All objects that count, sorted by kind."""
@@ -158,7 +143,7 @@ class Mirror:
             by_kind[kind].extend(items.values())
         return objects
 
-    def _tell(self, resource: Resource, key: Key) -> None:
+    def _tell(self, resource: Resource, key: Key, before: Seen | None, seen: Seen | None) -> None:
         kind = resource.read_as
         counts = self.find(kind, key)
         if counts is None:
@@ -166,16 +151,31 @@ class Mirror:
         elif counts.item is not None:
             self.cache.put(counts.item)
         self.changes += 1
-        self._announce(resource, key)
-
-    def _announce(self, resource: Resource, key: Key) -> None:
-        seen = self._seen[resource].get(key)
         if seen is not None and seen.wrong:
-            self._rejected[resource, key] = Rejected(resource, key, seen.uid, seen.wrong)
+            self.rejected[resource, key] = seen.wrong
         else:
-            self._rejected.pop((resource, key), None)
+            self.rejected.pop((resource, key), None)
         for listener in self._listeners:
-            listener(resource, key, None if seen is None else seen.item)
+            listener(resource, key, before, seen)
+
+
+class PodsByOwner:
+    """An index of the mirror: the keys of pods by the key of their gang or job, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Key, dict[Key, None]] = {}
+
+    def pods(self, owner: Key) -> Iterable[Key]:
+        return self._pods.get(owner, ())
+
+    def move(self, pod: Key, before: Key | None, owner: Key | None) -> None:
+        """`before` and `owner` are None where the pod has none."""
+        if before is not None and before != owner:
+            del self._pods[before][pod]
+            if not self._pods[before]:
+                del self._pods[before]
+        if owner is not None:
+            self._pods.setdefault(owner, {})[pod] = None
 
 
 def _read(resource: Resource, live: Live, reads: Reads) -> Seen:

@@ -78,4 +78,6 @@ def _resource(rank: int, api_version: str, kind: str, struct: type[Struct]) -> R
 RESOURCES = tuple(
     _resource(rank, api_version, kind, struct) for rank, ((api_version, kind), struct) in enumerate(KINDS.items())
 )
-PODS = next(resource for resource in RESOURCES if resource.struct is kubernetes.Pod)
+_BY_STRUCT = {resource.struct: resource for resource in RESOURCES}
+PODS, NODES = _BY_STRUCT[kubernetes.Pod], _BY_STRUCT[kubernetes.Node]
+JOBS, QUEUES = _BY_STRUCT[types.ElasticJob], _BY_STRUCT[types.Queue]

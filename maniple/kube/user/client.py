@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from maniple.api import kubernetes, types
+from maniple.api import types
 from maniple.api.decode.server_objects import Head, Version, read_live
 from maniple.api.errors import InputError, nearest
-from maniple.api.keys import Key, join_key
+from maniple.api.keys import Key, job_label
 from maniple.api.labels import JOB_LABEL
 from maniple.api.validate.kubernetes import A_LABEL, is_label
 from maniple.kube.transport.client import (
@@ -27,8 +27,7 @@ from maniple.kube.transport.client import (
 )
 from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.login import log_in
-from maniple.kube.transport.resource_kinds import RESOURCES, Resource
-from maniple.kube.user.event_objects import Event
+from maniple.kube.transport.resource_kinds import JOBS, PODS, Resource
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute
@@ -38,14 +37,35 @@ INSTALL = "install their CRDs with `maniple crds | kubectl apply --server-side -
 T = TypeVar("T")
 
 
-def _resource(struct: type) -> Resource:
-    return next(resource for resource in RESOURCES if resource.struct is struct)
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """An event of the events.k8s.io API, as far as it is shown."""
 
+    class Series(msgspec.Struct, frozen=True, rename="camel"):
+        count: int = 1
+        last_observed_time: str | None = None
 
-JOBS = _resource(types.ElasticJob)
-QUEUES = _resource(types.Queue)
-PODS = _resource(kubernetes.Pod)
-NODES = _resource(kubernetes.Node)
+    class Regarding(msgspec.Struct, frozen=True):
+        kind: str = ""
+        name: str = ""
+        uid: str = ""
+
+    reason: str = ""
+    note: str = ""
+    type: str = ""
+    event_time: str | None = None
+    deprecated_last_timestamp: str | None = None
+    series: Series | None = None
+    regarding: Regarding = Regarding()
+
+    @property
+    def time(self) -> str:
+        """When it was last seen."""
+        last = self.series.last_observed_time if self.series is not None else None
+        return last or self.event_time or self.deprecated_last_timestamp or ""
+
+    @property
+    def count(self) -> int:
+        return 1 if self.series is None else self.series.count
 
 
 class Watched(ListWatch[tuple[Version, T | None]], Generic[T]):
@@ -289,11 +309,6 @@ def replica_query(job: str = "") -> dict[str, str]:
 def read_job(raw: msgspec.Raw) -> types.ElasticJob | None:
     job = read_live(raw, types.ElasticJob).item
     return job if isinstance(job, types.ElasticJob) else None
-
-
-def job_label(key: Key) -> str:
-    """The job in messages."""
-    return f"ElasticJob {join_key(key)}"
 
 
 def jobs_refused(error: ApiError) -> InputError:

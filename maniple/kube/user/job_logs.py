@@ -16,7 +16,8 @@ from maniple.api.errors import InputError
 from maniple.api.keys import Key, name_of
 from maniple.api.phases import FINISHED
 from maniple.kube.transport.client import ApiError, Backoff, Patience, UnansweredError
-from maniple.kube.user.client import PODS, UserClient, refused, replica_query
+from maniple.kube.transport.resource_kinds import PODS
+from maniple.kube.user.client import UserClient, refused, replica_query
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
 _SILENT_S = 300.0  # a log without a new line for so long is requested again: the connection may be dead

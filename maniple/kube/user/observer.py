@@ -13,17 +13,8 @@ from maniple.api import kubernetes, types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.keys import Key
 from maniple.kube.transport.client import ApiError
-from maniple.kube.user.client import (
-    JOBS,
-    NODES,
-    PODS,
-    QUEUES,
-    UserClient,
-    jobs_refused,
-    read_job,
-    refused,
-    replica_query,
-)
+from maniple.kube.transport.resource_kinds import JOBS, NODES, PODS, QUEUES
+from maniple.kube.user.client import UserClient, jobs_refused, read_job, refused, replica_query
 from maniple.kube.user.replica_pod import ObservedPod, read_observed_pod
 from maniple.model.resources import amounts
 

@@ -11,52 +11,16 @@ from maniple.api.gpu.assignment import read_assignment
 from maniple.api.keys import Key
 from maniple.api.labels import JOB_LABEL
 from maniple.api.phases import FINISHED
+from maniple.api.replica_pods import PodStatus, read_pod_status
 from maniple.model.elastic import replica_index
 from maniple.model.pod_identity import pod_role
 from maniple.model.resources import RequestTable
 
 
-class _Waiting(msgspec.Struct, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class _Terminated(msgspec.Struct, frozen=True, rename="camel"):
-    exit_code: int = 0
-    reason: str = ""
-
-
-class _State(msgspec.Struct, frozen=True):
-    waiting: _Waiting | None = None
-    terminated: _Terminated | None = None
-    running: dict[str, object] | None = None
-
-
-class _Container(msgspec.Struct, frozen=True):
-    state: _State = _State()
-
-
-class _Condition(msgspec.Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    message: str = ""
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    reason: str = ""
-    message: str = ""
-    container_statuses: tuple[_Container, ...] = ()
-    conditions: tuple[_Condition, ...] = ()
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    status: _Status = _Status()
-
-
 @dataclass(frozen=True)
 class ReplicaPod:
     pod: kubernetes.Pod
-    status: _Status
+    status: PodStatus
 
     @property
     def name(self) -> str:
@@ -102,7 +66,7 @@ class ReplicaPod:
     @property
     def has_started(self) -> bool:
         """Whether it can have a log."""
-        states = [container.state for container in self._containers]
+        states = [container.state for container in self.status.container_statuses]
         return any(state.running is not None or state.terminated is not None for state in states)
 
     @property
@@ -110,7 +74,7 @@ class ReplicaPod:
         """One word, as kubectl has it: the phase, or what keeps it from running."""
         if self.is_terminating:
             return "Terminating"
-        for container in self._containers:
+        for container in self.status.container_statuses:
             waiting, terminated = container.state.waiting, container.state.terminated
             if waiting is not None and waiting.reason not in ("", "ContainerCreating"):
                 return waiting.reason
@@ -125,17 +89,13 @@ class ReplicaPod:
         """Why it does not run, if the kubelet or the scheduler reported it."""
         if self.status.message:
             return self.status.message
-        for container in self._containers:
+        for container in self.status.container_statuses:
             if container.state.waiting is not None and container.state.waiting.message:
                 return container.state.waiting.message
         for condition in self.status.conditions:
             if condition.type == "PodScheduled" and condition.status == "False":
                 return condition.message
         return ""
-
-    @property
-    def _containers(self) -> tuple[_Container, ...]:
-        return self.status.container_statuses
 
 
 @dataclass(frozen=True)
@@ -159,7 +119,7 @@ def read_observed_pod(raw: msgspec.Raw) -> ObservedPod | None:
     if not isinstance(pod, kubernetes.Pod):
         return None
     is_replica = JOB_LABEL in pod.metadata.labels
-    replica = ReplicaPod(pod, msgspec.json.decode(raw, type=_Pod).status) if is_replica else None
+    replica = ReplicaPod(pod, read_pod_status(raw)) if is_replica else None
     return ObservedPod(replica, held_gpus(pod), pod.spec.node_name)
 
 

@@ -3,51 +3,22 @@
 The pods of a job are created long after it. Their templates are checked here, as dry runs of pods.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
 import msgspec
 
 from maniple.api import types
 from maniple.api.decode.server_objects import read_live
 from maniple.api.errors import InputError, nearest
-from maniple.api.keys import Key, join_key
 from maniple.elastic.job_spec import read_job_spec
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.manifests import pod as pod_manifest
 from maniple.kube.transport.client import ApiError, UnansweredError
-from maniple.kube.user.client import INSTALL, QUEUES, UserClient, refused
+from maniple.kube.transport.resource_kinds import QUEUES
+from maniple.kube.user.client import INSTALL, UserClient, refused
+from maniple.kube.user.submission import Submission
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _SETTINGS = PodSettings("maniple", "https://maniple-agents")  # pods with everything that a controller may add
 _QUEUED = {(types.API_VERSION, "ElasticJob"), (types.API_VERSION, "PodGroup")}
-
-
-@dataclass(frozen=True)
-class Submission:
-    """An object to create, and where it is in the input."""
-
-    where: str
-    body: dict[str, Any]
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        return str(self.body.get("apiVersion", "")), str(self.body.get("kind", ""))
-
-    @property
-    def name(self) -> str:
-        return str(self.body.get("metadata", {}).get("name", ""))
-
-    @property
-    def is_job(self) -> bool:
-        return self.kind == (types.API_VERSION, "ElasticJob")
-
-    def key(self, default_namespace: str) -> Key:
-        return str(self.body.get("metadata", {}).get("namespace") or default_namespace), self.name
-
-    def label(self, default_namespace: str) -> str:
-        """The object in messages."""
-        return f"{self.where}: {self.kind[1]} {join_key(self.key(default_namespace))}"
 
 
 class _Resources(msgspec.Struct):

@@ -31,7 +31,7 @@ _PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.in
 _MEMORY_LABELS = ("nvidia.com/gpu.memory",)  # MiB
 
 
-class Granted(NamedTuple):
+class GpuGrant(NamedTuple):
     """A device, or a share of it, that one pod holds."""
 
     row: int

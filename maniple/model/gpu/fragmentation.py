@@ -40,7 +40,7 @@ _SUM_OF_WEIGHTS = 2**20
 Millis = NDArray[np.int32]
 
 
-class Kind(NamedTuple):
+class PodRequests(NamedTuple):
     """What a pod requests. CPU and memory are in the units of the nodes' free CPU and memory."""
 
     cpu: float
@@ -73,7 +73,7 @@ class Mix:
         return not len(self.cpu)
 
 
-def learn(counts: Mapping[Kind, int], models: int = 0) -> Mix:
+def learn(counts: Mapping[PodRequests, int], models: int = 0) -> Mix:
     """The mix of pods seen so far. `models`: the number of GPU model codes."""
     kinds = sorted(((kind, n) for kind, n in counts.items() if n > 0 and kind.gpus), key=_common_first)
     sizes: dict[int, int] = {}
@@ -221,14 +221,14 @@ def _cut_of(size: NDArray[np.intp], price: FloatArray, best: FloatArray) -> Floa
     return cut
 
 
-def _common_first(item: tuple[Kind, int]) -> tuple[int, tuple[float, float, int, int], tuple[bool, ...]]:
+def _common_first(item: tuple[PodRequests, int]) -> tuple[int, tuple[float, float, int, int], tuple[bool, ...]]:
     kind, n = item
     return -n, kind[:4], kind.models or ()
 
 
-def _typical(kinds: list[tuple[Kind, int]]) -> list[tuple[Kind, int]]:
+def _typical(kinds: list[tuple[PodRequests, int]]) -> list[tuple[PodRequests, int]]:
     """The most common kinds, and the kinds with the most demand, until each of both covers 95%."""
-    chosen: set[Kind] = set()
+    chosen: set[PodRequests] = set()
     for amounts in ([n for _, n in kinds], [n * kind.gpus * kind.milli for kind, n in kinds]):
         missing = _COVERED * sum(amounts)
         for index in np.argsort([-amount for amount in amounts], kind="stable")[:_MOST_TYPICAL]:

@@ -15,7 +15,7 @@ from maniple.api import kubernetes
 from maniple.api.gpu.assignment import parse_assignment, read_assignment
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.keys import Key, key_of
-from maniple.model.gpu.devices import GpuAsk, GpuTable, Granted, Millis
+from maniple.model.gpu.devices import GpuAsk, GpuGrant, GpuTable, Millis
 from maniple.model.pod_shape import Shapes
 from maniple.model.resources import RequestTable
 
@@ -29,7 +29,7 @@ class HeldGpus:
     asks: tuple[GpuAsk, ...]
     named: tuple[tuple[int, ...], ...]  # by ask: the devices in the pod's annotation
     is_leaving: bool
-    gpus: tuple[Granted, ...] = ()
+    gpus: tuple[GpuGrant, ...] = ()
 
 
 class GpuHoldings:
@@ -38,7 +38,7 @@ class GpuHoldings:
         self._shapes = shapes
         self._requests = requests
         self._parsed: dict[tuple[int, str, tuple[str, ...], int], tuple[int, ...]] = {}
-        self._granted: dict[object, tuple[Granted, ...]] = {}
+        self._granted: dict[object, tuple[GpuGrant, ...]] = {}
 
     def read(self, pod: kubernetes.Pod, node: int, request: int) -> tuple[HeldGpus | None, int]:
         """The devices of a pod on a node (None: it requested none), and the request that equals what it holds."""
@@ -132,7 +132,7 @@ class GpuHoldings:
         key = (pod.gpus, ask.row, devices, millis)
         granted = self._granted.get(key)
         if granted is None:
-            more = (Granted(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True))
+            more = (GpuGrant(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True))
             granted = self._granted[key] = (*pod.gpus, *more)
         pod.gpus = granted
 

@@ -11,7 +11,8 @@ marked, and make way for that gang alone (reservation.reserve.displace). A gang 
 only, with its surplus, so that no pods of it remain elsewhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +53,8 @@ class Filling:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        # Fit failures: (demand, reservations) -> a count of pods that does not fit.
-        self._failed: dict[tuple[object, ...], int] = {}
+        # Fit failures: kind of job -> reservations -> a count of pods that does not fit.
+        self._failed: dict[Hashable, dict[Hashable, int]] = {}
 
     def run(self) -> None:
         session = self._session
@@ -87,17 +88,26 @@ class Filling:
         groups = [group for group in job.groups if session.state(job).left(group)]
         if not groups or session.overused(queue, session.asked(job)) is not None:
             return False
+        need = session.job_need(job).total
         is_surplus = session.job_ready(job)
         host = host_of(session, job) if is_surplus else ""
+        claim = _Claim(queue, job, is_surplus, 1 if is_surplus else need, self._failures_of(job, groups))
         in_time = [] if host else self._done_before(groups)
-        if in_time and self._attempt(queue, job, groups, in_time, is_surplus, ""):
+        if in_time and self._attempt(claim, in_time, ""):
             return True
-        for reservation in self._leaving_for(job, groups, is_surplus):
-            if host in ("", reservation.job.name) and self._attempt(
-                queue, job, groups, [reservation], is_surplus, reservation.job.name
-            ):
-                return True
-        return False
+        return any(
+            host in ("", reservation.job.name) and self._attempt(claim, [reservation], reservation.job.name)
+            for reservation in self._leaving_for(job, groups, is_surplus)
+        )
+
+    def _failures_of(self, job: Job, groups: Sequence[TaskGroup]) -> dict[Hashable, int] | None:
+        """The failures of jobs that fit in the same reservations as this one; None: it equals no other job."""
+        session = self._session
+        if len(groups) != 1 or session.depends_on_pods(groups[0]) or session.state(job).nodes:
+            return None
+        exempt = job.queue if session.reserved.exempts(job) else None
+        kind = (session.demands.of_group(groups[0]), session.demands.kinds(job), job.required, job.mixed_models, exempt)
+        return self._failed.setdefault(kind, {})
 
     def _done_before(self, groups: Sequence[TaskGroup]) -> list[Reservation]:
         """Reservations whose gang cannot start before all these pods have ended."""
@@ -113,33 +123,30 @@ class Filling:
             reservation for reservation in self._session.reservations.values() if protected_until <= reservation.ready
         ]
 
-    def _attempt(
-        self,
-        queue: Queue,
-        job: Job,
-        groups: Sequence[TaskGroup],
-        lifted: Sequence[Reservation],
-        is_surplus: bool,
-        backfill: str,
-    ) -> bool:
-        session = self._session
-        count = 1 if is_surplus else session.job_need(job).total
-        hosts = (backfill, *(reservation.job.key for reservation in lifted))
-        exempt = job.queue if session.reserved.exempts(job) else None
-        kind = (session.demands.of_group(groups[0]), session.demands.kinds(job))
-        key = (kind, job.required, job.mixed_models, exempt, hosts)
-        is_alike = len(groups) == 1 and not session.depends_on_pods(groups[0]) and not session.state(job).nodes
-        if is_alike and count >= self._failed.get(key, count + 1):
+    def _attempt(self, claim: "_Claim", lifted: Sequence[Reservation], backfill: str) -> bool:
+        session, job, failures = self._session, claim.job, claim.failures
+        hosts = (backfill, *[reservation.job.key for reservation in lifted])
+        if failures is not None and claim.pods >= failures.get(hosts, claim.pods + 1):
             return False
         most = None
         if backfill:
             most = np.zeros(len(session.snapshot.nodes))
             most[lifted[0].places] = np.inf
         with session.reserved.lifted(lifted, most):
-            if is_surplus:
-                done = place_one(session, queue, job, backfill=backfill)
+            if claim.is_surplus:
+                done = place_one(session, claim.queue, job, backfill=backfill)
             else:
-                done = start_gang(session, queue, job, promises=False, backfill=backfill)
-        if is_alike and not done and job.key not in session.blocked:
-            self._failed[key] = min(count, self._failed.get(key, count))
+                done = start_gang(session, claim.queue, job, promises=False, backfill=backfill)
+        if failures is not None and not done and job.key not in session.blocked:
+            failures[hosts] = min(claim.pods, failures.get(hosts, claim.pods))
         return done
+
+
+class _Claim(NamedTuple):
+    """What a job asks of reserved room: its minimum, or one more pod."""
+
+    queue: Queue
+    job: Job
+    is_surplus: bool
+    pods: int
+    failures: dict[Hashable, int] | None

@@ -2,8 +2,8 @@
 
 It ends: a victim must have a lower priority than its claimant (the priority plugin's rule, kept here whatever plugins
 are chosen). So no victim, one pod or a whole gang, can ever displace the job that displaced it. A whole gang evicted
-for a smaller one may leave its queue below its due, and so with a claim on others: docs/decisions/005-victims.md says
-why reclaim and preempt end together.
+for a smaller one may leave its queue below its due, and so with a claim on others:
+docs/decisions/005-how-victims-are-chosen.md says why reclaim and preempt end together.
 """
 
 from maniple.model.job import Job, Queue

@@ -6,7 +6,7 @@ their queue, and the queues above it, can spare. The claimant must stay within i
 Nothing goes back and forth: a queue that lost a pod or a whole gang still has its due. With more it would be above, so
 it may claim nothing. It ends: add up what all queues hold, each counted up to its due. A loser counts as before and the
 claimant counts more, and the sum is bounded. Only preemption can lower it, when a whole gang is evicted for a smaller
-one; docs/decisions/005-victims.md says why both together end.
+one; docs/decisions/005-how-victims-are-chosen.md says why both together end.
 """
 
 import numpy as np

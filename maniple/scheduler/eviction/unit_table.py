@@ -75,16 +75,8 @@ class UnitTable:
 
     @cached_property
     def requests(self) -> FloatArray:
-        """[R, pods]. Equal pods share one vector, so few vectors are converted."""
-        numbers: dict[int, int] = {}
-        vectors: list[FloatArray] = []
-        vector_of_pod = []
-        for pod in self.pods:
-            number = numbers.setdefault(id(pod.requests), len(vectors))
-            if number == len(vectors):
-                vectors.append(pod.requests)
-            vector_of_pod.append(number)
-        return np.ascontiguousarray(np.array(vectors)[vector_of_pod].T)
+        """[R, pods]"""
+        return np.ascontiguousarray(stacked_requests(self.pods).T)
 
     @cached_property
     def largest(self) -> FloatArray:
@@ -219,6 +211,13 @@ class UnitNodes:
     of_pod: IntArray  # pod -> its pair
 
 
+def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
+    """[pods, R] what the pods request. Equal pods share one vector, so few vectors are converted."""
+    vectors = {id(pod.requests): pod.requests for pod in pods}
+    number_of = {vector: number for number, vector in enumerate(vectors)}
+    return np.array(list(vectors.values()))[[number_of[id(pod.requests)] for pod in pods]]
+
+
 class DeviceParts:
     """The GPUs that pods hold, as columns, without GPUs that are lost or unhealthy."""
 
@@ -256,19 +255,16 @@ class OfferedUnits:
         self._session = session
         self._jobs = jobs
         self._units_of = units_of
-        self._left: BoolArray = np.zeros(0, dtype=bool)
 
     @cached_property
     def table(self) -> UnitTable:
         session = self._session
-        table = UnitTable(session, (unit for job in self._jobs if job.placed for unit in self._units_of(session, job)))
-        self._left = np.ones(len(table), dtype=bool)
-        return table
+        return UnitTable(session, (unit for job in self._jobs if job.placed for unit in self._units_of(session, job)))
 
-    @property
+    @cached_property
     def left(self) -> BoolArray:
         """[units] those that are neither evicted nor withdrawn."""
-        return self._left
+        return np.ones(len(self.table), dtype=bool)
 
     def offer(self, belongs: Callable[[Job], bool]) -> BoolArray:
         """[units] those of jobs for which `belongs` holds, left or not."""
@@ -279,10 +275,9 @@ class OfferedUnits:
         return np.asarray(self.table.job_of != self.table.job_numbers.get(job.key, _NONE))
 
     def take(self, units: IntArray) -> None:
-        self._left[units] = False
+        self.left[units] = False
 
     def withdraw(self, job: Job) -> None:
         """Takes what the job holds off the offer."""
-        number = self.table.job_numbers.get(job.key)
-        if number is not None:
-            self._left[self.table.job_of == number] = False
+        if job.key in self.table.job_numbers:
+            self.left[~self.of_others(job)] = False

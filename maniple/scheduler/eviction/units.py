@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maniple.model.job import Job, PlacedPod
+from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.plan import SHRUNK
 from maniple.scheduler.framework.session import Session
 
@@ -79,13 +80,9 @@ def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
     """
     if not job.exists:
         return
-    placed, now = placed_by_role(session, job), session.snapshot.now
-    spare = sum(placed.values()) + job.succeeded - max(job.min_member, 1)
-    if spare <= 0 or (job.elastic is not None and now < job.elastic.cooldown_until):
+    surplus = SurplusCount(job, placed_by_role(session, job))
+    if surplus.total <= 0 or (job.elastic is not None and session.snapshot.now < job.elastic.cooldown_until):
         return
-    spare_of = {
-        role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0) for role, count in placed.items()
-    }
     there = _there(session, job)
     staying = _staying(session, job, there)
     by_role: dict[str, list[_Ranked]] = {}
@@ -93,13 +90,8 @@ def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
         by_role.setdefault(pod.role, []).append((_rank(pod), pod))
     steps = [_steps(session, job, role, sorted(ranked, key=_first), staying) for role, ranked in by_role.items()]
     for _, step in steps[0] if len(steps) == 1 else heapq.merge(*steps, key=_first):
-        role, count = step.pods[0].role, len(step.pods)
-        if count > spare or count > spare_of[role]:
-            spare_of[role] = 0  # steps below it do not go without it
-            continue
-        spare -= count
-        spare_of[role] -= count
-        yield step
+        if surplus.take(step.pods[0].role, len(step.pods)):  # steps below it do not go without it
+            yield step
 
 
 def placed_by_role(session: Session, job: Job) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ from maniple.scheduler.framework.session import Session
 _MOST_ASKED = 16  # rounds; units that are still in doubt then stay
 
 
-def agreed(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequence[VictimRule]) -> list[Unit]:
+def allowed_units(session: Session, claimant: Job, units: Sequence[Unit], rules: Sequence[VictimRule]) -> list[Unit]:
     """Returns the units of which every rule allows every pod, counting the units before it.
 
     Rules count: a queue can spare a certain amount. A unit that one rule allows and another refuses must not use up

@@ -21,7 +21,7 @@ from maniple.scheduler.eviction.node_first_order import best_domains, units_by_n
 from maniple.scheduler.eviction.trial import Trial
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
-from maniple.scheduler.eviction.victim_consent import agreed
+from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.framework.hooks import VictimRule
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import by_domain, home_of, members_of
@@ -93,7 +93,7 @@ class RoomMaker:
         is_large_enough = len(pods) == 1 and (table.requests[:, pods[0]] >= trial.group.shape.requests).all()
         if not is_large_enough or table.grades[unit[0]] > table.grades[left].min():
             return None
-        return unit if agreed(self._session, trial.job, [table.units[unit[0]]], self._rules) else None
+        return None if len(self._refused(trial.job, unit)) else unit
 
     def _best(self, trial: Trial, left: BoolArray) -> IntArray | None:
         """Returns the cheapest units found in several orders, or None."""
@@ -114,22 +114,25 @@ class RoomMaker:
 
     def _search(self, trial: Trial, order: IntArray, left: BoolArray) -> IntArray | None:
         """Returns the fewest units from the front of `order` that make room and that the rules allow, or None."""
-        session, table, job = self._session, self._table, trial.job
+        table, job = self._table, trial.job
         order = table.ordered(order, left)
         for _ in range(_MOST_REFUSED):
             order = order[self._offered[order]]
             victims = trial.fewest(order)
             if victims is None:
                 return None
-            allowed = set(agreed(session, job, [table.units[unit] for unit in victims.tolist()], self._rules))
-            refused = [unit for unit in victims.tolist() if table.units[unit] not in allowed]
-            if not refused:
+            refused = self._refused(job, victims)
+            if not len(refused):
                 return victims
             self._prune(job, left)
-            order = order[~table.with_dependents(np.array(refused))[order]]
-        allowed = set(agreed(session, job, [table.units[unit] for unit in order.tolist()], self._rules))
-        refused = [unit for unit in order.tolist() if table.units[unit] not in allowed]
-        return trial.fewest(order[~table.with_dependents(np.array(refused, dtype=np.intp))[order]])
+            order = order[~table.with_dependents(refused)[order]]
+        return trial.fewest(order[~table.with_dependents(self._refused(job, order))[order]])
+
+    def _refused(self, job: Job, units: IntArray) -> IntArray:
+        """Returns the units that the rules do not allow, counting the units before each."""
+        chosen = [self._table.units[unit] for unit in units.tolist()]
+        allowed = set(allowed_units(self._session, job, chosen, self._rules))
+        return units[[unit not in allowed for unit in chosen]] if len(allowed) < len(chosen) else _NO_UNITS
 
     def _prune(self, job: Job, left: BoolArray) -> None:
         """Removes, once, units that the rules refuse even alone. They stay refused: later there is less to spare."""
@@ -142,8 +145,7 @@ class RoomMaker:
         for unit in np.flatnonzero(left).tolist():
             kind = int(table.kinds[unit])
             if kind not in verdicts:
-                alone = [table.units[number] for number in table.ordered(np.array([unit]), left).tolist()]
-                verdicts[kind] = len(agreed(self._session, job, alone, self._rules)) == len(alone)
+                verdicts[kind] = not len(self._refused(job, table.ordered(np.array([unit]), left)))
             if not verdicts[kind]:
                 refused.append(unit)
         self._offered = self._offered & ~table.with_dependents(np.array(refused, dtype=np.intp))

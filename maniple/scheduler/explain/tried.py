@@ -20,7 +20,7 @@ import numpy as np
 from maniple.model.job import Job
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
-from maniple.scheduler.eviction.victim_consent import agreed
+from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.explain.nearest_miss import find_miss
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
@@ -167,7 +167,7 @@ class Victims(Note):
         able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in holders.shrunk)]
         # As a table has them: the cheapest first, and no pod in two of them.
         units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
-        allowed = agreed(session, case.job, units, self.rules)
+        allowed = allowed_units(session, case.job, units, self.rules)
         taken = {pod.pod: pod for unit in allowed for pod in unit.pods}
         spent = holders.spend(taken.values())
         count = 0

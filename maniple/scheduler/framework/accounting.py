@@ -14,7 +14,7 @@ import numpy as np
 
 from maniple.api.gpu.requests import ANY_MODEL, matches, read_models
 from maniple.api.types import GpuModel
-from maniple.model.gpu.devices import GpuTable, Granted, Millis
+from maniple.model.gpu.devices import GpuGrant, GpuTable, Millis
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, FloatArray
@@ -203,7 +203,7 @@ class SpeedAccounting(Accounting):
             if speeds.all():
                 amount[row] = used[row] @ speeds
             else:
-                units = sum(table.units(node, hand, 0) for node, hand in done.slots())
+                units = sum(table.units(node, grants, 0) for node, grants in done.slots())
                 amount[row] = units if amount[row] > 0 else -units
         self._charge(done.job, amount)
 
@@ -239,15 +239,15 @@ class _Table:
         self._alike = [*map(int, self.alike.tolist()), self.mean]
         self._device = np.where(device > 0, device, np.rint(self._node_mean)[:, None])
 
-    def units(self, node: int, grants: tuple[Granted, ...], amount: int) -> int:
+    def units(self, node: int, grants: tuple[GpuGrant, ...], amount: int) -> int:
         """What a pod with these devices holds, if it asked for `amount`."""
         alike = self._alike[node]
         if alike and amount:
             return amount * alike
-        own = [granted for granted in grants if granted.row == self._row]
-        units = sum(granted.milli * int(self._device[node, granted.device]) for granted in own)
+        own = [grant for grant in grants if grant.row == self._row]
+        units = sum(grant.milli * int(self._device[node, grant.device]) for grant in own)
         # An amount without a device counts by the mean speed.
-        return units + max(0, amount - sum(granted.milli for granted in own)) * self.mean
+        return units + max(0, amount - sum(grant.milli for grant in own)) * self.mean
 
     def node_speed(self, millis: Millis) -> FloatArray:
         """[N] the mean speed of the parts of devices in `millis` [N, G]; of all devices where there are none."""

@@ -11,7 +11,7 @@ import numpy as np
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.demand import Demands
-from maniple.scheduler.framework.gpu_room import GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Rows
 
 # An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands must not fill the memory.
@@ -55,17 +55,17 @@ class _Cached:
 class NodeCapacity:
     def __init__(
         self,
-        free: Callable[[IntArray], tuple[FloatArray, FloatArray]],
-        future: Callable[[IntArray], FloatArray],
-        gpus: GpuRoom,
-        count: int,
+        free: FloatArray,
+        future: FloatArray,
+        gpus: FreeGpus,
         hooks: Sequence[Hooks],
         demands: Demands,
     ) -> None:
-        self._free = free  # nodes -> (usable now, free)
-        self._future = future  # nodes -> free when all leaving pods have left
+        """`free`, `future` [R, N]: what is free now, and when all leaving pods have left. The session changes them."""
+        self._free = free
+        self._future = future
         self._gpus = gpus
-        self._count = count
+        self._count = count = free.shape[1]
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
         self._demands = demands
@@ -112,12 +112,16 @@ class NodeCapacity:
                 total += part
         return total
 
+    def _at(self, amounts: FloatArray, nodes: IntArray) -> FloatArray:
+        return amounts if len(nodes) == self._count else amounts[:, nodes]
+
     def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
-        usable, _ = self._free(nodes)
+        # The lower of now and later is usable, so that promises are kept.
+        usable = np.minimum(self._at(self._free, nodes), self._at(self._future, nodes))
         return self._count_pods(group, nodes, usable, later=False)
 
     def _compute_fits_later(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
-        return self._count_pods(group, nodes, self._future(nodes), later=True)
+        return self._count_pods(group, nodes, self._at(self._future, nodes), later=True)
 
     def _count_pods(self, group: TaskGroup, nodes: IntArray, usable: FloatArray, *, later: bool) -> FloatArray:
         fits = capacity(group.shape.requests, usable)
@@ -127,5 +131,4 @@ class NodeCapacity:
         return np.where(self.allowed(group)[nodes], fits, 0.0)
 
     def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
-        _, free = self._free(nodes)
-        return self.score_rows(group, Rows(nodes, free))
+        return self.score_rows(group, Rows(nodes, self._at(self._free, nodes)))

@@ -1,13 +1,33 @@
 """What this cycle has done to a job so far, on top of what the snapshot says."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.pod_identity import pod_order
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.gpu_room import DeviceGrants, GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
+
+
+class SurplusCount:
+    """How many pods a job has above its minimums, in all and by role. Counts down as pods leave."""
+
+    def __init__(self, job: Job, placed: Mapping[str, int]) -> None:
+        self.total = sum(placed.values()) + job.succeeded - max(job.min_member, 1)
+        self._by_role: dict[str, int] = {}
+        if self.total > 0:  # most jobs have no surplus
+            for role, count in placed.items():
+                self._by_role[role] = count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0)
+
+    def take(self, role: str, count: int = 1) -> bool:
+        """Takes pods of the role from the surplus. If there are too few, returns False, then and later."""
+        if count > self.total or count > self._by_role[role]:
+            self._by_role[role] = 0
+            return False
+        self.total -= count
+        self._by_role[role] -= count
+        return True
 
 
 class JobState:
@@ -25,15 +45,15 @@ class JobState:
         self.nodes: Counter[int] = Counter()
         self.models: dict[tuple[GpuModel, ...], Counter[int]] = {}
 
-    def note(self, group: TaskGroup, slots: Iterable[tuple[int, DeviceGrants]], gpus: GpuRoom, sign: int) -> None:
+    def note(self, group: TaskGroup, slots: Iterable[tuple[int, GpuGrants]], gpus: FreeGpus, sign: int) -> None:
         """Pods of the group were placed in these slots (1), or removed again (-1)."""
         for node, grants in slots:
             self._note(node, group.shape.constraint.gpu_models, grants, gpus, sign)
 
-    def note_placed(self, pod: PlacedPod, gpus: GpuRoom, sign: int) -> None:
+    def note_placed(self, pod: PlacedPod, gpus: FreeGpus, sign: int) -> None:
         self._note(pod.node, pod.gpu_models, pod.gpus, gpus, sign)
 
-    def _note(self, node: int, models: tuple[GpuModel, ...], grants: DeviceGrants, gpus: GpuRoom, sign: int) -> None:
+    def _note(self, node: int, models: tuple[GpuModel, ...], grants: GpuGrants, gpus: FreeGpus, sign: int) -> None:
         self.nodes[node] += sign
         if grants:
             self.models.setdefault(models, Counter())[gpus.model_of(node, grants)] += sign

@@ -8,7 +8,7 @@ from maniple.api.gpu.requests import WHOLE
 from maniple.model.pod_identity import JobKey
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.explain.verdict import Explainer
-from maniple.scheduler.framework.gpu_room import DeviceGrants, GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
 from maniple.scheduler.framework.plan import (
     SHRUNK,
     Bind,
@@ -79,7 +79,7 @@ def _nominations(session: Session) -> Iterator[Nomination]:
         yield from (Nomination(pod, names[node]) for pod, node in reservation.pods)
 
 
-def _pods(placed: Placed) -> Iterator[tuple[str, int, DeviceGrants]]:
+def _pods(placed: Placed) -> Iterator[tuple[str, int, GpuGrants]]:
     """Pods in order on nodes in order of choice: pods with neighbouring indices are together."""
     for number, (node, grants) in enumerate(placed.slots(), placed.start):
         yield placed.group.pods[number], node, grants
@@ -108,18 +108,18 @@ def _binds(session: Session) -> Iterator[Bind]:
             yield make_bind(session.snapshot, session.gpus, pod, node, grants, backfill)
 
 
-def make_bind(snapshot: Snapshot, room: GpuRoom, pod: str, node: int, grants: DeviceGrants, backfill: str) -> Bind:
+def make_bind(snapshot: Snapshot, room: FreeGpus, pod: str, node: int, grants: GpuGrants, backfill: str) -> Bind:
     """The bind names the ids of the pod's GPUs, its share of each if below 1, and the bandwidth of a ring over them."""
     name = snapshot.nodes.names[node]
     if not grants:
         return Bind(pod, name, backfill=backfill or UNSET)
-    is_mixed = len({granted.row for granted in grants}) > 1
+    is_mixed = len({grant.row for grant in grants}) > 1
     ids = []
-    for granted in grants:
-        table = room.tables[granted.row]
-        ids.append(f"{table.resource}/" * is_mixed + table.ids[node][granted.device])
+    for grant in grants:
+        table = room.tables[grant.row]
+        ids.append(f"{table.resource}/" * is_mixed + table.ids[node][grant.device])
     # One number for all devices, even if their memory differs.
-    share = max(granted.milli for granted in grants)
+    share = max(grant.milli for grant in grants)
     ring = room.ring_gbs(node, grants)
     return Bind(
         pod,

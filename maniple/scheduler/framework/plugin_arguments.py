@@ -45,13 +45,13 @@ class Arguments:
             raise self.error(name, str(error)) from None
 
     def _read(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
-        self._known.add(name)
-        if name not in self._given:
-            return default
-        try:
-            return parse(self._given[name])
-        except (ValueError, KeyError):
-            raise self.error(name, f"expected {expected}, got {self._given[name]!r}") from None
+        def parse_or_explain(text: str) -> T:
+            try:
+                return parse(text)
+            except (ValueError, KeyError):
+                raise ValueError(f"expected {expected}, got {text!r}") from None
+
+        return self.parsed(name, default, parse_or_explain)
 
     def error(self, name: str, message: str) -> InputError:
         return InputError([f"{self._source}: plugin {self._plugin}: argument {name}: {message}"])

@@ -42,13 +42,28 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
     must be within its due with what the claimant needs. On the victim's side every queue must be reclaimable and keep
     its due.
     """
-    due, queues = session.due, session.snapshot.queues
-    if due is None:
-        return []
-    allowed_above = entitled(session, claimant, due)
+    due = session.due
+    return [] if due is None else _within_dues(session, due, claimant, candidates, are_guests=False)
+
+
+def displaceable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+    """Candidates that run in the reservation of `claimant` and may be displaced, each given the ones before.
+
+    They started there on the condition that they leave. Yet a claimant above its due must not bring another queue below
+    its due.
+    """
+    due = session.due
+    return list(candidates) if due is None else _within_dues(session, due, claimant, candidates, are_guests=True)
+
+
+def _within_dues(
+    session: Session, due: Due, claimant: Job, candidates: Sequence[Victim], *, are_guests: bool
+) -> list[Victim]:
+    queues = session.snapshot.queues
+    within_due = entitled(session, claimant, due)
     mine = set(session.queue_paths[claimant.queue])
     left = due.accounting.queue_held.copy()
-    kept = []
+    allowed = []
     refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
     for victim in candidates:
         amount = due.accounting.of_pod(victim.pod)
@@ -57,44 +72,20 @@ def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> lis
             continue
         path = session.queue_paths[victim.job.queue]
         below = [queue for queue in path if queue not in mine]
-        meeting = next((queue for queue in path if queue in mine), -1)
-        if meeting not in allowed_above or not all(queues[queue].reclaimable for queue in below):
-            refused.add(kind)
-            continue
-        after = left[below] - amount
+        is_entitled = next((queue for queue in path if queue in mine), -1) in within_due
         touched = due.scarce[below] & (amount > 0)
-        if touched.any() and (~touched | (after >= due.deserved[below] - EPSILON)).all():
+        is_short = bool((touched & (left[below] - amount < due.deserved[below] - EPSILON)).any())
+        if are_guests:
+            is_allowed = is_entitled or not is_short
+        else:
+            is_reclaimable = is_entitled and all(queues[queue].reclaimable for queue in below)
+            is_allowed = is_reclaimable and bool(touched.any()) and not is_short
+        if is_allowed:
             left[path] -= amount
-            kept.append(victim)
+            allowed.append(victim)
         else:
             refused.add(kind)
-    return kept
-
-
-def yielding(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-    """Candidates that run in the reservation of `claimant` and may be displaced, each given the ones before.
-
-    They started there on the condition that they leave. Yet a claimant above its due must not bring another queue below
-    its due.
-    """
-    due = session.due
-    if due is None:
-        return list(candidates)
-    within_due = entitled(session, claimant, due)
-    mine = set(session.queue_paths[claimant.queue])
-    left = due.accounting.queue_held.copy()
-    kept = []
-    for victim in candidates:
-        amount = due.accounting.of_pod(victim.pod)
-        path = session.queue_paths[victim.job.queue]
-        below = [queue for queue in path if queue not in mine]
-        meeting = next((queue for queue in path if queue in mine), -1)
-        touched = due.scarce[below] & (amount > 0)
-        is_short = touched & (left[below] - amount < due.deserved[below] - EPSILON)
-        if not below or meeting in within_due or not is_short.any():
-            left[path] -= amount
-            kept.append(victim)
-    return kept
+    return allowed
 
 
 def entitled(session: Session, claimant: Job, due: Due) -> set[int]:

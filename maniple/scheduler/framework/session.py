@@ -5,9 +5,9 @@ plugins. It must never change its sums itself: only Statement and Supposition do
 notes in it: why a job is blocked, which jobs were put aside.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,13 +17,13 @@ from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityCounts
 from maniple.model.pod_identity import JobKey, pod_order
 from maniple.model.pod_shape import Exclusive
-from maniple.model.resources import FloatArray, IntArray
+from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.demand import Demand, Demands
-from maniple.scheduler.framework.gpu_room import GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
 from maniple.scheduler.framework.job_state import JobState
 from maniple.scheduler.reservation.reservation_book import ReservationBook
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from maniple.scheduler.explain.tried import Note
     from maniple.scheduler.framework.queue_dues import Due
     from maniple.scheduler.framework.statement import Evicted, Placed
+    from maniple.scheduler.growth.resize_value import Sizing
 
 
 # Callbacks that only one plugin of a policy may have.
@@ -68,7 +69,7 @@ class Session:
         self.free = snapshot.free.copy()
         # What will be free when all leaving pods have left and all promised pods have started.
         self.future = snapshot.free + snapshot.releasing
-        self.gpus = GpuRoom(snapshot)
+        self.gpus = FreeGpus(snapshot)
         self._releasing = bool(snapshot.releasing.any())
         self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] including the queues below
         # A queue and its ancestors: all of them are charged for what its jobs hold.
@@ -96,32 +97,27 @@ class Session:
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
         _check_claims([plugin.name for tier in tiers for plugin in tier], self.hooks)
-        self.due = next((hooks.due for hooks in self.hooks if hooks.due is not None), None)
-        self.sizing = next((hooks.sizing for hooks in self.hooks if hooks.sizing is not None), None)
+        claims = {name: next(self._callbacks(name), None) for name in _CLAIMS}
+        self.due = claims["due"]
+        self.sizing: Sizing | None = claims["sizing"]
         # How long the first gang of a queue waits for a reservation; None: for ever.
-        self.patience_s = next((hooks.patience_s for hooks in self.hooks if hooks.patience_s is not None), None)
-        worth = next((hooks.device_worth for hooks in self.hooks if hooks.device_worth is not None), None)
-        self.gpus.worth = None if worth is None else worth.tolist()
+        self.patience_s: float | None = claims["patience_s"]
+        self.gpus.worth = None if claims["device_worth"] is None else claims["device_worth"].tolist()
+        self._job_need: Callable[[Job], Need] | None = claims["job_need"]
+        self._job_orders = list(self._callbacks("job_order"))
+        self._queue_orders = list(self._callbacks("queue_order"))
         # Pod predicates that may be about any group; none is built in.
         self._wide_predicates = [
             hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
         ]
         self.demands = Demands(self, self.hooks, reads or Reads())
-        self.capacity = NodeCapacity(
-            self._usable_and_free, self._free_later, self.gpus, len(snapshot.nodes), self.hooks, self.demands
-        )
+        self.capacity = NodeCapacity(self.free, self.future, self.gpus, self.hooks, self.demands)
+
+    def _callbacks(self, name: str) -> Iterator[Any]:
+        """The callbacks of this name that plugins have, in the policy's order."""
+        return (callback for hooks in self.hooks if (callback := getattr(hooks, name)) is not None)
 
     # -- state
-
-    def _usable_and_free(self, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(what a pod may use now, what is free). The lower of now and later is usable, so that promises are kept."""
-        whole = len(nodes) == len(self.snapshot.nodes)
-        free, future = (self.free, self.future) if whole else (self.free[:, nodes], self.future[:, nodes])
-        return np.minimum(free, future), free
-
-    def _free_later(self, nodes: IntArray) -> FloatArray:
-        """What will be free when all leaving pods have left and all promised pods have started."""
-        return self.future if len(nodes) == len(self.snapshot.nodes) else self.future[:, nodes]
 
     @property
     def affinity_counts(self) -> AffinityCounts:
@@ -200,31 +196,25 @@ class Session:
     # -- plugins, combined
 
     def job_key(self, job: Job) -> tuple[Key, ...]:
-        keys = tuple(hooks.job_order(job) for hooks in self.hooks if hooks.job_order)
-        return (*keys, job.created, *job.key)  # type: ignore[arg-type]  # the tie-breakers close the tuple
+        keys = [order(job) for order in self._job_orders]
+        return (*keys, job.created, *job.key)  # the tie-breakers close the tuple
 
     def queue_key(self, queue: Queue) -> tuple[tuple[Key, ...], ...]:
         """Keys from the top of the tree down: ancestors are compared first."""
-        path = self.queue_paths[queue.index][::-1]
-        return tuple(
-            (
-                *(hooks.queue_order(self.snapshot.queues[index]) for hooks in self.hooks if hooks.queue_order),
-                float(index),
-            )
-            for index in path
-        )
+        path = [self.snapshot.queues[index] for index in reversed(self.queue_paths[queue.index])]
+        return tuple((*(order(queue) for order in self._queue_orders), float(queue.index)) for queue in path)
 
     def groups(self, job: Job) -> list[TaskGroup]:
         """The job's groups in task order. Groups with pod affinity come last: they may need pods of the gang."""
 
         def key(group: TaskGroup) -> tuple[object, ...]:
-            orders = (hooks.task_order(group) for hooks in self.hooks if hooks.task_order)
+            orders = (order(group) for order in self._callbacks("task_order"))
             return (*orders, bool(group.pod_affinity and group.pod_affinity.affinity), pod_order(group.pods[0], {}))
 
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
     def job_valid(self, job: Job) -> Reason | None:
-        reason = _first(hooks.job_valid(job) for hooks in self.hooks if hooks.job_valid)
+        reason = _first(validate(job) for validate in self._callbacks("job_valid"))
         # No action tries an invalid job, so it is not in line.
         return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
@@ -236,10 +226,7 @@ class Session:
 
     def job_need(self, job: Job) -> Need:
         """What the job needs before it may start; without a gang plugin any pod may start alone."""
-        for hooks in self.hooks:
-            if hooks.job_need:
-                return hooks.job_need(job)
-        return Need({}, 0 if self.state(job).placed_count else 1)
+        return self._job_need(job) if self._job_need else Need({}, 0 if self.state(job).placed_count else 1)
 
     def needed_resources(self, job: Job) -> FloatArray:
         """The requests of the pods that the job still needs to start, taken in task order."""
@@ -273,9 +260,9 @@ class Session:
 
     def is_placed_singly(self, group: TaskGroup) -> bool:
         """Whether the pods of the group are placed one by one."""
-        if self.is_coupled(group):
-            return True
-        return any(hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly)
+        return self.is_coupled(group) or any(
+            hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly
+        )
 
     def is_coupled(self, group: TaskGroup) -> bool:
         """Whether placing a pod of the group can change where the next may go, other than by using up resources."""
@@ -342,12 +329,8 @@ class Session:
 
     def victim_rules(self, kind: str) -> list[VictimRule]:
         """kube-batch's rule: the first tier with such a callback decides, and all plugins of that tier must agree."""
-        for tier in self.tiers:
-            of_tier = [hooks.preemptable if kind == "preemptable" else hooks.reclaimable for hooks in tier]
-            rules = [rule for rule in of_tier if rule]
-            if rules:
-                return rules
-        return []
+        by_tier = ([rule for hooks in tier if (rule := getattr(hooks, kind))] for tier in self.tiers)
+        return next((rules for rules in by_tier if rules), [])
 
 
 def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import FloatArray, IntArray
-from maniple.scheduler.framework.gpu_room import DeviceGrants
+from maniple.scheduler.framework.free_gpus import GpuGrants
 from maniple.scheduler.framework.session import Session
 
 
@@ -40,7 +40,7 @@ class Placed:
     start: int
     spot: Spot
     later: bool
-    grants: tuple[DeviceGrants, ...]  # the GPUs of each pod, in the order of the spot's nodes; (): none
+    grants: tuple[GpuGrants, ...]  # the GPUs of each pod, in the order of the spot's nodes; (): none
     backfill: str = ""  # the gang that they will make way for
 
     def used(self) -> FloatArray:
@@ -48,12 +48,12 @@ class Placed:
         used = np.outer(self.group.shape.requests, self.spot.counts)
         if self.grants and self.group.shape.gpus[0].memory:
             # The share of a GPU that a request for memory takes depends on the GPU.
-            shares = [sum(granted.milli for granted in hand) for hand in self.grants]
+            shares = [sum(grant.milli for grant in grants) for grants in self.grants]
             starts = np.concatenate([[0], np.cumsum(self.spot.counts)[:-1]]).astype(np.intp)
             used[self.group.shape.gpus[0].row] = np.add.reduceat(shares, starts)
         return used
 
-    def slots(self) -> Iterator[tuple[int, DeviceGrants]]:
+    def slots(self) -> Iterator[tuple[int, GpuGrants]]:
         """The node and the GPUs of each pod."""
         grants = iter(self.grants)
         for node, count in zip(self.spot.nodes.tolist(), self.spot.counts.tolist(), strict=True):

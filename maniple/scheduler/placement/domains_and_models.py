@@ -97,12 +97,9 @@ def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[T
         fits = [session.room_for(group, later=later, model=code) for group in groups]
         if _hold_each(need, groups, [room.sum(keepdims=True) for room in fits])[0]:
             # Without a list, the policy's scores decide between models.
-            choices.append((0.0 if is_ordered else -_best_score(session, groups[0], fits[0]), code))
+            best = 0.0 if is_ordered else session.capacity.scores(groups[0])[fits[0] > 0].max(initial=-np.inf)
+            choices.append((-float(best), code))
     return [code for _, code in (choices if is_ordered else sorted(choices))]
-
-
-def _best_score(session: Session, group: TaskGroup, fits: FloatArray) -> float:
-    return float(session.capacity.scores(group)[fits > 0].max(initial=-np.inf))
 
 
 # --- domains

@@ -7,7 +7,7 @@ hold up to K pods each cost O(N + W K + W log W) instead of O(W N).
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -51,14 +51,7 @@ def find_spot(
 
 
 def place_some(
-    session: Session,
-    statement: Statement,
-    job: Job,
-    group: TaskGroup,
-    wanted: int,
-    scope: Scope,
-    *,
-    later: bool,
+    session: Session, statement: Statement, job: Job, group: TaskGroup, wanted: int, scope: Scope, *, later: bool
 ) -> int:
     """Places up to `wanted` pods of the group in the scope; returns how many."""
     wanted = min(wanted, session.state(job).left(group))
@@ -95,40 +88,32 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
     groups = session.groups(job)
     with session.reserved.seen_by(job):
         for scope in scopes(session, job, need, groups, later=later):
-            if _place_in(session, statement, job, need, groups, scope, later=later):
-                return True
-            statement.rollback()
+            for ordered in _orders(session, need, groups, scope, later=later):
+                if _fill(session, statement, job, ordered, need, scope, later=later):
+                    return True
+                statement.rollback()
     return False
 
 
 def place_more(session: Session, statement: Statement, job: Job, group: TaskGroup) -> bool:
     """Places one more pod of a gang that has started, within the gang's constraints."""
-    for scope in scopes(session, job, Need({}, 1), [group], later=False):
-        if place_some(session, statement, job, group, 1, scope, later=False):
-            return True
-    return False
+    return any(
+        place_some(session, statement, job, group, 1, scope, later=False)
+        for scope in scopes(session, job, Need({}, 1), [group], later=False)
+    )
 
 
-def _place_in(
-    session: Session,
-    statement: Statement,
-    job: Job,
-    need: Need,
-    groups: list[TaskGroup],
-    scope: Scope,
-    *,
-    later: bool,
-) -> bool:
-    """Places groups in task order; if that fails, the hardest to place first, so that a small pod does not take the
-    last place of a large one.
+def _orders(
+    session: Session, need: Need, groups: list[TaskGroup], scope: Scope, *, later: bool
+) -> Iterator[list[TaskGroup]]:
+    """Yields groups in task order; then the hardest to place first, so that a small pod does not take the last place of
+    a large one.
     """
-    if len(groups) == 1 and room_in(session, groups[0], scope, later=later).sum() < need.total:
-        return False  # decided without choosing nodes
-    if _fill(session, statement, job, groups, need, scope, later=later):
-        return True
-    if len(groups) < 2:
-        return False
-    statement.rollback()
+    if len(groups) == 1:
+        if room_in(session, groups[0], scope, later=later).sum() >= need.total:  # decided without choosing nodes
+            yield groups
+        return
+    yield groups
     # Hardness is how rarely a group fits, or how much of the cluster one of its pods takes.
     fits = {group: float(room_in(session, group, scope, later=later).sum()) / len(group.pods) for group in groups}
     for hardest in (
@@ -136,10 +121,7 @@ def _place_in(
         sorted(groups, key=lambda group: (_has_affinity(group), -_hardness(session, group))),
     ):
         if hardest != groups:
-            if _fill(session, statement, job, hardest, need, scope, later=later):
-                return True
-            statement.rollback()
-    return False
+            yield hardest
 
 
 def _has_affinity(group: TaskGroup) -> bool:
@@ -148,14 +130,7 @@ def _has_affinity(group: TaskGroup) -> bool:
 
 
 def _fill(
-    session: Session,
-    statement: Statement,
-    job: Job,
-    groups: list[TaskGroup],
-    need: Need,
-    scope: Scope,
-    *,
-    later: bool,
+    session: Session, statement: Statement, job: Job, groups: list[TaskGroup], need: Need, scope: Scope, *, later: bool
 ) -> bool:
     """Places the minimum of each role, then any groups up to the gang's minimum."""
     by_role = dict(need.by_role)

@@ -14,7 +14,7 @@ import numpy as np
 
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.gpu.devices import GpuAsk, GpuPod, Millis
-from maniple.model.gpu.fragmentation import Kind, Mix, choose_devices, fragmentation, learn
+from maniple.model.gpu.fragmentation import Mix, PodRequests, choose_devices, fragmentation, learn
 from maniple.model.job import TaskGroup
 from maniple.model.resources import CPU, MEMORY, FloatArray
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
@@ -47,11 +47,11 @@ def _row_of(session: Session) -> int | None:
 
 
 def mix_of(session: Session, row: int) -> Mix:
-    counts: dict[Kind, int] = {}
+    counts: dict[PodRequests, int] = {}
     codes = len(session.gpus.models)
     for pod, count in session.snapshot.gpu_pods.items():
         if pod.ask.row == row:
-            kind = Kind(pod.cpu, pod.memory, pod.ask.count, pod.ask.milli, _mask(session, pod, codes))
+            kind = PodRequests(pod.cpu, pod.memory, pod.ask.count, pod.ask.milli, _mask(session, pod, codes))
             counts[kind] = counts.get(kind, 0) + count
     return _learn(_rounded(counts), codes)
 
@@ -61,7 +61,7 @@ def _mask(session: Session, pod: GpuPod, codes: int) -> tuple[bool, ...] | None:
     return None if allowed is None else tuple(code in allowed for code in range(codes))
 
 
-def _rounded(counts: dict[Kind, int]) -> tuple[tuple[Kind, int], ...]:
+def _rounded(counts: dict[PodRequests, int]) -> tuple[tuple[PodRequests, int], ...]:
     """Counts with few significant bits. Learning is slow, so it is repeated only when the mix has changed."""
     rounded = []
     for kind, count in counts.items():
@@ -71,7 +71,7 @@ def _rounded(counts: dict[Kind, int]) -> tuple[tuple[Kind, int], ...]:
 
 
 @lru_cache(maxsize=32)
-def _learn(counts: tuple[tuple[Kind, int], ...], codes: int) -> Mix:
+def _learn(counts: tuple[tuple[PodRequests, int], ...], codes: int) -> Mix:
     return learn(dict(counts), codes)
 
 
@@ -88,9 +88,7 @@ class _Cost:
         ask = shape.gpus[0] if shape.gpus else None
         if ask is not None and ask.row != self._row:
             return None
-        gpus = self._session.gpus
-        free, future = gpus.free[self._row], gpus.future[self._row]
-        devices = np.maximum(np.minimum(free[rows.nodes], future[rows.nodes]), 0)
+        devices = np.maximum(self._session.gpus.usable(self._row, rows.nodes), 0)
         before, after = (devices, devices) if ask is None else self._taken(ask, rows, devices)
         cpu, memory = rows.free[CPU], rows.free[MEMORY]
         model = np.maximum(self._table.node_model[rows.nodes], -1)

@@ -29,11 +29,10 @@ from maniple.scheduler.plugins.predicates import tolerates
 HIGHEST = 10.0
 # kube-scheduler's defaults for missing requests: without them a thousand empty pods would count as nothing.
 _UNSTATED = {CPU: 100.0, MEMORY: 200.0 * 1024**2}
-_IMAGE_BYTES = (
-    23 * 1024**2,
-    1000 * 1024**2,
-)  # an image below the first does not count, above the second it counts fully
+# An image below the first size does not count, above the second it counts fully.
+_IMAGE_BYTES = (23 * 1024**2, 1000 * 1024**2)
 EXTENDED = "extended"
+_RawScore = Callable[[TaskGroup], FloatArray | None]
 
 
 class NodeOrder:
@@ -72,6 +71,14 @@ class _Scorer:
         self._capacity = np.where(has, allocatable, 0.0)
         self._none = np.where(has, 0.0, 1.0)
         self._raw: dict[tuple[str, int], FloatArray | None] = {}
+        # The weight, the score of every node, and how the scores of the candidates are normalised.
+        self._parts: list[tuple[float, _RawScore, Callable[[FloatArray], FloatArray]]] = [
+            (weights.node_affinity, self._preferred, _to_highest),
+            (weights.taints, self._untolerated, _from_highest),
+            (weights.images, self._image_bytes, _image_score),
+            (weights.spread, self._same_owner, _from_highest),
+            (weights.pod_affinity, self._close_to, _between),
+        ]
 
     def owners(self, job: Job) -> tuple[str, ...] | None:
         """The order of placement decides whether a gang fits only if it has several groups or depends on other pods."""
@@ -122,17 +129,10 @@ class _Scorer:
 
     def by_everything_else(self, group: TaskGroup, candidates: IntArray) -> FloatArray | None:
         """Scores that are normalised over the candidates, or depend on other pods."""
-        weights = self.weights
-        parts: tuple[tuple[float, FloatArray | None, Callable[[FloatArray], FloatArray]], ...] = (
-            (weights.node_affinity, self._preferred(group), _to_highest),
-            (weights.taints, self._untolerated(group), _from_highest),
-            (weights.images, self._image_bytes(group), _image_score),
-            (weights.spread, self._same_owner(group), _from_highest),
-            (weights.pod_affinity, self._close_to(group) if weights.pod_affinity else None, _between),
-        )
         total: FloatArray | None = None
-        for weight, raw, normalise in parts:
-            if weight and raw is not None:
+        for weight, raw_score, normalise in self._parts:
+            raw = raw_score(group) if weight else None
+            if raw is not None:
                 part = normalise(raw[candidates]) * weight
                 total = part if total is None else total + part
         return total
@@ -145,7 +145,7 @@ class _Scorer:
 
     def _preferred(self, group: TaskGroup) -> FloatArray | None:
         terms = group.shape.constraint.preferred
-        if not terms or not self.weights.node_affinity:
+        if not terms:
             return None
         nodes = self.session.snapshot.nodes
 
@@ -170,7 +170,7 @@ class _Scorer:
             ]
             return nodes.by_taints(counts) if any(counts) else None
 
-        return self._cached("taints", group, compute) if self.weights.taints else None
+        return self._cached("taints", group, compute)
 
     def _image_bytes(self, group: TaskGroup) -> FloatArray | None:
         nodes = self.session.snapshot.nodes
@@ -186,10 +186,10 @@ class _Scorer:
                     total[indices] += size * len(indices) / len(nodes)
             return total
 
-        return self._cached("images", group, compute) if self.weights.images else None
+        return self._cached("images", group, compute)
 
     def _same_owner(self, group: TaskGroup) -> FloatArray | None:
-        if not group.owner or not self.weights.spread:
+        if not group.owner:
             return None
         counts = np.zeros(len(self.session.snapshot.nodes))
         for node, count in self.session.owners.get(group.owner, {}).items():

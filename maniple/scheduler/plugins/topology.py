@@ -55,8 +55,7 @@ class _Links:
         best = self._fastest(ask)
         if not best:
             return None
-        gpus, table = self._session.gpus, self._session.gpus.tables[ask.row]
-        usable = np.minimum(gpus.free[ask.row][rows.nodes], gpus.future[ask.row][rows.nodes])
+        table, usable = self._session.gpus.tables[ask.row], self._session.gpus.usable(ask.row, rows.nodes)
         masks = (usable == WHOLE) @ (1 << np.arange(usable.shape[1], dtype=np.int64))
         # The row may be for a node's second or third pod: then the GPUs of the pods before it are taken.
         before = (self._session.free[ask.row, rows.nodes] - rows.free[ask.row]) // (ask.count * WHOLE)

@@ -13,9 +13,11 @@ import numpy as np
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.unit_table import DeviceParts, stacked_requests
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
-from maniple.scheduler.framework.queue_dues import spared, yielding
+from maniple.scheduler.framework.job_state import SurplusCount
+from maniple.scheduler.framework.queue_dues import displaceable, spared
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Cleared
 
@@ -36,9 +38,8 @@ class RunningPods:
         self.started: FloatArray = np.zeros(0)
         self.declared: FloatArray = np.zeros(0)
         self._requests: FloatArray = np.zeros((len(session.snapshot.axis), 0))  # [R, pods]
-        none: IntArray = np.zeros((3, 0), dtype=np.intp)
-        # Row -> the pod that holds each device, the device numbered over all nodes, and the thousandths held.
-        self._devices = dict.fromkeys(session.gpus.tables, none)
+        # [4, parts] of GPUs that the pods hold: the holder, the row, the device numbered over all nodes, thousandths.
+        self._device_parts: IntArray = np.zeros((4, 0), dtype=np.intp)
         self._seen = 0  # how much of session.placed is in the columns
         self.newcomers: list[int] = []  # the pods that this cycle placed
         placed: list[PlacedPod] = []
@@ -78,25 +79,16 @@ class RunningPods:
         self.nodes = np.append(self.nodes, np.fromiter((pod.node for pod in pods), dtype=np.intp, count=count))
         self.started = np.append(self.started, np.fromiter((pod.started for pod in pods), np.float64, count))
         self.declared = np.append(self.declared, np.fromiter((pod.ends for pod in pods), np.float64, count))
-        # Equal pods share one vector, so few vectors are converted.
-        kinds = {id(pod.requests): pod.requests for pod in pods}
-        number_of = {kind: number for number, kind in enumerate(kinds)}
-        if kinds:
-            vectors = np.array(list(kinds.values()))[[number_of[id(pod.requests)] for pod in pods]]
-            self._requests = np.concatenate([self._requests, vectors.T], axis=1)
+        if pods:
+            self._requests = np.concatenate([self._requests, stacked_requests(pods).T], axis=1)
+        parts = DeviceParts(self._session, pods)
+        holders = parts.owners + first
+        widths = np.zeros(len(self._session.snapshot.axis), dtype=np.intp)
         for row, table in self._session.gpus.tables.items():
-            width = table.there.shape[1]
-            held = [
-                (holder, pod.node * width + granted.device, granted.milli)
-                for holder, pod in enumerate(pods, first)
-                for granted in pod.gpus
-                if granted.row == row
-            ]
-            if held:
-                columns = np.array(held, dtype=np.intp).T
-                # A device that is lost or unhealthy frees nothing.
-                columns = columns[:, table.there.ravel()[columns[1]]]
-                self._devices[row] = np.concatenate([self._devices[row], columns], axis=1)
+            widths[row] = table.there.shape[1]
+        devices = self.nodes[holders] * widths[parts.rows] + parts.devices
+        added = np.stack([holders, parts.rows, devices, parts.millis])
+        self._device_parts = np.concatenate([self._device_parts, added], axis=1)
 
     def clear(self, gone: BoolArray) -> Cleared:
         """Returns what these pods [pods] hold on each node."""
@@ -105,11 +97,11 @@ class RunningPods:
         nodes, requests = self.nodes[gone], self._requests[:, gone]
         amounts = np.array([np.bincount(nodes, weights=row, minlength=count) for row in requests])
         devices: dict[int, Millis] = {}
-        for row, (holder, device, milli) in self._devices.items():
-            shape = session.gpus.tables[row].there.shape
-            leaves = gone[holder]
-            sums = np.bincount(device[leaves], weights=milli[leaves], minlength=shape[0] * shape[1])
-            devices[row] = sums.reshape(shape).astype(np.int32)
+        _, rows, numbers, millis = self._device_parts[:, gone[self._device_parts[0]]]
+        for row, table in session.gpus.tables.items():
+            of_row = rows == row
+            sums = np.bincount(numbers[of_row], weights=millis[of_row], minlength=table.there.size)
+            devices[row] = sums.reshape(table.there.shape).astype(np.int32)
         return Cleared(amounts, devices)
 
 
@@ -160,7 +152,7 @@ def _guests(session: Session, host: Job, running: RunningPods) -> tuple[BoolArra
         for number in range(start, stop)
         if running.pods[number].makes_way_for == host.name
     }
-    for victim in yielding(session, host, list(guests)) if guests else ():
+    for victim in displaceable(session, host, list(guests)) if guests else ():
         makes_way[guests[victim]] = True
         free_from[guests[victim]] = victim.pod.started + victim.job.min_runtime_s
     return makes_way, free_from
@@ -201,26 +193,16 @@ def _surplus(session: Session, job: Job, here: set[str]) -> Iterator[tuple[Place
 
     It is units.surplus_steps for any time, not only for now.
     """
-    spare = len(job.placed) + job.succeeded - max(job.min_member, 1)
-    by_role = {
-        role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0)
-        for role, count in job.placed_by_role.items()
-    }
+    surplus = SurplusCount(job, job.placed_by_role)
     above: dict[str, float] = {}  # elastic: a replica does not go before those above it
     for pod in sorted(job.placed, key=lambda pod: pod.order, reverse=True):
-        if spare <= 0:
+        if surplus.total <= 0:
             return
         is_meeting = job.elastic is not None and job.elastic.rendezvous(pod.role, pod.order[1])
-        if by_role[pod.role] > 0 and not is_meeting and not session.is_protected(pod):
-            spare -= 1
-            by_role[pod.role] -= 1
-            moment = max(pod.started + job.min_runtime_s, _cooldown_until(job))
+        if not is_meeting and not session.is_protected(pod) and surplus.take(pod.role):
+            moment = pod.started + job.min_runtime_s
             if job.elastic is not None:
-                moment = above[pod.role] = max(moment, above.get(pod.role, moment))
+                moment = max(moment, job.elastic.cooldown_until, above.get(pod.role, 0.0))
+                above[pod.role] = moment
             if pod.pod in here:
                 yield pod, moment
-
-
-def _cooldown_until(job: Job) -> float:
-    """Returns from when on an elastic job may shrink; a plain gang has no cooldown."""
-    return 0.0 if job.elastic is None else job.elastic.cooldown_until

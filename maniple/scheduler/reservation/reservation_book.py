@@ -19,7 +19,7 @@ from maniple.api.gpu.requests import WHOLE
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.framework.gpu_room import GpuRoom
+from maniple.scheduler.framework.free_gpus import FreeGpus
 
 if TYPE_CHECKING:
     from maniple.scheduler.reservation.departures import RunningPods
@@ -46,7 +46,7 @@ class Reservation:
 
 
 class ReservationBook:
-    def __init__(self, gpus: GpuRoom, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]]) -> None:
+    def __init__(self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]]) -> None:
         self._gpus = gpus
         self._shape = shape  # resources, nodes
         self._order = order

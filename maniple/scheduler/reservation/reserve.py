@@ -21,7 +21,8 @@ from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.eviction.victim_search import make_room
-from maniple.scheduler.framework.queue_dues import yielding
+from maniple.scheduler.framework.job_state import SurplusCount
+from maniple.scheduler.framework.queue_dues import displaceable
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement
 from maniple.scheduler.placement.placement_search import place_gang
@@ -47,7 +48,7 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
         is_taken = job.queue in reserved.by_queue or any(reserved.holder(node) for node in job.nominated)
         if is_taken or not _may_reserve(session, session.queue_of(job), job):
             continue
-        reservation = _make(session, job, running, at_most(session, job.nominated))
+        reservation = _Search(session, job, running).reservation(at_most(session, job.nominated))
         if reservation is not None:
             reserved.add(reservation)
     for reservation in list(session.reservations.values()):
@@ -73,7 +74,8 @@ def _move(session: Session, reservation: Reservation) -> None:
     starts at the latest when the pods that were there first have ended.
     """
     job = reservation.job
-    sooner = _make(session, job, _all_running(session), _elsewhere(session, job), is_certain=True)
+    search = _Search(session, job, _all_running(session))
+    sooner = search.reservation(_elsewhere(session, job), is_certain=True)
     if sooner is not None and sooner.expected < reservation.expected:
         session.reserved.drop(job.key)
         session.forget_failures()
@@ -90,7 +92,7 @@ def reserve(session: Session, queue: Queue, job: Job) -> None:
         return
     if job.key in session.blocked or not _may_reserve(session, queue, job):
         return
-    reservation = _make(session, job, _all_running(session), _elsewhere(session, job))
+    reservation = _Search(session, job, _all_running(session)).reservation(_elsewhere(session, job))
     reserved.searches[queue.index] = reserved.searches.get(queue.index, 0) + 1
     if reservation is None:
         if reserved.searches[queue.index] >= _MOST_SEARCHES:
@@ -107,14 +109,11 @@ def reserve(session: Session, queue: Queue, job: Job) -> None:
 
 def _may_reserve(session: Session, queue: Queue, job: Job) -> bool:
     """Whether the job has waited long enough, and only lacks room."""
-    if not _has_waited(session, job) or session.overused(queue, session.asked(job)) is not None:
+    patience = session.patience_s
+    has_waited = patience is not None and session.snapshot.now - job.created >= patience
+    if not has_waited or session.overused(queue, session.asked(job)) is not None:
         return False
     return session.admissible(queue, session.needed_resources(job)) is None
-
-
-def _has_waited(session: Session, job: Job) -> bool:
-    patience = session.patience_s
-    return patience is not None and session.snapshot.now - job.created >= patience
 
 
 def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:
@@ -146,32 +145,23 @@ def _all_running(session: Session) -> RunningPods:
 # --- where and when
 
 
-def _make(
-    session: Session, job: Job, running: RunningPods, most: FloatArray, *, is_certain: bool = False
-) -> Reservation | None:
-    """Returns the reservation with the soonest start, with `most` pods on each node; None if the job never fits."""
-    leave = departures(session, job, running)
-    if is_certain:
-        leave = replace(leave, expected=leave.certain)
-    search = _Search(session, job, running)
-    start = search.soonest(leave.expected, most)
-    if start is None and not is_certain:
-        # A place behind newcomers is better than none: without a reservation others would overtake the gang.
-        leave = replace(leave, expected=leave.at_last)
-        start = search.soonest(leave.expected, most)
-    if start is None:
-        return None
-    expected, placed = start
-    nodes = Counter(node for done in placed for node, _ in done.slots())
-    ready = search.soonest(leave.soonest, at_most(session, nodes))
-    return _reservation(session, job, placed, dict(nodes), expected, ready[0] if ready else expected, running, leave)
-
-
 class _Search:
     def __init__(self, session: Session, job: Job, running: RunningPods) -> None:
         self._session = session
         self._job = job
         self._running = running
+
+    def reservation(self, most: FloatArray, *, is_certain: bool = False) -> Reservation | None:
+        """Returns the reservation with the soonest start, with `most` pods on each node; None if the job never fits."""
+        leave = departures(self._session, self._job, self._running)
+        if is_certain:
+            leave = replace(leave, expected=leave.certain)
+        start = self.soonest(leave.expected, most)
+        if start is None and not is_certain:
+            # A place behind newcomers is better than none: without a reservation others would overtake the gang.
+            leave = replace(leave, expected=leave.at_last)
+            start = self.soonest(leave.expected, most)
+        return None if start is None else self._reserved(leave, *start)
 
     def soonest(self, gone_at: FloatArray, most: FloatArray) -> tuple[float, tuple[Placed, ...]] | None:
         """Returns when the gang first fits, and where; `gone_at` [pods] says when each running pod is gone."""
@@ -212,61 +202,57 @@ class _Search:
                     return gang.placed()
         return None
 
-
-def _reservation(
-    session: Session,
-    job: Job,
-    placed: Sequence[Placed],
-    counts: dict[int, int],
-    expected: float,
-    ready: float,
-    running: RunningPods,
-    leave: Departures,
-) -> Reservation:
-    """Builds the reservation of a gang `placed` with these `counts` of pods on each node."""
-    nodes = sorted(counts)
-    position = {node: index for index, node in enumerate(nodes)}
-    here = np.isin(running.nodes, nodes)
-    # The gang waits for these pods. A pod that runs longer keeps its room. So does a pod without a deadline that came
-    # after the gang's patience was over.
-    gone = here & (leave.expected <= expected) & (leave.soonest <= ready)
-    gone &= leave.is_sure | (leave.declared <= ready)
-    cleared = running.clear(gone)
-    spare = session.future[:, nodes] + cleared.amounts[:, nodes]
-    exact: list[tuple[int, int, int, int]] = []
-    whole: list[tuple[int, int, int]] = []
-    for done in placed:
-        used = done.used()
-        for column, node in enumerate(done.spot.nodes.tolist()):
-            spare[:, position[node]] -= used[:, column]
-        whole_rows = {ask.row for ask in done.group.shape.gpus if ask.is_whole}
-        for node, grants in done.slots():
-            for row in {granted.row for granted in grants}:
-                of_row = [granted for granted in grants if granted.row == row]
-                if row in whole_rows and session.gpus.tables[row].node_model[node] != MIXED:
-                    whole.append((row, position[node], len(of_row)))
-                else:
-                    exact += [(row, position[node], granted.device, granted.milli) for granted in of_row]
-    rows = session.gpus.tables
-    places = np.array(nodes, dtype=np.intp)
-    return Reservation(
-        job=job,
-        order=session.job_key(job),
-        nodes={node: counts[node] for node in nodes},
-        pods=tuple(
-            (done.group.pods[nth], node) for done in placed for nth, (node, _) in enumerate(done.slots(), done.start)
-        ),
-        expected=expected,
-        ready=ready,
-        spare=spare,
-        devices=devices_left(
-            {row: session.gpus.future[row][places] + cleared.devices[row][places] for row in rows},
-            {row: session.gpus.usable(row, places) for row in rows},
-            exact,
-            whole,
-        ),
-        leaving=frozenset(running.pods[number].pod for number in np.flatnonzero(gone).tolist()),
-    )
+    def _reserved(self, leave: Departures, expected: float, placed: Sequence[Placed]) -> Reservation:
+        """Builds the reservation of the gang, `placed` where it is expected to start."""
+        session, running = self._session, self._running
+        counts = Counter(node for done in placed for node, _ in done.slots())
+        soonest = self.soonest(leave.soonest, at_most(session, counts))
+        ready = expected if soonest is None else soonest[0]
+        nodes = sorted(counts)
+        position = {node: index for index, node in enumerate(nodes)}
+        here = np.isin(running.nodes, nodes)
+        # The gang waits for these pods. A pod that runs longer keeps its room. So does a pod without a deadline that
+        # came after the gang's patience was over.
+        gone = here & (leave.expected <= expected) & (leave.soonest <= ready)
+        gone &= leave.is_sure | (leave.declared <= ready)
+        cleared = running.clear(gone)
+        spare = session.future[:, nodes] + cleared.amounts[:, nodes]
+        exact: list[tuple[int, int, int, int]] = []
+        whole: list[tuple[int, int, int]] = []
+        for done in placed:
+            used = done.used()
+            for column, node in enumerate(done.spot.nodes.tolist()):
+                spare[:, position[node]] -= used[:, column]
+            whole_rows = {ask.row for ask in done.group.shape.gpus if ask.is_whole}
+            for node, grants in done.slots():
+                for row in {grant.row for grant in grants}:
+                    of_row = [grant for grant in grants if grant.row == row]
+                    if row in whole_rows and session.gpus.tables[row].node_model[node] != MIXED:
+                        whole.append((row, position[node], len(of_row)))
+                    else:
+                        exact += [(row, position[node], grant.device, grant.milli) for grant in of_row]
+        rows = session.gpus.tables
+        places = np.array(nodes, dtype=np.intp)
+        return Reservation(
+            job=self._job,
+            order=session.job_key(self._job),
+            nodes={node: counts[node] for node in nodes},
+            pods=tuple(
+                (done.group.pods[nth], node)
+                for done in placed
+                for nth, (node, _) in enumerate(done.slots(), done.start)
+            ),
+            expected=expected,
+            ready=ready,
+            spare=spare,
+            devices=devices_left(
+                {row: session.gpus.future[row][places] + cleared.devices[row][places] for row in rows},
+                {row: session.gpus.usable(row, places) for row in rows},
+                exact,
+                whole,
+            ),
+            leaving=frozenset(running.pods[number].pod for number in np.flatnonzero(gone).tolist()),
+        )
 
 
 # --- guests
@@ -283,7 +269,7 @@ def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> 
     units = [unit for other, pods in guests for unit in _guest_units(session, other, pods)]
     units.sort(key=lambda unit: unit.cost)
     with session.reserved.lifted([], most):
-        rules = [lambda claimant, candidates: yielding(session, claimant, candidates)]
+        rules = [lambda claimant, candidates: displaceable(session, claimant, candidates)]
         return bool(make_room(session, queue, job, units, rules, "Displaced"))
 
 
@@ -310,12 +296,9 @@ def _guest_units(session: Session, job: Job, guests: Sequence[PlacedPod]) -> Ite
     """Yields the surplus among the guests one by one, highest indices first; then all, if no other pod is left."""
     state, now = session.state(job), session.snapshot.now
     there = [pod for pod in guests if pod.pod not in state.evicted and now - pod.started >= job.min_runtime_s]
-    left = state.placed_count + job.succeeded
-    by_role = {role: count + job.succeeded_by_role.get(role, 0) for role, count in state.placed.items()}
+    surplus = SurplusCount(job, state.placed)
     for nth, pod in enumerate(sorted(there, key=lambda pod: pod.order, reverse=True)):
-        if left > max(job.min_member, 1) and by_role[pod.role] > job.role_min.get(pod.role, 0):
-            left -= 1
-            by_role[pod.role] -= 1
+        if surplus.take(pod.role):
             yield Unit(job, (pod,), False, (False, job.priority, -pod.started, job.key, nth), job.priority)
     if there and len(there) == state.placed_count:
         started = max(pod.started for pod in there)

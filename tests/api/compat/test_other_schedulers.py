@@ -102,7 +102,7 @@ READ_AS_OURS: list[Case] = [
 
 
 @pytest.mark.parametrize(("written", "spec", "unread"), READ_AS_OURS)
-def test_what_other_systems_write_is_read_as_ours(
+def test_groups_and_queues_of_other_systems_are_read_as_ours(
     written: dict[str, Any], spec: types.PodGroupSpec | types.QueueSpec, unread: list[str]
 ) -> None:
     decoded = read(written)
@@ -169,14 +169,14 @@ def test_a_gang_of_three_with_room_for_three_starts_whole_however_its_pods_join(
     assert planned["waiting"] == []
 
 
-def test_a_pod_that_joins_nothing_is_a_gang_of_one() -> None:
+def test_a_pod_without_a_group_is_a_gang_of_one() -> None:
     planned = first_round(
         [{**item, "metadata": {"name": item["metadata"]["name"]}} for item in gang("x", INCUBATOR, 2)]
     )
     assert len(planned["binds"]) == 2
 
 
-def test_pods_of_a_group_that_nobody_wrote_wait_and_are_told_so() -> None:
+def test_pods_of_a_missing_group_wait_and_say_why() -> None:
     objects = [item for item in gang("maniple.dev/pod-group", "v1", 3) if item["kind"] != "PodGroup"]
     planned = first_round(objects)
     assert planned["binds"] == []

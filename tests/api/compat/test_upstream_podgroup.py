@@ -62,7 +62,7 @@ READ: list[tuple[dict[str, Any], types.PodGroupSpec, list[str]]] = [
 
 
 @pytest.mark.parametrize(("written", "spec", "unread"), READ)
-def test_a_group_is_read_as_ours_and_what_is_not_read_is_said(
+def test_a_group_is_read_as_ours_and_unread_fields_are_noted(
     written: dict[str, Any], spec: types.PodGroupSpec, unread: list[str]
 ) -> None:
     decoded = read(written)
@@ -112,11 +112,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("written", "message"), WRONG)
-def test_what_is_wrong_is_named_with_what_to_write_instead(written: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_field_and_what_is_expected(written: dict[str, Any], message: str) -> None:
     assert errors(written) == [f"a.yaml: {message}"]
 
 
-def test_a_workload_is_checked_and_has_no_part_in_the_plan() -> None:
+def test_a_workload_is_checked_and_does_not_change_the_plan() -> None:
     decoded = read(workload({"disruptionMode": {"single": {}}}), NODE)
     assert names(decoded) == ["Node n1"]
     assert decoded.notes == ["skipped, because scheduling does not read them: 1 Workload"]
@@ -157,7 +157,7 @@ def planned(*objects: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
         ({"basic": {}}, 2, {"p0", "p1"}, {"p2": "InsufficientResources"}),
     ],
 )
-def test_a_gang_starts_whole_or_not_at_all_and_a_basic_group_is_no_gang(
+def test_a_gang_starts_whole_or_not_at_all_and_a_basic_group_is_not_a_gang(
     policy: Any, room: int, bound: set[str], waiting: dict[str, str]
 ) -> None:
     binds, waits = planned(node("n1", room), group(policy), *THREE)
@@ -189,7 +189,7 @@ def test_a_topology_key_is_the_level_with_that_node_label() -> None:
     assert set(binds.values()) == {"n2", "n3"}
 
 
-def test_our_label_goes_before_the_scheduling_group() -> None:
+def test_our_label_wins_over_the_scheduling_group() -> None:
     both = [{**pod, "metadata": {**pod["metadata"], "labels": {"maniple.dev/pod-group": "mine"}}} for pod in THREE]
     mine = {"apiVersion": "maniple.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": "mine"}}
     _, waits = planned(node("n1", 2), group({"basic": {}}), {**mine, "spec": {"minMember": 3}}, *both)

@@ -79,7 +79,7 @@ def test_several_files_are_one_input_in_their_order() -> None:
     assert names(read(POD_YAML, "", NODE_YAML)) == ["Pod p1", "Node n1"]
 
 
-def test_yaml_and_json_say_the_same() -> None:
+def test_yaml_and_json_are_read_alike() -> None:
     written = many("v1", "List", NODE, POD, QUEUE)
     assert read(yaml.safe_dump(written)).objects == read(json.dumps(written)).objects
 
@@ -99,7 +99,7 @@ spec:
     assert pod.spec.node_selector == {"app": "web", "tier": "a", "zone": "y"}
 
 
-def test_a_map_that_overrides_what_it_merges_may_be_merged_by_a_map_that_is_read_before_it() -> None:
+def test_a_map_with_overrides_may_be_merged_by_an_earlier_map() -> None:
     text = """
 apiVersion: v1
 kind: Pod
@@ -137,14 +137,14 @@ def test_null_is_absent_in_yaml_and_in_json(text: str) -> None:
         assert pod == read(POD_YAML).objects[0]
 
 
-def test_null_is_absent_also_where_the_text_has_the_word_null_in_it() -> None:
+def test_null_is_absent_although_a_string_contains_null() -> None:
     annotation = {"kubectl.kubernetes.io/last-applied-configuration": '{"metadata":{"creationTimestamp":null}}'}
     made = {**POD, "metadata": {"name": "null", "annotations": annotation}}
     made["spec"] = {"containers": [{"name": "main", "resources": None}], "affinity": None}
     assert names(read(made)) == ["Pod null"]
 
 
-def test_null_in_a_list_is_no_object() -> None:
+def test_null_in_a_list_is_not_an_object() -> None:
     assert errors({**POD, "spec": {"containers": [None]}}) == [
         "a.yaml: Pod p1: spec.containers[0]: expected a map, got null"
     ]
@@ -163,7 +163,7 @@ def test_scalars_that_other_yaml_dialects_interpret_are_strings(written: str, la
 
 
 @pytest.mark.parametrize("written", ["1", "0x10", "1.5", "true", "yes", "null"])
-def test_scalars_that_are_no_strings_are_not_taken_for_strings(written: str) -> None:
+def test_scalars_that_are_not_strings_are_not_read_as_strings(written: str) -> None:
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p1}}\nspec: {{containers: [{{name: {written}, image: a}}]}}\n"
     if written == "null":
         assert names(read(text)) == ["Pod p1"]
@@ -180,7 +180,7 @@ def test_octal_and_hexadecimal_numbers_are_read_as_kubectl_reads_them(written: s
     assert group.objects[0].spec.min_runtime_seconds == number
 
 
-def test_a_number_with_a_zero_before_it_that_is_not_octal_is_text() -> None:
+def test_a_number_with_a_leading_zero_that_is_not_octal_is_a_string() -> None:
     (message,) = errors("apiVersion: v1\nkind: Pod\nmetadata: {name: p1}\nspec: {priority: 08}\n")
     assert "spec.priority: expected" in message
 
@@ -244,15 +244,13 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_with_one_note() -> None
         ("v1", "List", "items: expected a list of objects"),
     ],
 )
-def test_a_kind_that_is_nearly_one_of_ours_is_an_error_with_the_nearest(
-    api_version: str, kind: str, message: str
-) -> None:
+def test_a_misspelt_kind_is_an_error_that_suggests_the_nearest(api_version: str, kind: str, message: str) -> None:
     header = {key: value for key, value in (("apiVersion", api_version), ("kind", kind)) if value}
     (found,) = errors({**header, "metadata": {"name": "x"}})
     assert found.startswith(f"a.yaml: {message}")
 
 
-def test_an_object_given_twice_is_an_error_that_says_where_it_stands_again() -> None:
+def test_a_duplicate_object_is_an_error_that_names_both_places() -> None:
     decoded = read(f"{POD_YAML}---\n{NODE_YAML}", {**POD, "metadata": {"name": "p1", "namespace": "default"}})
     with pytest.raises(InputError) as error:
         sort_objects(decoded, scheduler_name="maniple")
@@ -261,7 +259,7 @@ def test_an_object_given_twice_is_an_error_that_says_where_it_stands_again() -> 
     assert "Pod default/p1: given twice" in message
 
 
-def test_the_same_name_in_two_namespaces_or_two_kinds_is_no_duplicate() -> None:
+def test_the_same_name_in_two_namespaces_or_kinds_is_not_a_duplicate() -> None:
     elsewhere = {**POD, "metadata": {"name": "p1", "namespace": "other"}}
     node = {**NODE, "metadata": {"name": "p1"}}
     assert len(sort_objects(read(POD, elsewhere, node), scheduler_name="maniple").pods) == 2
@@ -301,7 +299,7 @@ def test_the_same_name_in_two_namespaces_or_two_kinds_is_no_duplicate() -> None:
         ),
     ],
 )
-def test_unknown_names_are_errors_with_the_nearest(objects: list[dict[str, Any]], message: str) -> None:
+def test_unknown_names_are_errors_that_suggest_the_nearest(objects: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(InputError) as error:
         plan_objects(objects)
     assert set(error.value.messages) == {message}

@@ -137,11 +137,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("written", "message"), WRONG, ids=[message.split(": ", 1)[1][:60] for _, message in WRONG])
-def test_the_error_says_where_what_and_what_to_write(written: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_place_the_problem_and_the_remedy(written: dict[str, Any], message: str) -> None:
     assert errors(written) == [f"a.yaml: {message}"]
 
 
-def test_all_that_is_wrong_with_one_object_is_said() -> None:
+def test_all_problems_of_one_object_are_reported() -> None:
     """Also behind fields that are needed: then whatever needs them is left out, and reading goes on."""
     elastic = {
         "speedup": [{"replicas": 1, "speedup": -1}],
@@ -164,7 +164,7 @@ def test_all_that_is_wrong_with_one_object_is_said() -> None:
     ]
 
 
-def test_documents_are_counted_as_people_count_them() -> None:
+def test_documents_are_counted_from_one() -> None:
     text = f"# one\n{NODE_YAML}---\n---\n{POD_YAML.replace('containers', 'container')}"
     assert errors(NODE_YAML, text) == [
         "b.yaml, document 3: Pod p1: spec: unknown field 'container'; did you mean 'containers'?"
@@ -186,19 +186,19 @@ def test_every_wrong_object_is_reported_and_nothing_is_returned() -> None:
     assert [message.split(": ")[0] for message in found] == ["a.yaml, items[0]", "a.yaml, items[2]", "b.yaml"]
 
 
-def test_ten_thousand_errors_are_cut_to_fifty_and_counted() -> None:
+def test_of_ten_thousand_errors_fifty_are_shown_and_the_rest_counted() -> None:
     found = errors(many("v1", "List", *[{**POD, "spec": {}}] * 10_000))
     assert len(found) == 51
     assert found[-1] == "… and 9950 more"
 
 
-def test_a_dump_of_the_api_server_may_hold_fields_that_nobody_knew_when_this_was_written() -> None:
+def test_a_dump_of_a_newer_api_server_may_have_unknown_fields() -> None:
     future = {"name": "p1", "uid": "9f1c", "brandNew": 1}
     spec = {"containers": [{"name": "main", "gpuMode": "x", "resources": {"quantum": 1}}], "orbit": "low"}
     assert names(read({**POD, "metadata": future, "spec": spec})) == ["Pod p1"]
 
 
-def test_fields_of_kubernetes_that_scheduling_does_not_read_are_no_errors() -> None:
+def test_fields_of_kubernetes_that_scheduling_does_not_read_are_allowed() -> None:
     spec = {
         "containers": [{"name": "main", "env": [{"name": "a"}], "securityContext": {}, "volumeMounts": []}],
         "terminationGracePeriodSeconds": 5,
@@ -381,7 +381,7 @@ def test_maps_that_merge_maps_that_merge_maps_do_not_grow() -> None:
     ]
 
 
-def test_a_large_file_is_not_taken_for_a_bomb() -> None:
+def test_a_large_file_is_not_mistaken_for_an_alias_bomb() -> None:
     labels = {f"l{number}": "x" for number in range(20)}
     items = [{**NODE, "metadata": {"name": f"n{number}", "labels": labels}} for number in range(700)]
     assert len(read(yaml.safe_dump(many("v1", "List", *items))).objects) == 700

@@ -256,7 +256,7 @@ def test_three_thousand_mutated_texts_never_give_a_traceback() -> None:
     assert 100 < planned < done - 100
 
 
-def test_a_running_pod_that_claims_a_million_gpus_does_not_stop_the_world() -> None:
+def test_a_running_pod_that_claims_a_million_gpus_does_not_stop_planning() -> None:
     claims = running(pod("greedy", {"containers": [{"name": "main", "resources": {"limits": {GPU: 10**6}}}]}), "n1")
     with time_limit(1):
         plan_objects([node("n1", "a"), claims])
@@ -267,12 +267,12 @@ def test_a_running_pod_that_claims_a_million_gpus_does_not_stop_the_world() -> N
 
 @pytest.mark.parametrize("number", range(len(OWN_WORLDS)))
 @pytest.mark.parametrize("policy", policies(), ids=["default", "kube-batch"])
-def test_what_is_mutated_can_be_planned(number: int, policy: Policy | None) -> None:
+def test_the_corpus_can_be_planned_unmutated(number: int, policy: Policy | None) -> None:
     data = json.dumps({"apiVersion": "v1", "kind": "List", "items": OWN_WORLDS[number]}).encode()
     assert survive(data, policy)
 
 
-def test_what_is_mutated_uses_every_field_that_is_read() -> None:
+def test_the_corpus_uses_every_field_that_is_read() -> None:
     written = {str(key) for container, key in places(list(OWN_WORLDS)) if isinstance(container, dict)}
     read = {
         name

@@ -1,4 +1,4 @@
-"""known.py covers every struct that a strict decoder meets, and nothing that we read ourselves."""
+"""known_fields.py covers every struct that a strict decoder meets, and nothing that we read ourselves."""
 
 import inspect
 
@@ -17,12 +17,12 @@ STRUCTS: dict[str, type[meta.Struct]] = {
 
 def test_every_struct_of_kubernetes_is_covered() -> None:
     ours = {name for name, cls in STRUCTS.items() if cls.__module__ == types.__name__}
-    assert set(STRUCTS) - ours <= set(OTHER_FIELDS) <= set(STRUCTS), "run tools/known_fields.py"
+    assert set(STRUCTS) - ours <= set(OTHER_FIELDS) <= set(STRUCTS), "run tools/write_known_fields.py"
 
 
-def test_what_we_read_is_not_among_the_others() -> None:
+def test_fields_that_we_read_are_not_listed() -> None:
     for name, fields in OTHER_FIELDS.items():
-        assert not fields & set(STRUCTS[name].__struct_encode_fields__), f"{name}: run tools/known_fields.py"
+        assert not fields & set(STRUCTS[name].__struct_encode_fields__), f"{name}: run tools/write_known_fields.py"
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_fields_that_dumps_contain_are_known(struct: str, field: str) -> None:
     assert field in OTHER_FIELDS[struct]
 
 
-def test_a_typing_error_is_not() -> None:
+def test_a_typing_error_is_not_known() -> None:
     assert "nodeSelctor" not in OTHER_FIELDS["PodSpec"]

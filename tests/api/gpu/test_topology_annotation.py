@@ -134,7 +134,7 @@ def test_every_problem_names_its_place_and_says_what_is_expected(text: str, expe
         assert str(error.value) == "; ".join(expected)
 
 
-def test_all_problems_are_told_at_once_but_not_a_thousand() -> None:
+def test_all_problems_are_reported_at_once_up_to_a_limit() -> None:
     text = changed(devices=[{"id": 0, "memory": "x", "numa": 0.5}] * 30)
     found = problems(text)
     assert len(found) == 21
@@ -142,7 +142,7 @@ def test_all_problems_are_told_at_once_but_not_a_thousand() -> None:
     assert found[-1].startswith("… and ")
 
 
-def test_as_many_devices_as_a_machine_can_have_and_not_more() -> None:
+def test_the_number_of_devices_is_limited() -> None:
     def many(count: int) -> str:
         return json.dumps({"version": 1, "devices": [{"id": at} for at in range(count)]})
 
@@ -163,7 +163,7 @@ def test_as_many_devices_as_a_machine_can_have_and_not_more() -> None:
         "\x00",
     ],
 )
-def test_text_that_is_no_json_is_refused(text: str) -> None:
+def test_text_that_is_not_json_is_refused(text: str) -> None:
     assert problems(text)
 
 
@@ -172,7 +172,7 @@ def test_the_diagonal_may_hold_any_link() -> None:
         assert problems(changed(links=[[value, "SYS"], ["SYS", value]])) == []
 
 
-def test_a_topology_written_is_the_topology_read() -> None:
+def test_a_topology_is_the_same_after_it_was_written_and_read() -> None:
     topology = parse_topology(json.dumps(FULL))
     text = to_json(topology)
     assert parse_topology(text) == topology
@@ -288,7 +288,7 @@ def test_known_machines(name: str, first_row: str, numa: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", ["dgx-1v", "dgx-h100", "two-boards-16", "lost-gpu"])
-def test_the_text_means_the_same_however_it_came_here(name: str) -> None:
+def test_tabs_spaces_and_escape_codes_do_not_change_the_result(name: str) -> None:
     text = smi(name)
     lines = text.splitlines()
     underlined = "\n".join(["\t\x1b[4m" + lines[0].lstrip("\t") + "\x1b[0m", *lines[1:]])
@@ -308,7 +308,7 @@ def test_the_text_means_the_same_however_it_came_here(name: str) -> None:
         assert read_topology(changed_text) == expected, way
 
 
-def test_nics_may_stand_anywhere() -> None:
+def test_nics_may_be_in_any_column() -> None:
     text = """\
         mlx5_0 GPU0 mlx5_1 GPU1 CPU Affinity
 mlx5_0   X     PIX  SYS    SYS
@@ -323,13 +323,13 @@ GPU1    SYS    PHB  PIX     X   0-7
     assert read_smi(moved).links == (("X", "PHB"), ("PHB", "X"))
 
 
-def test_the_annotation_is_read_as_well() -> None:
+def test_the_annotation_is_accepted_as_input_too() -> None:
     assert read_topology("\n " + json.dumps(FULL)) == parse_topology(json.dumps(FULL))
     with pytest.raises(TopologyError, match="devices: is missing"):
         read_topology('{"version": 1}')
 
 
-def test_old_words_are_understood() -> None:
+def test_words_of_older_versions_are_understood() -> None:
     assert read_smi("GPU0\tGPU1\tCPU Affinity\nGPU0\t X \tSOC\t0-7\nGPU1\tSOC\t X \t8-15\n").links[0] == ("X", "SYS")
 
 
@@ -339,13 +339,13 @@ def test_a_numa_node_is_one_number_or_unknown(said: str) -> None:
     assert read_smi(text).devices == (GpuDevice("0"),)
 
 
-def test_a_number_that_is_missing_stays_missing() -> None:
+def test_missing_gpu_numbers_stay_missing() -> None:
     topology = read_smi("\tGPU0\tGPU3\nGPU0\t X \tNV4\nGPU3\tNV4\t X \n")
     assert [device.id for device in topology.devices] == ["0", "3"]
 
 
 @pytest.mark.parametrize("cell", ["N/A", "ERR", "ERR!", "OK", "", " - "])
-def test_a_lost_gpu_is_unhealthy_and_said_to_be(cell: str) -> None:
+def test_a_lost_gpu_is_unhealthy_and_noted(cell: str) -> None:
     notes: list[str] = []
     text = f"\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV4\t{cell}\nGPU1\tNV4\t X \t{cell}\nGPU2\t{cell}\t{cell}\t X \n"
     topology = read_smi(text, notes)
@@ -354,12 +354,12 @@ def test_a_lost_gpu_is_unhealthy_and_said_to_be(cell: str) -> None:
     assert notes == ["GPU2 has no link that can be read: taken for lost, and marked unhealthy"]
 
 
-def test_a_lost_gpu_is_found_below_its_column_where_tabs_became_spaces() -> None:
+def test_a_lost_gpu_is_found_by_column_if_tabs_became_spaces() -> None:
     text = "        GPU0    GPU1    GPU2\nGPU0     X      NV4\nGPU1    NV4      X\nGPU2                     X\n"
     assert [device.healthy for device in read_smi(text).devices] == [True, True, False]
 
 
-def test_one_link_that_cannot_be_read_is_the_slowest() -> None:
+def test_a_single_unreadable_link_counts_as_the_slowest() -> None:
     notes: list[str] = []
     topology = read_smi("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV4\tN/A\nGPU1\tNV4\tX\tNV4\nGPU2\tN/A\tNV4\tX\n", notes)
     assert topology.links == (("X", "NV4", "SYS"), ("NV4", "X", "NV4"), ("SYS", "NV4", "X"))
@@ -367,11 +367,11 @@ def test_one_link_that_cannot_be_read_is_the_slowest() -> None:
     assert notes == ["GPU0 to GPU2: cannot be read, taken for SYS"]
 
 
-def test_a_link_that_one_side_can_read_is_that() -> None:
+def test_a_link_readable_from_one_side_counts() -> None:
     assert read_smi("\tGPU0\tGPU1\nGPU0\tX\tN/A\nGPU1\tNV4\tX\n").links == (("X", "NV4"), ("NV4", "X"))
 
 
-def test_where_no_link_can_be_read_nobody_is_lost() -> None:
+def test_if_no_link_can_be_read_no_gpu_is_lost() -> None:
     notes: list[str] = []
     assert all(device.healthy for device in read_smi("\tGPU0\tGPU1\nGPU0\tX\tN/A\nGPU1\tN/A\tX\n", notes).devices)
     assert notes == ["GPU0 to GPU1: cannot be read, taken for SYS"]
@@ -401,7 +401,7 @@ FIRST = "GPU0\t X \tNV4\t0-7\n"
         ("GPU0 " + " ".join(f"GPU{at}" for at in range(1, 1500)), "line 1: expected at most 1024 GPUs"),
     ],
 )
-def test_wrong_or_cut_text_is_refused_with_the_line(text: str, message: str) -> None:
+def test_wrong_or_truncated_text_is_refused_with_the_line(text: str, message: str) -> None:
     with pytest.raises(TopologyError) as error:
         read_smi(text)
     assert error.value.problems[0].startswith(message)

@@ -457,12 +457,12 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "body"), GOOD)
-def test_what_is_right_has_no_problems(kind: str, body: dict[str, Any]) -> None:
+def test_valid_objects_have_no_problems(kind: str, body: dict[str, Any]) -> None:
     assert found(kind, body) == []
 
 
 @pytest.mark.parametrize(("kind", "body", "field", "message"), BAD, ids=[f"{case[0]}-{case[2]}" for case in BAD])
-def test_what_is_wrong_is_named(kind: str, body: dict[str, Any], field: str, message: str) -> None:
+def test_invalid_fields_are_named(kind: str, body: dict[str, Any], field: str, message: str) -> None:
     assert found(kind, body) == [(field, message)]
 
 
@@ -476,7 +476,7 @@ def test_all_problems_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("number", [10**5000, -(10**5000)], ids=["large", "small"])
-def test_numbers_too_long_to_write_are_problems_and_no_crash(number: int) -> None:
+def test_numbers_too_long_to_print_are_problems_and_do_not_crash(number: int) -> None:
     assert found("PriorityClass", {"value": number}) == [
         ("value", "expected -2147483648 to 1000000000, found a very long number")
     ]

@@ -7,14 +7,14 @@ from maniple.api.decode.server_objects import read_live
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.jobs.agent_server import Report
-from maniple.kube.jobs.controller import JOBS, JobController
+from maniple.kube.jobs.controller import JobController
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.serve.kube_events import Events
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import Login
 from maniple.kube.transport.mirror import Mirror
-from maniple.kube.transport.resource_kinds import PODS
+from maniple.kube.transport.resource_kinds import JOBS, PODS
 from maniple.model.ownership import Ours
 
 
@@ -42,7 +42,7 @@ def test_a_standby_does_not_grow_with_what_it_hears() -> None:
             for version in range(1, 200, 2):
                 mirror.put(JOBS, read_live(job(version), JOBS.struct))
                 mirror.put(PODS, read_live(pod(version + 1), PODS.struct))
-                jobs.on_report(Report("ml/bert", "bert-worker-0", 0, version))
+                jobs.on_report("ml/bert", Report("bert-worker-0", 0, version))
         (managed,) = jobs._jobs.values()
         assert managed.inbox == []
 

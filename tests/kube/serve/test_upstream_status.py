@@ -12,8 +12,8 @@ from maniple.api.compat.upstream_podgroup import (
 )
 from maniple.api.meta import ObjectMeta
 from maniple.api.types import StatusCondition
-from maniple.kube.serve.gang_status import Conditions, Count, Why, only_reworded
-from maniple.kube.serve.upstream_status import upstream_conditions
+from maniple.elastic.conditions import Conditions
+from maniple.kube.serve.gang_status import Count, Why, only_reworded, upstream_conditions
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"
 WHY = Why("InsufficientResources", "no node has 8 GPUs free")

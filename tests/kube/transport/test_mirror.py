@@ -11,13 +11,11 @@ from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.transport.mirror import Mirror
-from maniple.kube.transport.resource_kinds import PODS, RESOURCES, Resource
+from maniple.kube.transport.resource_kinds import NODES, PODS, QUEUES, RESOURCES, Resource
 from maniple.model.ownership import Ours
 from maniple.model.snapshot import Snapshot
 
-NODES = next(one for one in RESOURCES if one.struct is kubernetes.Node)
 OUR_GROUPS, *FOREIGN_GROUPS = (one for one in RESOURCES if one.read_as is types.PodGroup)
-QUEUES = next(one for one in RESOURCES if one.struct is types.Queue)
 
 
 def live(resource: Resource, name: str, version: int, uid: str = "u1", **rest: Any) -> Live:
@@ -115,9 +113,9 @@ def test_of_two_groups_of_one_name_ours_counts_and_the_other_when_ours_goes() ->
 def test_what_cannot_be_read_is_told_and_set_aside_until_it_can() -> None:
     known = mirror()
     known.put(QUEUES, live(QUEUES, "q", 1, spec={"weight": "heavy"}))
-    (wrong,) = known.rejected
-    assert wrong.key == ("", "q")
-    assert "spec.weight" in wrong.why[0]
+    ((ref, why),) = known.rejected.items()
+    assert ref == (QUEUES, ("", "q"))
+    assert "spec.weight" in why[0]
     assert known.objects().queues == []
     known.put(QUEUES, live(QUEUES, "q", 2, spec={"weight": 2}))
     assert list(known.rejected) == []

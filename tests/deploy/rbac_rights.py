@@ -1,4 +1,4 @@
-"""Rights in the words of RBAC: what the shipped roles grant, and what a request needs."""
+"""RBAC rights: what the shipped roles grant, and what a request needs."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ class Right(NamedTuple):
 
 
 def granted() -> set[Right]:
-    """What deploy/rbac.yaml gives the scheduler, in its own namespace or everywhere."""
+    """What deploy/rbac.yaml grants the scheduler, in its own namespace or everywhere."""
     return {right for rule in rules() for right in _of(rule)}
 
 
@@ -38,7 +38,7 @@ def _of(rule: dict[str, Any]) -> list[Right]:
 
 
 def needed_for(method: str, path: str, is_watch: bool) -> Right:
-    """The right that the API server asks for before it does this."""
+    """The right that the API server requires for this request."""
     group, parts = _split(path)
     if parts[0] == "namespaces" and len(parts) > 2:
         parts = parts[2:]

@@ -1,6 +1,6 @@
-"""What `make demo` runs: `maniple plan` on each numbered example, with what it shows above the table.
+"""`make demo`: plans each numbered example and prints its comment above the table.
 
-Exits with 1 if an outcome is not the one that the example's comment promises.
+Exits with 1 if an outcome differs from the one that the example's comment promises.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def places(plan: Plan) -> dict[str, str]:
 
 
 def gpus(plan: Plan) -> dict[str, str]:
-    """What each queue holds in the end."""
+    """What each queue holds at the end."""
     held = {queue["name"]: queue["allocated"].get("nvidia.com/gpu") for queue in plan["queues"]}
     return {name: count for name, count in held.items() if count}
 

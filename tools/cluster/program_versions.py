@@ -1,4 +1,4 @@
-"""Which programs a cluster and its tests are made of, in which versions, and where the built ones are kept.
+"""The programs that a cluster and its tests need, their versions, and where the built ones are kept.
 
 The cache is outside the tree and keyed by version, so that every checkout on a machine shares it and a new version
 never meets an old binary. Nothing here builds or runs anything.

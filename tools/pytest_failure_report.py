@@ -1,4 +1,4 @@
-"""A pytest plugin: writes for tools.rerun which tests failed, and whether anything else went wrong.
+"""A pytest plugin: writes for tools.rerun_failures which tests failed, and whether anything else went wrong.
 
 It only observes, and never changes a run.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.rerun import REPORT_VARIABLE, Report
+from tools.rerun_failures import REPORT_VARIABLE, Report
 
 
 class _Writer:
@@ -41,7 +41,7 @@ class _Writer:
 
 
 def configure(config: pytest.Config) -> None:
-    """Call it from `pytest_configure`. It takes the variable away: tests that run pytest must not write there too."""
+    """Call it from `pytest_configure`. It removes the variable: tests that run pytest must not write there too."""
     path = os.environ.pop(REPORT_VARIABLE, "")
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Writer(Path(path)))

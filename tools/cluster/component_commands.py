@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.cluster.certificates import NODE_ADDRESS
 from tools.cluster.cluster_layout import Layout, Spec
-from tools.cluster.programs import program_path
+from tools.cluster.program_versions import program_path
 
 # A port on this machine for each of these; with a real node, ports inside its network namespace.
 PORTS = ("apiserver", "etcd", "etcd-peer", "controller-manager", "scheduler", "kwok", "agents")

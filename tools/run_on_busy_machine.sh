@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/loaded.sh N COMMAND...: runs the command while N processes keep the machine busy.
+# tools/run_on_busy_machine.sh N COMMAND...: runs the command while N processes keep the machine busy.
 set -euo pipefail
 busy=()
 trap 'kill "${busy[@]}" 2>/dev/null || true' EXIT

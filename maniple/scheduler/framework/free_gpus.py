@@ -11,19 +11,19 @@ import numpy as np
 from maniple.api.gpu.requests import ANY_MODEL, WHOLE, matches
 from maniple.api.quantity import format_quantity
 from maniple.api.types import GpuModel
-from maniple.model.gpu.devices import MIXED, GpuAsk, GpuTable, Granted, Millis
+from maniple.model.gpu.devices import MIXED, GpuAsk, GpuGrant, GpuTable, Millis
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.gpu_room_arithmetic import count_pods, in_use_first, leaving_enough
+from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough
 from maniple.scheduler.framework.hooks import Check
 
-DeviceGrants = tuple[Granted, ...]
+GpuGrants = tuple[GpuGrant, ...]
 
 _ANY = 10**9  # thousandths of a device where nothing is reserved
 
 
-class GpuRoom:
+class FreeGpus:
     def __init__(self, snapshot: Snapshot) -> None:
         self.tables = snapshot.gpus.tables
         self.models = snapshot.gpus.models
@@ -33,8 +33,9 @@ class GpuRoom:
         # What reservations leave of the devices of their nodes; {}: there are no reservations.
         self.spare: dict[int, Millis] = {}
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
+        self._promised: set[int] = set()  # nodes with devices that this cycle has promised
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
-        self._whole: dict[tuple[int, int], DeviceGrants] = {}
+        self._whole: dict[tuple[int, int], GpuGrants] = {}
         # What a device is worth to other pods by its free thousandths; None: all are worth the same.
         self.worth: list[float] | None = None
         # Whether it matters which model a gang goes to.
@@ -101,7 +102,7 @@ class GpuRoom:
         table = self.tables[row]
         return np.asarray(np.array([len(ids) for ids in table.ids]) > table.there.sum(axis=1), dtype=bool)
 
-    def model_of(self, node: int, grants: DeviceGrants) -> int:
+    def model_of(self, node: int, grants: GpuGrants) -> int:
         """The model of the GPUs that a pod has on a node; -1: the pod has none."""
         return int(self.tables[grants[0].row].model[node, grants[0].device]) if grants else -1
 
@@ -127,49 +128,41 @@ class GpuRoom:
         On nodes with unlike GPUs only devices of `model` count, or of all models that the shape allows (None). `checks`
         and `has_model` tell whether a node with one model has the right one.
         """
-        codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
-        fits: FloatArray | None = None
+        codes = self._codes(shape, model)
+        fits: FloatArray = np.full(free.shape[1], np.inf)
         for number, ask in enumerate(shape.gpus):
+            table = self.tables.get(ask.row)
+            if table is None or not table.there.size:
+                return np.zeros(free.shape[1])
+            if empty:
+                usable = (table.there if nodes is None else table.there[nodes]) * np.int32(WHOLE)
+            else:
+                usable = self.usable(ask.row, nodes, reserved, later=later)
             # A pod's list of models is about the first of its GPU resources.
-            models = codes if number == 0 else None
-            part = self._fits(ask, nodes, models, later=later, empty=empty, reserved=reserved)
-            fits = part if fits is None else np.minimum(fits, part)
-        if fits is None:
-            raise ValueError("the shape asks for no GPU")
+            np.minimum(fits, self._count(ask, table, nodes, usable, codes if number == 0 else None), out=fits)
         ask = shape.gpus[0]
         # The resource vector holds the share that such a pod would have of the largest device.
         return np.minimum(fits, self._by_memory(ask, free[ask.row], nodes)) if ask.memory else fits
 
-    def _fits(
-        self,
-        ask: GpuAsk,
-        nodes: IntArray | None,
-        codes: tuple[int, ...] | None,
-        *,
-        later: bool,
-        empty: bool,
-        reserved: BoolArray | None,
+    def _codes(self, shape: Shape, model: int | None) -> tuple[int, ...] | None:
+        return self.allowed(shape.constraint.gpu_models) if model is None else (model,)
+
+    def _count(
+        self, ask: GpuAsk, table: GpuTable, nodes: IntArray | None, usable: Millis, codes: tuple[int, ...] | None
     ) -> FloatArray:
-        table = self.tables.get(ask.row)
-        if table is None or not table.there.size:
-            return np.zeros(len(nodes) if nodes is not None else len(table.ids) if table else 0)
-        usable = table.there * np.int32(WHOLE) if empty else self._usable(ask.row, nodes, reserved, later=later)
-        if empty and nodes is not None:
-            usable = usable[nodes]
-        models = table.model if nodes is None else table.model[nodes]
-        kind = table.node_model if nodes is None else table.node_model[nodes]
+        """How many pods fit into what is `usable` of the devices of `nodes`, on models in `codes` (None: all)."""
         need: int | Millis = table.milli_for(ask.memory, nodes) if ask.memory else ask.milli
         fits = count_pods(ask, usable, need)
-        mixed = np.flatnonzero(kind == MIXED) if self.has_mixed_nodes else ()
+        if not self.has_mixed_nodes:
+            return fits
+        mixed = np.flatnonzero((table.node_model if nodes is None else table.node_model[nodes]) == MIXED)
         if len(mixed):
             # The GPUs of one pod are of one model, so each model of the node is counted separately.
-            present = np.unique(models[mixed])
+            models = table.model[mixed if nodes is None else nodes[mixed]]
+            present = np.unique(models)
+            need = need if isinstance(need, int) else need[mixed]
             parts = [
-                count_pods(
-                    ask,
-                    np.where(models[mixed] == code, usable[mixed], 0),
-                    need if isinstance(need, int) else need[mixed],
-                )
+                count_pods(ask, np.where(models == code, usable[mixed], 0), need)
                 for code in present[present >= 0].tolist()
                 if codes is None or code in codes
             ]
@@ -182,25 +175,20 @@ class GpuRoom:
         share = np.where(milli <= WHOLE, milli, 0).max(axis=1, initial=0)
         return np.asarray(np.floor(np.divide(free, share * ask.count, out=np.zeros_like(free), where=share > 0)))
 
-    def _usable(self, row: int, nodes: IntArray | None, reserved: BoolArray | None = None, *, later: bool) -> Millis:
-        """What a pod may use of each device: the lower of now and later, so that promises are kept.
+    def usable(
+        self, row: int, nodes: IntArray | None, reserved: BoolArray | None = None, *, later: bool = False
+    ) -> Millis:
+        """[nodes, G] what a pod may use of each device: the lower of now and later, so that promises are kept.
 
         On `reserved` nodes [N] only what the reservation leaves.
         """
-        free, future = self.free[row], self.future[row]
-        if nodes is not None:
-            future = future[nodes]
-            free = future if later else free[nodes]
-        usable = future if later else np.minimum(free, future)
+        chosen = slice(None) if nodes is None else nodes
+        usable = self.future[row][chosen]
+        if not later:
+            usable = np.minimum(self.free[row][chosen], usable)
         if reserved is None:
             return usable
-        spare = self.spare[row] if nodes is None else self.spare[row][nodes]
-        bound = reserved if nodes is None else reserved[nodes]
-        return np.where(bound[:, None], np.minimum(usable, spare), usable)
-
-    def usable(self, row: int, nodes: IntArray) -> Millis:
-        """[nodes, G] what a pod may use now."""
-        return self._usable(row, nodes, later=False)
+        return np.where(reserved[chosen][:, None], np.minimum(usable, self.spare[row][chosen]), usable)
 
     # -- choice
 
@@ -213,16 +201,16 @@ class GpuRoom:
         later: bool,
         model: int | None,
         reserved: BoolArray | None = None,
-    ) -> tuple[DeviceGrants, ...]:
+    ) -> tuple[GpuGrants, ...]:
         """Returns the devices of each pod, for `counts` pods on each of `nodes`, in that order. Changes nothing."""
         if not shape.gpus:
             return ()
-        codes = self.allowed(shape.constraint.gpu_models) if model is None else (model,)
-        rows = [self._usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
-        chosen: list[DeviceGrants] = []
+        codes = self._codes(shape, model)
+        rows = [self.usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
+        chosen: list[GpuGrants] = []
         for index, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
             for following in range(int(count) - 1, -1, -1):
-                grants: DeviceGrants = ()
+                grants: GpuGrants = ()
                 for number, ask in enumerate(shape.gpus):
                     models = codes if number == 0 else None
                     grants += self._take(ask, node, rows[number][index], models, following, later=later)
@@ -231,7 +219,7 @@ class GpuRoom:
 
     def _take(
         self, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int, *, later: bool
-    ) -> DeviceGrants:
+    ) -> GpuGrants:
         """Takes devices for one pod from what is `left` of the node's; `following` more pods will come."""
         table = self.tables[ask.row]
         if table.node_model[node] == MIXED:
@@ -244,14 +232,8 @@ class GpuRoom:
         return self._take_shares(table, ask, node, left, [True] * len(left), following)
 
     def _take_of_one_model(
-        self,
-        table: GpuTable,
-        ask: GpuAsk,
-        node: int,
-        left: list[int],
-        codes: tuple[int, ...] | None,
-        following: int,
-    ) -> DeviceGrants:
+        self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], codes: tuple[int, ...] | None, following: int
+    ) -> GpuGrants:
         models = table.model[node].tolist()
         for code in codes if codes is not None else sorted({code for code in models if code >= 0}):
             mine = [model == code for model in models]
@@ -263,9 +245,7 @@ class GpuRoom:
                 return self._take_shares(table, ask, node, left, mine, min(following, int(room) - 1))
         raise AssertionError("placed where its GPUs do not fit")
 
-    def _take_whole(
-        self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], free: Sequence[bool]
-    ) -> DeviceGrants:
+    def _take_whole(self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], free: Sequence[bool]) -> GpuGrants:
         mask = 0
         for device, is_free in enumerate(free):
             if is_free:
@@ -274,15 +254,14 @@ class GpuRoom:
         key = (ask.row, chosen)
         grants = self._whole.get(key)
         if grants is None:
-            devices = [device for device in range(chosen.bit_length()) if chosen >> device & 1]
-            grants = self._whole[key] = tuple(Granted(ask.row, device, WHOLE) for device in devices)
-        for granted in grants:
-            left[granted.device] = 0
+            grants = self._whole[key] = tuple(GpuGrant(ask.row, device, WHOLE) for device in devices_in(chosen))
+        for grant in grants:
+            left[grant.device] = 0
         return grants
 
     def _take_shares(
         self, table: GpuTable, ask: GpuAsk, node: int, left: list[int], mine: Sequence[bool], following: int
-    ) -> DeviceGrants:
+    ) -> GpuGrants:
         """Takes the devices that other pods miss least, the fullest first; of whole ones those with the worst links."""
         if ask.memory:
             need = table.milli_for(ask.memory, np.array([node]))[0].tolist()
@@ -304,19 +283,19 @@ class GpuRoom:
         if len(opened) < len(chosen):
             mask = sum(1 << device for device in roomy if left[device] == WHOLE)
             whole = table.links[table.link_class[node]].choose(mask, len(chosen) - len(opened))
-            chosen = opened + [device for device in range(whole.bit_length()) if whole >> device & 1]
+            chosen = opened + devices_in(whole)
         for device in chosen:
             left[device] -= need[device]
-        return tuple(Granted(ask.row, device, need[device]) for device in sorted(chosen))
+        return tuple(GpuGrant(ask.row, device, need[device]) for device in sorted(chosen))
 
-    def shift(self, nodes: Sequence[int], grants: Sequence[DeviceGrants], sign: int, *, now: bool) -> None:
+    def shift(self, nodes: Sequence[int], grants: Sequence[GpuGrants], sign: int, *, now: bool) -> None:
         """Takes (1) or gives back (-1) the devices of pods; `nodes` has the node of each pod."""
         for row in self.tables:
             parts = [
-                (node, granted.device, granted.milli * sign)
-                for node, hand in zip(nodes, grants, strict=True)
-                for granted in hand
-                if granted.row == row
+                (node, grant.device, grant.milli * sign)
+                for node, of_pod in zip(nodes, grants, strict=True)
+                for grant in of_pod
+                if grant.row == row
             ]
             if parts:
                 on, devices, millis = np.array(parts, dtype=np.intp).T
@@ -328,6 +307,7 @@ class GpuRoom:
                 if row in self._plain and (np.abs(millis) != WHOLE).any():
                     self._plain.discard(row)
                 elif not now:
+                    self._promised.update(on.tolist())
                     self._check_crossed(row, on)
 
     def _check_crossed(self, row: int, nodes: IntArray) -> None:
@@ -339,19 +319,20 @@ class GpuRoom:
             if ((free > future).any(axis=1) & (free < future).any(axis=1)).any():
                 self._plain.discard(row)
 
-    def leave(self, node: int, grants: DeviceGrants, sign: int, *, is_spare: bool) -> None:
+    def leave(self, node: int, grants: GpuGrants, sign: int, *, is_spare: bool) -> None:
         """A pod will give back its devices (1), or will not after all (-1). Lost devices do not count.
 
         `is_spare`: no reservation has counted on them yet.
         """
-        for granted in grants:
-            if granted.milli != WHOLE:
-                self._plain.discard(granted.row)  # shares add up in the vector, but not on one device
-            if self.tables[granted.row].there[node, granted.device]:
-                self.future[granted.row][node, granted.device] += granted.milli * sign
+        for grant in grants:
+            if grant.milli != WHOLE:
+                self._plain.discard(grant.row)  # shares add up in the vector, but not on one device
+            if self.tables[grant.row].there[node, grant.device]:
+                self.future[grant.row][node, grant.device] += grant.milli * sign
                 if self.spare and is_spare:
-                    self.spare[granted.row][node, granted.device] += granted.milli * sign
-                self._check_crossed(granted.row, np.array([node]))
+                    self.spare[grant.row][node, grant.device] += grant.milli * sign
+                if node in self._promised:
+                    self._check_crossed(grant.row, np.array([node]))
 
     def leave_all(
         self, row: int, nodes: IntArray, devices: IntArray, millis: IntArray, is_spare: BoolArray | None
@@ -386,12 +367,12 @@ class GpuRoom:
         for row, array in self.spare.items():
             array[nodes] = devices.get(row, _ANY)
 
-    def ring_gbs(self, node: int, grants: DeviceGrants) -> float | None:
+    def ring_gbs(self, node: int, grants: GpuGrants) -> float | None:
         """The bandwidth of a ring over a pod's GPUs in GB/s; None: one GPU only, or unknown links."""
-        if len(grants) < 2 or len({granted.row for granted in grants}) > 1:
+        if len(grants) < 2 or len({grant.row for grant in grants}) > 1:
             return None
         table = self.tables[grants[0].row]
-        speed = table.links[table.link_class[node]].ring(sum(1 << granted.device for granted in grants))
+        speed = table.links[table.link_class[node]].ring(sum(1 << grant.device for grant in grants))
         return speed / 1000 if speed else None
 
 

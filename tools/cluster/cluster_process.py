@@ -1,8 +1,8 @@
-"""The process that runs a cluster: starts the components in order, then waits to be told to stop, kill or start one.
+"""The process that runs a cluster: starts the components in order, then waits for requests to stop, kill or start one.
 
-It ends when asked to, when its owner ends, or when something does not come up, and takes everything with it, down to
-the cluster's folder. Killed itself, the system ends its children, and the next command removes the folder.
-Run as `python -m tools.cluster.runner FOLDER LOCK REPORT`, the last two being open file handles.
+It ends on request, when its owner ends, or when a component does not start, and then removes everything, including
+the cluster's folder. If it is killed, the system ends its children, and the next command removes the folder.
+Run as `python -m tools.cluster.cluster_process FOLDER LOCK REPORT`, the last two being open file handles.
 """
 
 import json
@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from tools.cluster import cluster_layout as folders
-from tools.cluster import components, host_network, kwok, node
+from tools.cluster import component_commands, host_network, kwok, real_node
 from tools.cluster.client import Client
 from tools.cluster.cluster_layout import ClusterError, Layout
 from tools.cluster.process_keeper import Keeper
@@ -29,7 +29,7 @@ COME_UP_S = 180.0
 
 
 class Stop(BaseException):
-    """Raised wherever the runner is when it is told to end."""
+    """Raised at any point of the runner when it must end."""
 
 
 class Runner:
@@ -44,7 +44,7 @@ class Runner:
         self._watched: list[Any] = [self._listener]
         if self._spec.owner_pid and not self._spec.real_node:
             self._watched.append(os.pidfd_open(self._spec.owner_pid))
-        self._client = Client(layout, components.server_port(self._spec))
+        self._client = Client(layout, component_commands.server_port(self._spec))
 
     def run(self) -> None:
         """Until the end, whatever ends it."""
@@ -62,7 +62,7 @@ class Runner:
             self._keeper.stop_all()
 
     def _bring_up(self) -> None:
-        etcd, apiserver, *others = components.control_plane(self._layout, self._spec)
+        etcd, apiserver, *others = component_commands.control_plane(self._layout, self._spec)
         self._keeper.add(etcd)
         self._keeper.add(apiserver)
         self._wait("the API server", self._client.is_ready)
@@ -72,9 +72,9 @@ class Runner:
         if self._spec.has_kwok:
             self._create("/apis/rbac.authorization.k8s.io/v1/clusterroles", [kwok.ROLE])
             self._create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", [kwok.ROLE_BINDING])
-            self._keeper.add(components.kwok(self._layout, self._spec, kwok.write_config(self._layout)))
+            self._keeper.add(component_commands.kwok(self._layout, self._spec, kwok.write_config(self._layout)))
         if self._spec.real_node:
-            self._create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", [node.LOGS_AND_EXEC])
+            self._create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", [real_node.LOGS_AND_EXEC])
             self._start_real_node()
         self._create("/api/v1/nodes", kwok.nodes(self._spec.nodes, self._spec.gpus, self._spec.node_template))
         account = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -83,10 +83,10 @@ class Runner:
         self._wait(f"{wanted} ready nodes", lambda: self._ready_nodes() >= wanted, every_s=0.1 + wanted / 1000)
 
     def _start_real_node(self) -> None:
-        self._keeper.add(node.containerd(self._layout))
-        self._wait("containerd", node.containerd_answers)
-        node.import_images(self._layout)
-        self._keeper.add(node.kubelet(self._layout, self._spec))
+        self._keeper.add(real_node.containerd(self._layout))
+        self._wait("containerd", real_node.containerd_answers)
+        real_node.import_images(self._layout)
+        self._keeper.add(real_node.kubelet(self._layout, self._spec))
 
     def _create(self, path: str, objects: list[dict[str, Any]]) -> None:
         with ThreadPoolExecutor(8) as threads:
@@ -136,14 +136,14 @@ class Runner:
             case {"do": "signal", "component": name, "number": number}:
                 return self._keeper.signal(name, number)
             case {"do": "import", "path": path, "image": name} if self._spec.real_node:
-                return node.import_image(Path(path), name)
+                return real_node.import_image(Path(path), name)
             case {"do": "stop"}:
                 return None
         raise ClusterError(f"unknown request {request}")
 
 
 def report(handle: int, line: str) -> None:
-    """Tells whoever waits for the cluster; nobody may be waiting."""
+    """Reports to the process that waits for the cluster, if there is one."""
     with suppress(OSError):
         os.write(handle, line.encode() + b"\n")
 
@@ -160,7 +160,7 @@ def main(arguments: list[str]) -> None:
     is_inside = arguments[3:] == ["inside"]
     try:
         if is_inside:
-            node.prepare_namespaces()
+            real_node.prepare_namespaces()
         if is_inside or not layout.spec.real_node:
             Runner(layout, lock, report_handle).run()
         else:

@@ -6,7 +6,7 @@ The chart is the source; the written files are for installing without Helm.
 import sys
 from pathlib import Path
 
-from tools.cluster.programs import KUBERNETES
+from tools.cluster.program_versions import KUBERNETES
 from tools.helm import ensure, helm
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,7 +16,7 @@ HEADER = "# Written by `make manifests` from deploy/chart/maniple; do not edit.\
 
 
 def manifests() -> dict[str, str]:
-    """File name in deploy/ to text: all there is, and just the namespace and the rights in it."""
+    """File name in deploy/ to text: the whole chart, and its namespace and rights alone."""
     rights = [f"--show-only=templates/{name}.yaml" for name in ("namespace", "rbac")]
     return {
         "install.yaml": HEADER + _rendered("--include-crds"),
@@ -29,7 +29,7 @@ def _rendered(*options: str) -> str:
 
 
 def rendered(*options: str) -> str:
-    """The chart as a release named maniple; asked for no version, a Helm built here takes a very old Kubernetes."""
+    """The chart as a release named maniple. Without a version, Helm built here assumes a very old Kubernetes."""
     version = f"--kube-version={KUBERNETES.version}"
     return helm("template", "maniple", str(CHART), f"--namespace={NAMESPACE}", version, *options)
 

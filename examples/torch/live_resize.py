@@ -1,6 +1,6 @@
 """An elastic training script that keeps its processes: survivors of a resize neither exit nor read a checkpoint.
 
-    maniple agent --nproc 2 -- python live.py --steps 100 --checkpoint /tmp/model.pt
+    maniple agent --nproc 2 -- python live_resize.py --steps 100 --checkpoint /tmp/model.pt
 
 It is train.py with `maniple.worker.elastic()` instead of `init_process_group` and the notice.
 """

@@ -1,6 +1,6 @@
 """Reclaim and preempt in full clusters: gangs of many small pods, thousands of single pods, and large gangs.
 
-Times are those of one cycle: decisions only, explanations included. Every cluster is full, and everybody who waits gets
+Times are those of one cycle: decisions only, explanations included. Every cluster is full, and every waiting gang gets
 room by evictions.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import generated_clusters
 from benchmarks.generated_clusters import Object
-from benchmarks.measuring import Result, best, snapshot_of
+from benchmarks.timing_and_results import Result, best, snapshot_of
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, schedule
 
@@ -64,7 +64,7 @@ def _large_gangs(action: str, cluster: Callable[[int], list[Object]]) -> Iterato
 
 
 def _slope(points: list[tuple[float, float]]) -> float:
-    """Of the straight line that fits best."""
+    """The slope of the straight line that fits best."""
     at, height = zip(*points, strict=True)
     return statistics.linear_regression(at, height).slope
 
@@ -99,13 +99,13 @@ def _two_priorities(nodes: int) -> list[Object]:
 
 
 def _queues() -> Iterator[Object]:
-    """Both deserve one half."""
+    """Two queues that deserve one half each."""
     for name in ("a", "b"):
         yield {"apiVersion": "maniple.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": {}}
 
 
 def _filled(draw: random.Random, nodes: int, pods: int, shape: Shape, queue: str, priority: str = "") -> list[Object]:
-    """Gangs of all ages on all GPUs, each spread over nodes that have nothing to do with each other."""
+    """Gangs of all ages on all GPUs, each spread over unrelated nodes."""
     places = [f"node-{number:05d}" for number in range(nodes) for _ in range(8 // shape[0])]
     draw.shuffle(places)
     made: list[Object] = []

@@ -1,12 +1,12 @@
-"""The shipped rights, without a cluster: what is read may be read. tests/e2e/test_rights.py holds every verb to use."""
+"""The shipped RBAC rights allow reading what is read. tests/e2e/test_rbac_rights.py checks every verb on a cluster."""
 
 import pytest
 
-from deploy.rights import Right, granted, needed_for, rules
+from deploy.rbac_rights import Right, granted, needed_for, rules
 from maniple.kube.transport.resource_kinds import RESOURCES
 
 
-def test_exactly_what_the_mirror_reads_may_be_listed_and_watched() -> None:
+def test_only_what_the_mirror_reads_may_be_listed_and_watched() -> None:
     reads = {
         Right(resource.api_version.rpartition("/")[0], resource.plural, verb)
         for resource in RESOURCES
@@ -15,7 +15,7 @@ def test_exactly_what_the_mirror_reads_may_be_listed_and_watched() -> None:
     assert {right for right in granted() if right.verb in ("list", "watch")} == reads
 
 
-def test_nothing_is_granted_in_bulk_or_could_be_used_to_get_more() -> None:
+def test_no_right_is_a_wildcard_or_allows_escalation() -> None:
     for right in granted():
         assert "*" not in "".join(right), right
         assert right.resource.partition("/")[0] not in {"serviceaccounts", "roles", "clusterroles"}, right
@@ -24,7 +24,7 @@ def test_nothing_is_granted_in_bulk_or_could_be_used_to_get_more() -> None:
         assert right.resource not in {"pods/exec", "pods/attach", "pods/ephemeralcontainers", "nodes/proxy"}, right
 
 
-def test_no_secret_can_be_read_but_its_own() -> None:
+def test_only_its_own_secret_can_be_read() -> None:
     for rule in rules():
         if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
             assert rule["resourceNames"] == ["maniple-agents"]

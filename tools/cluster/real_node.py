@@ -1,4 +1,4 @@
-"""One real node: kubelet, containerd and runc, inside mount, network and process namespaces of the cluster's own.
+"""One real node: kubelet, containerd and runc, inside the cluster's own mount, network and process namespaces.
 
 kubelet and containerd write to fixed places; inside, those are file systems in memory that vanish with the namespaces.
 Everything here but the constants runs inside.
@@ -14,8 +14,8 @@ import yaml
 from tools.cluster import debian_packages, images
 from tools.cluster.certificates import NODE_ADDRESS, SERVICE_ADDRESS
 from tools.cluster.cluster_layout import ClusterError, Layout, Spec
-from tools.cluster.components import Component
-from tools.cluster.programs import CNI, program_path, source_folder
+from tools.cluster.component_commands import Component
+from tools.cluster.program_versions import CNI, program_path, source_folder
 
 # What the inside has of its own; neither the cache nor the clusters' folder may be below these.
 HIDDEN = ("/run", "/var/lib", "/var/log")
@@ -40,7 +40,7 @@ UNUSED_PLUGINS = [
 
 
 def prepare_namespaces() -> None:
-    """Hides what must stay off the machine, and gives the network its addresses."""
+    """Hides folders of the machine, and gives the network its addresses."""
     _busybox("mount", "--make-rshared", "/")
     for folder in HIDDEN:
         _busybox("mount", "-t", "tmpfs", "tmpfs", folder)
@@ -133,7 +133,7 @@ def import_images(layout: Layout) -> None:
 
 
 def import_image(tar: Path, name: str) -> None:
-    """Makes an image known to the node, unless one of that name is."""
+    """Imports an image into the node, unless it has one of that name."""
     if name in _ctr("images", "list", "--quiet").stdout.split():
         return
     done = _ctr("images", "import", str(tar))

@@ -1,8 +1,7 @@
-"""The scheduler with its shipped account, doing everything that it ever does: no request is refused, and no right is
-left unused.
+"""The scheduler with its shipped account, in everything it does: no request is refused, and no right is unused.
 
-Requests are noted where they leave the client; everything else is real. The one thing that is made up is that the
-answer to the first binding is lost on the way, after the server has given it.
+Requests are recorded where they leave the client; everything else is real, except that the answer to the first
+binding is lost after the server has sent it.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from deploy.rights import ROOT, Right, granted, needed_for
+from deploy.rbac_rights import ROOT, Right, granted, needed_for
 
 from e2e.clusters_of_this_run import NewCluster
 from maniple.kube.jobs.agent_credentials import create
@@ -29,7 +28,7 @@ GPU = "nvidia.com/gpu"
 FOREIGN = [resource for resource in RESOURCES if resource.is_foreign]
 KUBERNETES_OWN = "scheduling.k8s.io/v1beta1"
 
-# Bindings of pods whose names begin so are refused, as any admission policy of a cluster may do.
+# Bindings of pods with this name prefix are refused, as by an admission policy.
 REFUSED = "refused-"
 REFUSING = f"""
 apiVersion: admissionregistration.k8s.io/v1
@@ -51,7 +50,7 @@ spec: {{policyName: refuse-bindings, validationActions: [Deny]}}
 
 
 class Noted:
-    """The rights that requests needed, and the requests that were refused for the lack of one."""
+    """The rights that requests needed, and the requests that were refused without them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.used: set[Right] = set()
@@ -104,7 +103,7 @@ def serving(cluster: Cluster) -> Iterator[None]:
 
 
 def foreign_crds() -> list[dict[str, Any]]:
-    """The CRDs of other systems, as far as the API server needs them to store their objects."""
+    """The CRDs of other systems, just enough for the API server to store their objects."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     made = []
     for resource in FOREIGN:
@@ -116,7 +115,7 @@ def foreign_crds() -> list[dict[str, Any]]:
             {
                 "apiVersion": "apiextensions.k8s.io/v1",
                 "kind": "CustomResourceDefinition",
-                # The API server wants this of groups below k8s.io.
+                # The API server requires this for groups below k8s.io.
                 "metadata": {
                     "name": f"{resource.plural}.{group}",
                     "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
@@ -151,7 +150,7 @@ def gang(api_version: str, name: str, gpus: int = 1, priority: str = "") -> list
 
 
 def elastic_job(name: str) -> dict[str, Any]:
-    """A job of one replica. Its pod is the controller's to make."""
+    """A job of one replica. The controller creates its pod."""
     template = {"spec": {"containers": [{"name": "main", "image": "none", "resources": {"limits": {GPU: 1}}}]}}
     role = {"name": "worker", "min": 1, "max": 1, "template": template}
     job = {"apiVersion": "maniple.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": name}}
@@ -159,7 +158,7 @@ def elastic_job(name: str) -> dict[str, Any]:
 
 
 def short_job(name: str, framework: str) -> dict[str, Any]:
-    """One that makes everything that a job makes, ends soon and is deleted."""
+    """A job that creates every object a job can create, ends soon and is deleted."""
     job = elastic_job(name)
     ends = {"framework": framework, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 0}
     return job | {"spec": job["spec"] | ends}
@@ -170,7 +169,7 @@ def apply(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
 
 
 def may_list_nodes(client: Client) -> bool:
-    """A binding takes a moment to count: until then the scheduler would be refused what it was given."""
+    """A role binding takes a moment to take effect: until then the scheduler's requests would be refused."""
     wish = {"resource": "nodes", "verb": "list"}
     asked = {"spec": {"user": "system:serviceaccount:maniple-system:maniple", "resourceAttributes": wish}}
     return bool(client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", asked)["status"]["allowed"])
@@ -185,7 +184,7 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
     cluster.kubectl("wait", "--for=condition=Established", "crds", "--all", "--timeout=180s")
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "install.yaml"))
     monkeypatch.setattr("maniple.kube.serve.kube_events._SERIES_S", 0.0)
-    # Certificates for another address are renewed. A Service of somebody else's is looked at, and left alone.
+    # Certificates for another address are renewed. A Service that is not ours is read and left alone.
     meta = {"name": "maniple-agents", "namespace": "kube-system"}
     stale = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": create(["elsewhere"]).to_secret()}
     taken = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "short-torch"}, "spec": {"clusterIP": "None"}}

@@ -1,4 +1,4 @@
-"""What CI makes of failing tests, tried with real pytest runs on small made-up suites."""
+"""How CI treats failing tests, tested with real pytest runs on small suites."""
 
 import os
 import shlex
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OBSERVED = "from tools.failure_report import configure as pytest_configure\n"
+OBSERVED = "from tools.pytest_failure_report import configure as pytest_configure\n"
 # Fails the first time it runs in this folder.
 FLAKY = """
 import pathlib
@@ -34,7 +34,16 @@ def ci(suite: Path, first: str = "", workers: int = 0) -> subprocess.CompletedPr
     """`first` is a shell command before the tests, as lint is."""
     pytest_command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", "-n"]
     tests = f"{first or 'true'} && {shlex.join([*pytest_command, str(workers)])}"
-    command = [sys.executable, str(ROOT / "tools" / "rerun.py"), "bash", "-c", tests, "--", *pytest_command, "0"]
+    command = [
+        sys.executable,
+        str(ROOT / "tools" / "rerun_failures.py"),
+        "bash",
+        "-c",
+        tests,
+        "--",
+        *pytest_command,
+        "0",
+    ]
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a quick start
     return subprocess.run(command, cwd=suite, env=environment, capture_output=True, text=True, check=False)
 
@@ -94,7 +103,7 @@ def test_six_failures_are_red_without_a_second_try(suite: Path) -> None:
     assert done.stdout.count(" passed in ") == 1
 
 
-def test_what_fails_twice_is_red_also_beside_a_flaky_test(suite: Path) -> None:
+def test_a_test_that_fails_twice_is_red_even_beside_a_flaky_test(suite: Path) -> None:
     (suite / "test_flaky.py").write_text(FLAKY + "def test_flaky(): fails_once('seen')\ndef test_bad(): assert False\n")
     done = ci(suite)
     assert done.returncode != 0
@@ -102,7 +111,7 @@ def test_what_fails_twice_is_red_also_beside_a_flaky_test(suite: Path) -> None:
     assert not flaky_lines(done)
 
 
-def test_what_fails_before_the_tests_is_red(suite: Path) -> None:
+def test_a_failure_before_the_tests_is_red(suite: Path) -> None:
     done = ci(suite, first="echo E501 line too long && exit 3")
     assert done.returncode == 3
     assert "RED: it failed before the tests" in done.stdout
@@ -147,7 +156,7 @@ def test_tests_do_not_inherit_the_report(suite: Path) -> None:
 
 
 def test_the_script_of_ci_runs_make_test_and_then_the_failed_tests_alone(suite: Path) -> None:
-    """The real script, in a project whose `make test` is a made-up suite."""
+    """The real script, in a project whose `make test` is a small suite."""
     (suite / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", suite / ".ci" / "run")
     (suite / "tools").symlink_to(ROOT / "tools")

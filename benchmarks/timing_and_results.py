@@ -1,4 +1,4 @@
-"""What all benchmarks share: a snapshot of objects, the time of the fastest of a few runs, and what is said of it."""
+"""Shared by the benchmarks: a snapshot of objects, the time of the fastest of a few runs, and the Result to print."""
 
 import gc
 import time
@@ -28,7 +28,7 @@ def snapshot_of(objects: list[generated_clusters.Object]) -> Snapshot:
 def best(run: Callable[[], object], times: int = 3) -> float:
     """Seconds of processor time of the fastest run: on a shared machine the least disturbed one.
 
-    The scheduler uses one core and waits for nothing, so that on a machine of its own this is the time by the clock.
+    The scheduler uses one core and waits for nothing, so on an idle machine this is the wall-clock time.
     """
     found = []
     for _ in range(times):

@@ -1,8 +1,8 @@
 """Writes maniple/api/decode/known_fields.py: the fields that Kubernetes defines and we do not read, by struct.
 
 Run by hand when Kubernetes has a new release, in an environment that has maniple's dependencies and the
-newest `kubernetes` package, which is no dependency of ours (and not part of `make test`):
-`pip install kubernetes && python tools/known_fields.py`.
+newest `kubernetes` package, which is not a dependency (and not part of `make test`):
+`pip install kubernetes && python tools/write_known_fields.py`.
 """
 
 import importlib
@@ -44,7 +44,7 @@ HEADER = '''"""The fields that Kubernetes defines and we do not read, by struct.
 
 With them a strict decoder can tell a typing error (`nodeSelctor`) from a field that scheduling does not need.
 
-Generated from the models of kubernetes=={version} by tools/known_fields.py; do not edit.
+Generated from the models of kubernetes=={version} by tools/write_known_fields.py; do not edit.
 """
 
 
@@ -73,7 +73,7 @@ def main() -> None:
 def structs() -> dict[str, set[str]]:
     """The names on the wire that each struct declares itself."""
     fields: dict[str, set[str]] = {}
-    for module in ("meta", "core", "types"):
+    for module in ("meta", "kubernetes", "types"):
         space = importlib.import_module(f"maniple.api.{module}")
         for name, cls in inspect.getmembers(space, lambda item: hasattr(item, "__struct_encode_fields__")):
             wanted = name in SHARED or name in OURS if module == "types" else name != "Struct"

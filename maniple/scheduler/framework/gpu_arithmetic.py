@@ -1,4 +1,4 @@
-"""The arithmetic of GpuRoom on plain lists and arrays: which devices a pod takes, and how many pods fit."""
+"""Arithmetic on the devices of nodes: which of them a pod takes, and how many pods fit."""
 
 from collections.abc import Mapping
 
@@ -7,6 +7,10 @@ import numpy as np
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.gpu.devices import GpuAsk, Millis
 from maniple.model.resources import FloatArray
+
+
+def devices_in(mask: int) -> list[int]:
+    return [device for device in range(mask.bit_length()) if mask >> device & 1]
 
 
 def leaving_enough(devices: list[int], times: Mapping[int, int], count: int, pods: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The four packages that planning needs, and the extra that commands need which talk to a cluster."""
+"""Planning needs four packages; commands that call a cluster need the extra."""
 
 import re
 import subprocess
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy import container
-from deploy.rights import ROOT
+from deploy import run_like_container
+from deploy.rbac_rights import ROOT
 from maniple.cli.main import CLUSTER_EXTRA, COMMANDS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NEEDED = ("click", "msgspec", "numpy", "pyyaml")
 EXAMPLE = ROOT / "examples" / "01-small-behind-large.yaml"
+ELASTIC = ROOT / "examples" / "elastic" / "sweep.yaml"
 
 # Command lines that are right, and need a cluster.
 ON_A_CLUSTER = {
@@ -34,6 +35,9 @@ ON_A_CLUSTER = {
     "watch": ("watch",),
 }
 WITHOUT = {
+    "submit --dry-run": ("submit", "--name", "a", "--gpus", "1", "--image", "i", "--dry-run", "--", "true"),
+    "submit FILE --dry-run": ("submit", str(ELASTIC), "--dry-run"),
+    "jobs --help": ("jobs", "--help"),
     "plan": ("plan", "-f", str(EXAMPLE)),
     "explain": ("explain", "b", "-f", str(EXAMPLE)),
     "agent": ("agent", "--", "true"),
@@ -72,14 +76,14 @@ def test_the_image_has_the_extra() -> None:
 @pytest.fixture(scope="module")
 def maniple(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Installed into a fresh environment that has these four packages and nothing else."""
-    return container.install(tmp_path_factory.mktemp("extra"), NEEDED) / "bin" / "maniple"
+    return run_like_container.install(tmp_path_factory.mktemp("extra"), NEEDED) / "bin" / "maniple"
 
 
 def run(maniple: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(maniple), *arguments], cwd="/", capture_output=True, text=True, check=False)
 
 
-def test_nothing_else_is_installed_there(maniple: Path) -> None:
+def test_only_the_needed_packages_are_installed(maniple: Path) -> None:
     script = "import importlib.metadata as m; print(*(d.name.lower() for d in m.distributions()))"
     python = [str(maniple.with_name("python")), "-c", script]
     done = subprocess.run(python, capture_output=True, text=True, check=True)
@@ -89,13 +93,13 @@ def test_nothing_else_is_installed_there(maniple: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", WITHOUT.values(), ids=WITHOUT)
-def test_what_needs_no_cluster_runs_without_the_extra(maniple: Path, arguments: tuple[str, ...]) -> None:
+def test_commands_that_need_no_cluster_run_without_the_extra(maniple: Path, arguments: tuple[str, ...]) -> None:
     done = run(maniple, *arguments)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("arguments", ON_A_CLUSTER.values(), ids=ON_A_CLUSTER)
-def test_what_needs_a_cluster_names_the_extra_in_one_sentence(maniple: Path, arguments: tuple[str, ...]) -> None:
+def test_commands_that_need_a_cluster_name_the_missing_extra(maniple: Path, arguments: tuple[str, ...]) -> None:
     done = run(maniple, *arguments)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     sentence = r"error: this command needs the extra 'cluster', and its module \w+ is not installed: "

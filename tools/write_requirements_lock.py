@@ -1,6 +1,6 @@
 """Renews requirements.lock: resolves pyproject.toml's ranges in a throw-away environment and freezes the outcome.
 
-Exact versions without hashes or addresses, so that the file is the same whichever index pip is set up with.
+Exact versions without hashes or addresses, so that the file does not depend on pip's index.
 """
 
 import subprocess

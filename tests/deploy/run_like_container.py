@@ -1,6 +1,5 @@
-"""Runs Maniple as the Deployment's container does, without a registry to have the image from: the wheel in an
-environment of its own, a user with a number and nothing else, no capabilities, a root that cannot be written to, and
-the service account where a pod finds it."""
+"""Runs Maniple like the Deployment's container, without an image from a registry: the wheel in its own environment,
+a user with only a number, no capabilities, a read-only root, and the service account where a pod finds it."""
 
 import shlex
 import subprocess
@@ -9,7 +8,7 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
-from deploy.rights import ROOT
+from deploy.rbac_rights import ROOT
 
 NOBODY = 65532
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -23,7 +22,7 @@ _READ_ONLY = (
 
 
 def why_not() -> str:
-    """Why such a container can't be had here; empty if it can."""
+    """Why such a container cannot run here; empty if it can."""
     try:
         subprocess.run(contained(["true"]), check=True, capture_output=True, text=True)
     except FileNotFoundError:
@@ -42,12 +41,12 @@ def contained(command: list[str], account: Path | None = None) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What the image sets, and no more."""
+    """Only what the image sets."""
     return {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
 def install(folder: Path, only: tuple[str, ...] = ()) -> Path:
-    """Makes the wheel and installs it into an environment of its own.
+    """Builds the wheel and installs it into its own environment.
 
     Dependencies are those of the tests' own environment: all of them, or only the named packages.
     """

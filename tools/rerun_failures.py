@@ -1,8 +1,8 @@
 """Runs the tests as CI does: a few that fail are tried once more, so that a flaky test does not cost a day.
 
-`python3 -m tools.rerun make test -- .venv/bin/pytest -n 0` runs the first command. If nothing but at most MOST tests
-failed, it runs the second one with these tests. If they pass now the run is green, and each is reported as flaky.
-Anything else (lint, types, a build, a collection error, a crashed worker, an interrupt) is red at once.
+`python3 -m tools.rerun_failures make test -- .venv/bin/pytest -n 0` runs the first command. If only tests failed, and
+at most MOST of them, it runs the second one with these tests. If they pass now the run is green, and each is reported
+as flaky. Anything else (lint, types, a build, a collection error, a crashed worker, an interrupt) is red at once.
 
 It runs before anything is installed: nothing but the standard library may be imported here.
 """
@@ -17,14 +17,14 @@ from pathlib import Path
 
 MOST = 5
 PAGE = "docs/flaky.md"
-# tools.failure_report, a pytest plugin, writes the report into the file that this names.
+# tools.pytest_failure_report, a pytest plugin, writes the report into the file that this names.
 REPORT_VARIABLE = "MANIPLE_FAILURE_REPORT"
 TESTS_FAILED = 1  # pytest's exit code for "some tests failed", and for nothing else
 
 
 @dataclass
 class Report:
-    """How a test run ended. `trouble` is what a second try cannot mend: collection errors and crashed workers."""
+    """How a test run ended. `trouble` is what a second try cannot fix: collection errors and crashed workers."""
 
     exit_code: int = 0
     failed: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ def why_not_again(report: Report | None) -> str:
 
 
 def read_report(path: Path) -> Report | None:
-    """The report; None if no run came to its end."""
+    """The report; None if no run finished."""
     return Report(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
@@ -82,7 +82,7 @@ def _say(*lines: str) -> None:
 
 def main(arguments: list[str]) -> int:
     if "--" not in arguments[1:-1]:
-        print("usage: python3 -m tools.rerun COMMAND… -- PYTEST…", file=sys.stderr)
+        print("usage: python3 -m tools.rerun_failures COMMAND… -- PYTEST…", file=sys.stderr)
         return 2
     split = arguments.index("--")
     return run(arguments[:split], arguments[split + 1 :])
