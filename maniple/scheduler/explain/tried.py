@@ -1,11 +1,10 @@
 """What was tried for a gang that waits: the notes that actions left, in words.
 
-An action notes what it looks at. The words are found when the cycle is over, from the state in which the actions left
-it: a note costs nothing on the hot path, and its words are true of the plan. No action is known here by its name, so an
-action of another name, or with a note of its own, is shown like any other.
+An action notes what it looks at. The words are written when the cycle is over, from the state that the actions left: a
+note costs nothing on the hot path, and its words are true of the plan. Nothing here knows an action by its name.
 
-To look at each pod that might have been taken costs as much as taking it. A large cluster does that for the first kinds
-of gangs only; what is said of the others is as true, and shorter.
+Examining each possible victim costs as much as evicting it. A large cluster does it for the first kinds of gangs only;
+for the others the words are as true, and shorter.
 """
 
 from abc import ABC, abstractmethod
@@ -60,12 +59,12 @@ class Case:
 
     def tried(self) -> tuple[Tried, ...]:
         demand = self.session.demands.of(self.job)
-        notes = [(action, left.get(demand) or left.get(None)) for action, left in self.session.notes.items()]
-        tried = [Tried(action, note.describe(self)) for action, note in notes if note is not None]
+        notes = {action: notes.get(demand) or notes.get(None) for action, notes in self.session.notes.items()}
+        tried = (Tried(action, note.describe(self)) for action, note in notes.items() if note is not None)
         return tuple(entry for entry in tried if entry.why)
 
     def free_room(self) -> str:
-        """What the room lacks that is free, or the limit or share that closes it."""
+        """What the free room lacks, or the limit or share of the queue."""
         return self.reason.message if self.blocked or self.nearest is None else describe_nearest(self.nearest)
 
 
@@ -154,11 +153,9 @@ class Victims(Note):
         if case.is_thorough or holders.looked_at + pool.size <= _MOST_LOOKED_AT:
             holders.looked_at += pool.size
             return self._describe_taking(case, pool.noun, list(pool.jobs))
-        noun = (
-            f"surplus of {pool.size:,} job{'s' * (pool.size > 1)}"
-            if self.is_surplus
-            else f"{pods(pool.size)} {pool.noun}"
-        )
+        noun = f"{pods(pool.size)} {pool.noun}"
+        if self.is_surplus:
+            noun = f"surplus of {pool.size:,} job{'s' * (pool.size > 1)}"
         return f"{noun}: taking what may be taken of that did not make room"
 
     def _describe_taking(self, case: Case, noun: str, jobs: Sequence[Job]) -> str:
@@ -170,23 +167,21 @@ class Victims(Note):
         allowed = allowed_units(session, case.job, units, self.rules)
         taken = {pod.pod: pod for unit in allowed for pod in unit.pods}
         spent = holders.spend(taken.values())
-        count = 0
-        names: dict[str, None] = {}
+        candidates = [(job, pod) for job in jobs for pod in job.placed if pod.node >= 0]
+        if self.is_surplus:
+            candidates = [(job, pod) for job, pod in candidates if pod.pod in holders.surplus(job)]
+        count = pods(len(candidates))
+        noun = f"{count} {noun}"
+        if self.is_surplus:
+            noun = f"surplus of {listed([*dict.fromkeys(job.name for job, _ in candidates)])} ({count})"
         kept: dict[str, list[float]] = {}  # why pods are kept -> for how long each
-        for job in jobs:
-            surplus = holders.surplus(job) if self.is_surplus else None
-            for pod in job.placed:
-                if pod.node < 0 or (surplus is not None and pod.pod not in surplus):
-                    continue
-                count += 1
-                names.setdefault(job.name)
-                if pod.pod not in taken:
-                    guard = holders.why_kept(case.job, job, pod, spent, of_surplus=self.is_surplus)
-                    kept.setdefault(guard.what, []).append(guard.until)
+        for job, pod in candidates:
+            if pod.pod not in taken:
+                guard = holders.why_kept(case.job, job, pod, spent, of_surplus=self.is_surplus)
+                kept.setdefault(guard.what, []).append(guard.until)
         refused = joined([_describe_kept(what, untils) for what, untils in kept.items()])
         if not allowed:
-            all_of = f"surplus of {listed(list(names))} ({pods(count)})" if self.is_surplus else f"{pods(count)} {noun}"
-            return f"{all_of}, none of which may be taken: {refused}" if refused else all_of
+            return f"{noun}, none of which may be taken: {refused}" if refused else noun
         owners = listed(sorted({unit.job.name for unit in allowed}))
         rest = f"; may not be taken: {refused}" if refused else ""
         return f"taking all that may be taken ({pods(len(taken))} of {owners}) {_effect(case, allowed)}{rest}"
@@ -194,10 +189,8 @@ class Victims(Note):
 
 def _describe_kept(what: str, untils: Sequence[float]) -> str:
     """`2 of jobs that cool down (the first for 40 s more)`"""
-    first = min(untils)
-    return f"{len(untils)} {_OF_SEVERAL.get(what, what)}" + (
-        f" (the first for {first:g} s more)" if first < inf else ""
-    )
+    text = f"{len(untils)} {_OF_SEVERAL.get(what, what)}"
+    return text if min(untils) == inf else f"{text} (the first for {min(untils):g} s more)"
 
 
 def _effect(case: Case, units: Sequence[Unit]) -> str:

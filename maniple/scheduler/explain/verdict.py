@@ -135,7 +135,7 @@ class Explainer:
             views = {group: self._view(job, group) for group in session.groups(job)}
             no_room = NoRoom(session, job, need, views, miss)
             reason, nodes = no_room.reason(), views[no_room.hardest].node_counts
-            limits = self._limits(job, wanted)
+            limits = self._limits(job, miss)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
         nearest = nearest_of(session, self._holders, job, miss)
@@ -156,11 +156,8 @@ class Explainer:
         else:
             view = self._view(job, group)
             no_room = NoRoom(session, job, Need({}, 1), {group: view}, miss)
-            why, nodes, nearest = (
-                "no node has room for one",
-                view.node_counts,
-                nearest_of(session, self._holders, job, miss),
-            )
+            nearest = nearest_of(session, self._holders, job, miss)
+            why, nodes = "no node has room for one", view.node_counts
             apart = no_room.fits_only_apart() if view.fits or no_room.is_torn else None
             if apart is not None:
                 why, would = apart.message, apart.would_start_if
@@ -176,19 +173,15 @@ class Explainer:
     def _with_all_conditions(self, job: Job, wanted: Mapping[TaskGroup, int], reason: Reason) -> Reason:
         """The reason with everything else that would have to change before the gang starts."""
         conditions = [reason.cure]
-        if wanted and not reason.is_in_line:
-            conditions.append(self._limits(job, wanted))
-        if any(wanted.values()):
-            conditions.append(change(self._miss(job, wanted)))
+        if wanted:
+            miss = self._miss(job, wanted)
+            conditions += [change(miss)] if reason.is_in_line else [self._limits(job, miss), change(miss)]
         return replace(reason, would_start_if=" and ".join(filter(None, conditions)))
 
-    def _limits(self, job: Job, wanted: Mapping[TaskGroup, int]) -> str:
+    def _limits(self, job: Job, miss: Miss) -> str:
         """What limits and shares of its queue would have to change; empty if nothing."""
         queue = self._session.queue_of(job)
-        asked = np.zeros(len(self._session.snapshot.axis))
-        for group, count in wanted.items():
-            asked += group.shape.requests * count
-        reason = self._session.admissible(queue, asked) or self._session.overused(queue, asked)
+        reason = self._session.admissible(queue, miss.needs) or self._session.overused(queue, miss.needs)
         return "" if reason is None else reason.cure
 
     # -- what the gang needs
