@@ -17,12 +17,7 @@ _SUFFIX = {
     "u": Fraction(1, 10**6),
     "m": Fraction(1, 1000),
     "": Fraction(1),
-    "k": Fraction(10**3),
-    "M": Fraction(10**6),
-    "G": Fraction(10**9),
-    "T": Fraction(10**12),
-    "P": Fraction(10**15),
-    "E": Fraction(10**18),
+    **{prefix: Fraction(1000**power) for power, prefix in enumerate("kMGTPE", start=1)},
     **{prefix + "i": Fraction(1024**power) for power, prefix in enumerate("KMGTPE", start=1)},
 }
 _FORM = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,4})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)

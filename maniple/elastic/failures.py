@@ -40,15 +40,15 @@ def has_failed(job: JobSpec, replica: Replica) -> bool:
     if replica.is_leaving:
         return False
     if replica.stage == "succeeded":
-        return job.restart_policy == "Always"
+        return job.spec.restart_policy == "Always"
     return replica.stage == "failed" and not is_excused(replica)
 
 
 def is_final(job: JobSpec, code: int | None) -> bool:
     """Whether a worker with this exit code is not started again."""
-    if job.restart_policy == "ExitCode":
+    if job.spec.restart_policy == "ExitCode":
         return code is None or code < 128
-    return job.restart_policy == "Never"
+    return job.spec.restart_policy == "Never"
 
 
 def backoff_s(count: int) -> float:
@@ -69,12 +69,12 @@ def of_worker(job: JobSpec, pod: str, code: int) -> Failure:
 
 def of_start(job: JobSpec, replica: Replica) -> Failure:
     """A replica that has a node and was not ready in time."""
-    return Failure("StartTimeout", start_timeout(job, replica), job.restart_policy == "Never", in_place=False)
+    return Failure("StartTimeout", start_timeout(job, replica), job.spec.restart_policy == "Never", in_place=False)
 
 
 def start_timeout(job: JobSpec, replica: Replica) -> str:
     why = replica.trouble or "it is not ready"
-    return f"{job.pod(replica.key)} on {replica.node} did not start within {job.start_s:.0f} s: {why}"
+    return f"{job.pod(replica.key)} on {replica.node} did not start within {job.spec.start_seconds} s: {why}"
 
 
 def _exit(code: int | None) -> str:

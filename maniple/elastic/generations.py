@@ -46,7 +46,7 @@ def _in_rank_order(job: JobSpec, replicas: list[Replica]) -> list[Replica]:
         return []
     order = {role.name: number for number, role in enumerate(job.roles)}
     # A role with a minimum of 0 may stand before the lead. The coordinator must not be shrunk away.
-    first = min(replicas, key=lambda replica: (replica.role != job.lead, order[replica.role], replica.index))
+    first = min(replicas, key=lambda replica: (replica.role != job.spec.lead, order[replica.role], replica.index))
     first_domains = first.domains or (first.node,)
 
     def rank_order(replica: Replica) -> tuple[object, ...]:
@@ -69,16 +69,12 @@ def _shared_domains(domains: tuple[str, ...], others: tuple[str, ...]) -> int:
 
 def notice(job: JobSpec, generation: types.JobGeneration) -> bytes:
     """The notice as JSON, as replicas read it from the controller and from the file of their annotation."""
-    members = [
-        {name: getattr(member, name) for name in ("pod", "uid", "role", "index", "address", "slots")}
-        for member in generation.members
-    ]
     content = {
         "job": join_key((job.namespace, job.name)),
         "generation": generation.number,
-        "members": members,
+        "members": generation.members,
         "port": generation.port,
-        "graceSeconds": int(job.grace_s),
+        "graceSeconds": job.spec.elastic.grace_seconds,
         "sent": generation.time,
         **({"stop": True} if generation.stop else {}),
     }

@@ -25,33 +25,24 @@ class JobSpec:
     namespace: str
     name: str
     uid: str
+    spec: types.ElasticJobSpec
     roles: tuple[RoleSpec, ...]
-    lead: str  # the first role with a minimum
-    framework: str
-    grace_s: float
-    start_s: float
-    restart_policy: str
-    backoff_limit: int
-    deadline_s: float | None
-    ttl_s: float | None
-    clean_pod_policy: str
-    is_suspended: bool
     is_leaving: bool  # it is being deleted
 
     @property
     def first(self) -> ReplicaKey:
         """The replica that all others connect to. It is never shrunk away."""
-        return self.lead, 0
+        return self.spec.lead, 0
 
     @property
     def has_agents(self) -> bool:
         """Whether its replicas hear of a new generation at once, and acknowledge it."""
-        return self.framework == "torch"
+        return self.spec.framework == "torch"
 
     @property
     def needs_first(self) -> bool:
         """Whether the other replicas cannot go on without the first: their framework cannot move its rendezvous."""
-        return self.framework in ("torchrun", "horovod")
+        return self.spec.framework in ("torchrun", "horovod")
 
     def pod(self, key: ReplicaKey) -> str:
         """The name of the replica's pod."""
@@ -59,24 +50,9 @@ class JobSpec:
 
 
 def read_job_spec(item: types.ElasticJob) -> JobSpec:
-    meta, spec = item.metadata, item.spec
-    return JobSpec(
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        roles=_role_specs(spec.roles),
-        lead=spec.lead,
-        framework=spec.framework,
-        grace_s=float(spec.elastic.grace_seconds),
-        start_s=float(spec.start_seconds),
-        restart_policy=spec.restart_policy,
-        backoff_limit=spec.backoff_limit,
-        deadline_s=spec.active_deadline_seconds,
-        ttl_s=spec.ttl_seconds_after_finished,
-        clean_pod_policy=spec.clean_pod_policy,
-        is_suspended=spec.suspend,
-        is_leaving=meta.deletion_timestamp is not None,
-    )
+    meta = item.metadata
+    is_leaving = meta.deletion_timestamp is not None
+    return JobSpec(meta.namespace, meta.name, meta.uid, item.spec, _role_specs(item.spec.roles), is_leaving)
 
 
 def _role_specs(roles: tuple[types.ElasticRole, ...]) -> tuple[RoleSpec, ...]:

@@ -181,16 +181,13 @@ def _finish(state: State, step: Step, must_delete_job: bool) -> tuple[State, tup
         raise AssertionError("a new generation is always written")
     if step.timer is not None:
         instructions.append(Arm(step.timer))
-    after = State(
-        job=step.job,
+    after = replace(
+        state,
         status=status,
         written=written,
         replicas=step.replicas,
         published=published,
         worker_failure=step.worker_failure,
-        refused=step.refused,
-        hindrance=state.hindrance,
-        samples=step.samples,
         lags_since=lags_since,
         is_gone=must_delete_job,
         taken=tuple(step.taken),

@@ -61,7 +61,7 @@ class Step:
 
     def may_grow_or_arm(self) -> bool:
         """Whether the pauses after a failure and after newcomers that did not start are over."""
-        return self.may_retry_or_arm() and self.is_due_or_arm(self.status.grow_after, self.job.start_s)
+        return self.may_retry_or_arm() and self.is_due_or_arm(self.status.grow_after, self.job.spec.start_seconds)
 
     def may_retry_or_arm(self) -> bool:
         """Whether the pause after the last failure is over."""
@@ -178,7 +178,7 @@ class Step:
 
     def is_done(self, replica: Replica) -> bool:
         """Whether it has succeeded and need not be started again."""
-        return replica.stage == "succeeded" and not replica.is_leaving and self.job.restart_policy != "Always"
+        return replica.stage == "succeeded" and not replica.is_leaving and self.job.spec.restart_policy != "Always"
 
     def newcomer_keys(self) -> list[ReplicaKey]:
         """Replicas that the job should have and that are not members yet."""
@@ -191,7 +191,7 @@ class Step:
         Replicas that are done are enough alone where each replica works for itself.
         """
         alive = list(replicas)
-        if not alive and self.job.framework != "none":
+        if not alive and self.job.spec.framework != "none":
             return False
         return self._has({role.name: role.min for role in self.job.roles}, alive)
 
@@ -254,28 +254,16 @@ class Step:
         self.worker_failure = None
         self.has_new_generation = True
 
-    def stop_workers(self) -> None:
-        """Workers are asked to checkpoint and stop."""
-        if self.generation.members:
-            self.form_generation(())
-
-    def keep_size(self) -> None:
-        """The size that the job runs at becomes its target until another is decided. This is no resize."""
-        target = as_target(self.sizes)
-        if target != self.status.target:
-            self.change(target=target)
-
     def set_target(self, sizes: dict[str, int]) -> None:
         if as_target(sizes) != self.status.target:
             self.status = resized(self.status, sizes, from_seconds(self.now))
 
     def start_over(self) -> None:
-        """Stops the workers. The next start is with the minimum: the rest may have been given to other jobs by then."""
-        self.stop_workers()
+        """Asks workers to checkpoint and stop. The next start is with the minimum: other jobs may get the rest."""
+        if self.generation.members:
+            self.form_generation(())
         if self.status.target:
-            target = as_target({role.name: role.least for role in self.job.roles})
-            if target != self.status.target:
-                self.change(target=target)
+            self.change(target=as_target({role.name: role.least for role in self.job.roles}))
 
     def record(self, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Normal") -> None:
         self.records.append(RecordEvent(reason, message, kind))

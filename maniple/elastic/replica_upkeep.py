@@ -61,7 +61,7 @@ def _remove(step: Step, replica: Replica) -> None:
     if not replica.is_at_work:
         step.delete(replica)
         return
-    grace_s, since = step.job.grace_s, step.generation.time
+    grace_s, since = step.job.spec.elastic.grace_seconds, step.generation.time
     must_wait = step.job.has_agents and since is not None and replica.stopped_generation < step.generation.number
     if not must_wait or step.is_due_or_arm(to_seconds(since) + grace_s, grace_s):
         step.delete(replica, grace_s)
@@ -69,7 +69,7 @@ def _remove(step: Step, replica: Replica) -> None:
 
 def _clean_up(step: Step) -> bool:
     ended = step.status.completion_time
-    policy = step.job.clean_pod_policy
+    policy = step.job.spec.clean_pod_policy
     for replica in list(step.replicas.values()):
         if replica.stage == "pending":
             step.delete(replica)  # it must not take resources any more
@@ -78,8 +78,8 @@ def _clean_up(step: Step) -> bool:
             continue
         time_s = _time_to_end_s(step, replica)
         if ended is None or step.is_due_or_arm(to_seconds(ended) + time_s, time_s):
-            step.delete(replica, step.job.grace_s if replica.stage == "ready" else None)
-    ttl_s = step.job.ttl_s
+            step.delete(replica, step.job.spec.elastic.grace_seconds if replica.stage == "ready" else None)
+    ttl_s = step.job.spec.ttl_seconds_after_finished
     return ttl_s is not None and ended is not None and step.is_due_or_arm(to_seconds(ended) + ttl_s)
 
 
@@ -89,6 +89,6 @@ def _time_to_end_s(step: Step, replica: Replica) -> float:
     if replica.has_ended:
         return 0.0
     if step.phase == "Succeeded":
-        return step.job.grace_s
-    may_stay = step.job.has_agents and step.job.clean_pod_policy == "Running" and replica.stage == "ready"
-    return step.job.grace_s + _AGENT_S if may_stay else 0.0
+        return step.job.spec.elastic.grace_seconds
+    may_stay = step.job.has_agents and step.job.spec.clean_pod_policy == "Running" and replica.stage == "ready"
+    return step.job.spec.elastic.grace_seconds + _AGENT_S if may_stay else 0.0

@@ -5,6 +5,7 @@ from maniple.api.timestamps import from_seconds
 from maniple.elastic import transition_guards as guards
 from maniple.elastic.failures import Failure, backoff_s, has_failed, start_timeout
 from maniple.elastic.machine_step import Step
+from maniple.elastic.target_sizes import as_target
 
 
 def begin(step: Step) -> None:
@@ -16,7 +17,8 @@ def run(step: Step) -> None:
     step.form_generation(guards.ready_replicas(step))
     if step.status.start_time is None:
         step.change(start_time=from_seconds(step.now))
-    step.keep_size()
+    # The size that the job runs at is its target until another is decided. This is no resize.
+    step.change(target=as_target(step.sizes))
     _record_size(step, "Running", "runs")
 
 
@@ -61,7 +63,7 @@ def give_back(step: Step) -> None:
         ]
         sizes[role.name] = max(role.least, min(sizes[role.name], max(kept, default=0)))
     step.set_target(sizes)
-    step.change(grow_after=from_seconds(step.now + step.job.start_s))
+    step.change(grow_after=from_seconds(step.now + step.job.spec.start_seconds))
 
 
 def fall_below(step: Step) -> None:
@@ -111,7 +113,7 @@ def resume(step: Step) -> None:
 
 def succeed(step: Step) -> None:
     message = "all replicas of its first role have ended well"
-    if step.job.framework != "none":
+    if step.job.spec.framework != "none":
         message = f"{step.job.pod(guards.deciding_keys(step)[0])}, the first of its replicas, has ended well"
     step.why = ("JobSucceeded", message)
     _end(step, "Succeeded", message)
@@ -119,9 +121,9 @@ def succeed(step: Step) -> None:
 
 def fail(step: Step) -> None:
     failure = _failure(step)
-    count, limit = step.status.failures.count + 1, step.job.backoff_limit
+    count, limit = step.status.failures.count + 1, step.job.spec.backoff_limit
     if failure.is_final:
-        policy = step.job.restart_policy
+        policy = step.job.spec.restart_policy
         step.why = (failure.reason, f"{failure.message}, and restartPolicy {policy} does not try again")
     else:
         step.why = ("BackoffLimitExceeded", f"{failure.message}: failure {count}, and backoffLimit is {limit}")
@@ -130,7 +132,10 @@ def fail(step: Step) -> None:
 
 
 def expire(step: Step) -> None:
-    step.why = ("DeadlineExceeded", f"it took longer than activeDeadlineSeconds ({step.job.deadline_s:.0f})")
+    step.why = (
+        "DeadlineExceeded",
+        f"it took longer than activeDeadlineSeconds ({step.job.spec.active_deadline_seconds})",
+    )
     _end(step, "Failed", step.why[1])
 
 
@@ -161,7 +166,7 @@ def _count_failure(step: Step) -> None:
     _note_failed_pods(step)
     step.worker_failure = None
     step.why = (failure.reason, failure.message)
-    again = f"failure {count} of at most {step.job.backoff_limit}, tried again in {pause_s:.0f} s"
+    again = f"failure {count} of at most {step.job.spec.backoff_limit}, tried again in {pause_s:.0f} s"
     step.record(failure.reason, f"{failure.message}; {again}", "Warning")
 
 

@@ -14,7 +14,7 @@ GATHER_S = 10.0  # ready replicas wait this long for others that have no node ye
 
 
 def is_late(step: Step) -> bool:
-    start, limit = step.status.start_time, step.job.deadline_s
+    start, limit = step.status.start_time, step.job.spec.active_deadline_seconds
     return start is not None and limit is not None and step.is_due_or_arm(to_seconds(start) + limit)
 
 
@@ -24,7 +24,7 @@ def is_refused(step: Step) -> bool:
 
 def is_done(step: Step) -> bool:
     """The replicas that decide on success have succeeded."""
-    if step.job.restart_policy == "Always" or (step.phase == "Restarting" and step.generation.stop):
+    if step.job.spec.restart_policy == "Always" or (step.phase == "Restarting" and step.generation.stop):
         return False
     keys = deciding_keys(step)
     return bool(keys) and all(_has_succeeded(step.replicas.get(key)) for key in keys)
@@ -32,8 +32,8 @@ def is_done(step: Step) -> bool:
 
 def deciding_keys(step: Step) -> list[ReplicaKey]:
     """The first member decides for all. Without a framework all replicas of the lead role do."""
-    if step.job.framework == "none":
-        return [(step.job.lead, index) for index in range(step.sizes[step.job.lead])]
+    if step.job.spec.framework == "none":
+        return [(step.job.spec.lead, index) for index in range(step.sizes[step.job.spec.lead])]
     return [(member.role, member.index) for member in step.generation.members[:1]] or [step.job.first]
 
 
@@ -42,7 +42,7 @@ def _has_succeeded(replica: Replica | None) -> bool:
 
 
 def is_suspended(step: Step) -> bool:
-    return step.job.is_suspended
+    return step.job.spec.suspend
 
 
 def has_no_generation(step: Step) -> bool:
@@ -51,7 +51,7 @@ def has_no_generation(step: Step) -> bool:
 
 
 def may_resume(step: Step) -> bool:
-    return not step.job.is_suspended and not step.replicas
+    return not step.job.spec.suspend and not step.replicas
 
 
 # -- failures
@@ -95,12 +95,12 @@ def has_open_failure(step: Step) -> bool:
 
 def is_stuck(step: Step, replica: Replica) -> bool:
     is_starting = replica.stage == "starting" and not replica.is_leaving
-    return is_starting and step.is_due_or_arm(replica.bound_at + step.job.start_s)
+    return is_starting and step.is_due_or_arm(replica.bound_at + step.job.spec.start_seconds)
 
 
 def has_failed_for_good(step: Step) -> bool:
     new = failure(step)
-    return new is not None and (new.is_final or step.status.failures.count >= step.job.backoff_limit)
+    return new is not None and (new.is_final or step.status.failures.count >= step.job.spec.backoff_limit)
 
 
 def has_crashed(step: Step) -> bool:
@@ -141,10 +141,6 @@ def is_bound(step: Step) -> bool:
     return step.is_complete(replica for replica in _wanted_replicas(step) if replica.is_bound)
 
 
-def is_unbound(step: Step) -> bool:
-    return not is_bound(step)
-
-
 def is_ready(step: Step) -> bool:
     """The minimum is ready, and so are the replicas that were bound with it, unless they take too long."""
     ready = ready_replicas(step)
@@ -181,16 +177,12 @@ def must_shrink_more(step: Step) -> bool:
     return any(replica.uid in members for replica in step.surplus() if replica.is_alive)
 
 
-def has_shrunk(step: Step) -> bool:
-    return not has_surplus(step)
+def has_newcomers(step: Step) -> bool:
+    return bool(step.newcomer_keys())
 
 
 def must_grow(step: Step) -> bool:
-    return bool(step.newcomer_keys()) and step.may_grow_or_arm()
-
-
-def has_grown(step: Step) -> bool:
-    return not step.newcomer_keys()
+    return has_newcomers(step) and step.may_grow_or_arm()
 
 
 def has_stuck_newcomers(step: Step) -> bool:

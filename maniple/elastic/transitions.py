@@ -24,6 +24,10 @@ class Transition:
     effect: Callable[[Step], None] = lambda _step: None
 
 
+def _unless(guard: Callable[[Step], bool]) -> Callable[[Step], bool]:
+    return lambda step: not guard(step)
+
+
 _MAY_FAIL: tuple[Phase, ...] = (*WAITING, *ACTIVE)
 
 TRANSITIONS: tuple[Transition, ...] = (
@@ -82,7 +86,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         "lose", ACTIVE, "Running", guards.has_lost_some, "lost replicas, the minimum is there", effects.go_on_smaller
     ),
     Transition("bound", ("Pending",), "Starting", guards.is_bound, "the minimum has nodes"),
-    Transition("unbound", ("Starting",), "Pending", guards.is_unbound, "the minimum has lost a node"),
+    Transition("unbound", ("Starting",), "Pending", _unless(guards.is_bound), "the minimum has lost a node"),
     Transition("run", ("Starting",), "Running", guards.is_ready, "the minimum is ready", effects.run),
     Transition(
         "shrink", ("Running", "Growing"), "Shrinking", guards.has_surplus, "it must become smaller", effects.shrink
@@ -95,13 +99,13 @@ TRANSITIONS: tuple[Transition, ...] = (
         "it must become smaller still",
         effects.shrink,
     ),
-    Transition("shrunk", ("Shrinking",), "Running", guards.has_shrunk, "the leaving replicas are gone"),
+    Transition("shrunk", ("Shrinking",), "Running", _unless(guards.has_surplus), "the leaving replicas are gone"),
     Transition("grow", ("Running",), "Growing", guards.must_grow, "it should become larger"),
     Transition(
         "give-back", ("Growing",), "Running", guards.has_stuck_newcomers, "newcomers do not start", effects.give_back
     ),
     Transition("join", ("Growing",), "Running", guards.may_join, "newcomers are ready", effects.join),
-    Transition("grown", ("Growing",), "Running", guards.has_grown, "it has its size"),
+    Transition("grown", ("Growing",), "Running", _unless(guards.has_newcomers), "it has its size"),
     Transition("again", ("Restarting",), "Pending", guards.may_start_over, "all pods are gone, the pause is over"),
     Transition(
         "give-up",

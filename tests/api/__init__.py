@@ -1,1 +1,1 @@
-"""What users write: quantities, documents, decoding, and input that is wrong in ten thousand ways."""
+"""What users write: quantities, documents, decoding, validation, and ten thousand kinds of wrong input."""

@@ -44,10 +44,10 @@ def pod(name: str, spec: Object | None = None, namespace: str = "ml", **metadata
     }
 
 
-def running(made: Object, host: str) -> Object:
+def running(pod: Object, host: str) -> Object:
     return {
-        **made,
-        "spec": {**made["spec"], "nodeName": host},
+        **pod,
+        "spec": {**pod["spec"], "nodeName": host},
         "status": {"phase": "Running", "startTime": "2026-01-01T10:00:00Z"},
     }
 

@@ -1,4 +1,4 @@
-"""Annotations about binds that failed: what is right, what is wrong with the others, and how long a gang then waits."""
+"""Annotations about failed binds: which are valid, what is wrong with others, and how long a gang waits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
 ]
 
 
-def found(kind: type[Struct], annotations: dict[str, str]) -> list[tuple[str, str]]:
+def problems_of(kind: type[Struct], annotations: dict[str, str]) -> list[tuple[str, str]]:
     written = {"metadata": {"name": "x", "annotations": annotations}, "spec": SPECS[kind]}
     return [(problem.field, problem.message) for problem in problems(msgspec.convert(written, kind))]
 
@@ -43,14 +43,14 @@ def found(kind: type[Struct], annotations: dict[str, str]) -> list[tuple[str, st
 def test_invalid_annotations_are_reported(
     kind: type[Struct], annotations: dict[str, str], field: str, message: str
 ) -> None:
-    assert found(kind, annotations) == [(f"metadata.annotations[{field}]", message)]
+    assert problems_of(kind, annotations) == [(f"metadata.annotations[{field}]", message)]
     assert read_bind_failures(annotations) is None
 
 
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("annotations", [{}, {COUNT: "0"}, {COUNT: "3", LAST: TIME}, {COUNT: "0", LAST: TIME}])
 def test_valid_annotations_have_no_problems(kind: type[Struct], annotations: dict[str, str]) -> None:
-    assert found(kind, annotations) == []
+    assert problems_of(kind, annotations) == []
 
 
 @pytest.mark.parametrize(

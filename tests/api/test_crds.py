@@ -38,17 +38,17 @@ def schema_of(name: str) -> Schema:
     return schema
 
 
-def nodes(schema: Schema, at: str = "") -> Iterator[tuple[str, Schema]]:
-    yield at, schema
+def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    yield path, schema
     for name, child in schema.get("properties", {}).items():
-        yield from nodes(child, f"{at}.{name}")
+        yield from nodes(child, f"{path}.{name}")
     if "items" in schema:
-        yield from nodes(schema["items"], f"{at}[]")
+        yield from nodes(schema["items"], f"{path}[]")
     if "additionalProperties" in schema:
-        yield from nodes(schema["additionalProperties"], f"{at}{{}}")
+        yield from nodes(schema["additionalProperties"], f"{path}{{}}")
 
 
-def at(name: str, path: str) -> Schema:
+def schema_at(name: str, path: str) -> Schema:
     return dict(nodes(schema_of(name)))[path]
 
 
@@ -102,7 +102,7 @@ def test_a_schema_has_the_fields_of_its_type(kind: Kind) -> None:
     def structs(hint: Any) -> list[type[msgspec.Struct]]:
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             return [] if hint in (ObjectMeta, PodSpec) else [hint]
-        return [found for argument in typing.get_args(hint) for found in structs(argument)]
+        return [struct for argument in typing.get_args(hint) for struct in structs(argument)]
 
     compare(kind.type, schema_of(kind.type.__name__), "")
 
@@ -114,8 +114,8 @@ def test_defaults_are_those_of_the_type(kind: Kind) -> None:
     filled = fill(schema_of(name), written)
     decoded = msgspec.convert(written, kind.type)
     assert msgspec.convert(filled, kind.type) == decoded
-    said = msgspec.to_builtins(decoded)
-    assert without_empty(filled["spec"]) == without_empty(said["spec"])
+    read_back = msgspec.to_builtins(decoded)
+    assert without_empty(filled["spec"]) == without_empty(read_back["spec"])
 
 
 def without_empty(value: Any) -> Any:
@@ -141,7 +141,7 @@ def test_defaults_are_valid_under_their_own_schema(kind: Kind) -> None:
 
 def test_nested_defaults_start_from_an_empty_object() -> None:
     assert fill(schema_of("Queue"), {}) == {"spec": {"weight": 1, "reclaimable": True, "priority": 0}}
-    assert at("ElasticJob", ".spec.elastic")["default"] == {}
+    assert schema_at("ElasticJob", ".spec.elastic")["default"] == {}
     filled = fill(schema_of("ElasticJob"), {"spec": {"roles": []}})
     assert filled["spec"]["elastic"] == {"cooldownSeconds": 60, "graceSeconds": 30, "restartSeconds": 30}
 
@@ -156,19 +156,19 @@ def test_spec_is_required_where_the_type_requires_it() -> None:
 
 
 def test_bounds_patterns_enumerations_and_descriptions_come_from_the_types() -> None:
-    weight = at("Queue", ".spec.weight")
+    weight = schema_at("Queue", ".spec.weight")
     assert (weight["minimum"], weight["maximum"], weight["format"]) == (1, 1_000_000, "int32")
     assert weight["description"].startswith("Share of what is left")
-    assert at("ElasticJob", ".spec.roles[].name")["pattern"] == "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-    assert set(at("ElasticJob", ".spec.framework")["enum"]) == {"torch", "torchrun", "horovod", "none"}
-    assert at("ElasticJob", ".spec.elastic.speedup[].speedup")["exclusiveMinimum"] is True
-    assert at("ElasticJob", ".spec.activeDeadlineSeconds")["nullable"] is True
-    assert at("ElasticJob", ".spec.roles[].template.spec")["x-kubernetes-preserve-unknown-fields"] is True
-    assert at("Topology", "")["description"] == types.Topology.__doc__
+    assert schema_at("ElasticJob", ".spec.roles[].name")["pattern"] == "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+    assert set(schema_at("ElasticJob", ".spec.framework")["enum"]) == {"torch", "torchrun", "horovod", "none"}
+    assert schema_at("ElasticJob", ".spec.elastic.speedup[].speedup")["exclusiveMinimum"] is True
+    assert schema_at("ElasticJob", ".spec.activeDeadlineSeconds")["nullable"] is True
+    assert schema_at("ElasticJob", ".spec.roles[].template.spec")["x-kubernetes-preserve-unknown-fields"] is True
+    assert schema_at("Topology", "")["description"] == types.Topology.__doc__
 
 
 def test_resource_lists_hold_numbers_or_quantities() -> None:
-    limit = at("Queue", ".spec.limit")
+    limit = schema_at("Queue", ".spec.limit")
     assert limit["maxProperties"] == 64
     assert limit["additionalProperties"]["x-kubernetes-int-or-string"] is True
     assert limit["additionalProperties"]["pattern"] == QUANTITY_PATTERN
@@ -247,9 +247,9 @@ def test_the_default_table_fits_a_screen(kind: str, columns: str) -> None:
     ],
 )
 def test_rules_between_fields(kind: str, path: str, rule: str) -> None:
-    found = [entry for entry in at(kind, path)["x-kubernetes-validations"] if rule in entry["rule"]]
-    assert found
-    assert all(entry["message"] for entry in found)
+    rules = [entry for entry in schema_at(kind, path)["x-kubernetes-validations"] if rule in entry["rule"]]
+    assert rules
+    assert all(entry["message"] for entry in rules)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_rules_between_fields(kind: str, path: str, rule: str) -> None:
     ],
 )
 def test_duplicates_are_refused_by_the_list_type(kind: str, path: str, key: str) -> None:
-    assert at(kind, path)["x-kubernetes-list-map-keys"] == [key]
+    assert schema_at(kind, path)["x-kubernetes-list-map-keys"] == [key]
 
 
 def test_what_rules_iterate_over_is_bounded() -> None:

@@ -1,4 +1,4 @@
-"""Quantities against an oracle that shares nothing with the parser: decimal numbers and powers written out by hand."""
+"""Quantities, checked by an oracle that shares nothing with the parser: decimals and powers written by hand."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def true_value(sign: str, number: str, suffix: str) -> Fraction:
 
 
 def rounded_up(value: Fraction, per_unit: int) -> int:
-    """The least whole number of units that is no less than `value`, found by division with remainder."""
+    """`value` in whole units, rounded up by division with remainder."""
     quotient, remainder = divmod(value.numerator * per_unit, value.denominator)
     return quotient + (1 if remainder else 0)
 
@@ -137,12 +137,12 @@ def test_an_invalid_quantity_is_refused_with_examples(text: str) -> None:
 @settings(max_examples=1200, deadline=None)
 @given(st.one_of(st.text(max_size=80), st.text("0123456789.+-eEinumkMGTPK ", max_size=80)))
 def test_garbage_raises_only_quantity_error(text: str) -> None:
-    said, value = "", Fraction(0)
+    message, value = "", Fraction(0)
     try:
         value = parse_quantity(text)
     except QuantityError as error:
-        said = str(error)
-    assert said.isprintable()
+        message = str(error)
+    assert message.isprintable()
     assert abs(value) <= LARGEST
 
 
@@ -177,7 +177,7 @@ def test_the_usual_form_is_chosen(units: int, per_unit: int, binary: bool, text:
 @settings(max_examples=300, deadline=None)
 @given(st.floats(0, 2**53), st.sampled_from([1, 1000]))
 def test_fractions_of_a_unit_are_shown_rounded(units: float, per_unit: int) -> None:
-    """Deserved shares are no whole numbers; what is shown of them must still read as a quantity, and not far off."""
+    """Deserved shares are not whole numbers. Their text must be a quantity that is close to the value."""
     shown = parse_quantity(format_quantity(units, per_unit=per_unit))
     true = Fraction(units) / per_unit
     assert abs(shown - true) <= true / 10**5 + Fraction(1, 10**6) / per_unit

@@ -1,4 +1,4 @@
-"""Runs maniple as a user would: its own process, arguments in, exit code and two streams out."""
+"""Runs maniple as a user does: a process with arguments, an exit code and two streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Plan = dict[str, Any]
 def run(
     *arguments: str | Path, stdin: str | bytes = b"", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """At the root of the project; whatever it prints must be UTF-8, and never a traceback."""
+    """Runs at the root of the project. The output must be UTF-8, and never a traceback."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=ROOT,
@@ -43,7 +43,7 @@ def run(
 def run_here(
     *arguments: str | Path, stdin: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The same in this process, for tests that run many commands: a process takes a second to begin."""
+    """The same in this process, for tests that run many commands: a process takes a second to start."""
     words = ["maniple", *map(str, arguments)]
     with patch.object(sys, "argv", words), CliRunner().isolation(stdin, env) as streams:
         try:
@@ -56,11 +56,11 @@ def run_here(
 
 
 def plan(*arguments: str | Path, stdin: str | bytes = b"", env: dict[str, str] | None = None) -> Plan:
-    """The plan of a run that must succeed and say nothing else."""
+    """The plan of a run that must succeed and print nothing else."""
     done = run("plan", *arguments, "-o", "json", stdin=stdin, env=env)
     assert (done.returncode, done.stderr) == (0, "")
-    made: Plan = json.loads(done.stdout)
-    return made
+    outcome: Plan = json.loads(done.stdout)
+    return outcome
 
 
 @cache
@@ -77,5 +77,5 @@ def refused(*arguments: str | Path, stdin: str | bytes = b"") -> list[str]:
     return done.stderr.splitlines()
 
 
-def untimed(made: Plan) -> Plan:
-    return {key: value for key, value in made.items() if key != "timings"}
+def untimed(outcome: Plan) -> Plan:
+    return {key: value for key, value in outcome.items() if key != "timings"}

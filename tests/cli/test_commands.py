@@ -73,7 +73,7 @@ def test_the_completion_script_calls_maniple(shell: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "at", "expected"),
+    ("words", "position", "expected"),
     [
         ("maniple pl", "1", {"plan"}),
         ("maniple ", "1", set(COMMANDS)),
@@ -82,8 +82,8 @@ def test_the_completion_script_calls_maniple(shell: str) -> None:
         ("maniple completion ", "2", {"bash", "zsh", "fish"}),
     ],
 )
-def test_completion_offers_matching_words(words: str, at: str, expected: set[str]) -> None:
-    done = run(env={"COMP_WORDS": words, "COMP_CWORD": at, "_MANIPLE_COMPLETE": "bash_complete"})
+def test_completion_offers_matching_words(words: str, position: str, expected: set[str]) -> None:
+    done = run(env={"COMP_WORDS": words, "COMP_CWORD": position, "_MANIPLE_COMPLETE": "bash_complete"})
     assert {line.split(",")[1] for line in done.stdout.splitlines()} == expected
 
 
@@ -123,17 +123,17 @@ def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--gang-timeout=nan"], "not a number of seconds"),
         (["--scheduler-name="], "--scheduler-name: expected a name"),
         (["--scheduler-name=A_b"], "--lease: required, because 'A_b' cannot be its name"),
     ],
 )
-def test_wrong_options_of_serve_are_refused(arguments: list[str], said: str) -> None:
+def test_wrong_options_of_serve_are_refused(arguments: list[str], message: str) -> None:
     done = run("serve", "--once", *arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_once_without_an_answer_is_not_reported_as_another_leader(tmp_path: Path) -> None:

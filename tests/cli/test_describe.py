@@ -15,11 +15,11 @@ def described(job: types.ElasticJob) -> list[str]:
 
 
 def generation(members: int) -> dict[str, object]:
-    made = [
-        {"pod": f"bert-worker-{at}", "uid": "u", "role": "worker", "index": at, "address": f"10.0.0.{at}"}
-        for at in range(members)
+    entries = [
+        {"pod": f"bert-worker-{index}", "uid": "u", "role": "worker", "index": index, "address": f"10.0.0.{index}"}
+        for index in range(members)
     ]
-    return {"number": 3, "members": made, "coordinator": "10.0.0.0", "port": 23117}
+    return {"number": 3, "members": entries, "coordinator": "10.0.0.0", "port": 23117}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The scripts inside the elastic examples, run or read here: that the objects apply is tested on a cluster."""
+"""The scripts inside the elastic examples, run or read. Other tests apply the objects to a cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def objects(name: str) -> dict[str, dict[str, Any]]:
 
 
 class Sweep:
-    """Its replicas as processes, in a folder of the test; all that takes long there is short here."""
+    """The replicas of the sweep as processes in a folder of the test, with short times."""
 
     def __init__(self, folder: Path) -> None:
         self.trials = folder / "trials"
@@ -50,18 +50,18 @@ class Sweep:
         script = self._script.replace("/trials", str(self.trials)).replace("sleep 60", f"sleep {training_s}")
         script = script.replace("sleep 20", "sleep 0.1").replace("sleep 5", "sleep 0.1")
         with self._log.open("ab") as log:
-            made = subprocess.Popen(
+            process = subprocess.Popen(
                 [*SHELL, "-c", script],
                 stdout=log,
                 env={**os.environ, "MANIPLE_REPLICA_INDEX": str(index)},
                 start_new_session=True,  # as a container: all of its processes end together
             )
-        self._running.append(made)
-        return made
+        self._running.append(process)
+        return process
 
     @property
     def taken(self) -> list[tuple[str, str]]:
-        """(replica, trial), in their order."""
+        """(replica, trial), in order."""
         return SAID.findall(self._log.read_text())
 
     @property
@@ -75,26 +75,26 @@ class Sweep:
             time.sleep(0.02)
 
     def close(self) -> None:
-        for one in self._running:
-            kill(one)
+        for process in self._running:
+            kill(process)
 
 
 def kill(replica: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):  # also what one that has ended left behind
+    with suppress(ProcessLookupError):  # also processes that an ended replica left behind
         os.killpg(replica.pid, signal.SIGKILL)
     replica.wait()
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Iterator[Sweep]:
-    made = Sweep(tmp_path)
-    yield made
-    made.close()
+    sweep = Sweep(tmp_path)
+    yield sweep
+    sweep.close()
 
 
 def test_the_replicas_of_the_sweep_run_each_trial_once(sweep: Sweep) -> None:
     replicas = [sweep.begin(index, 0.05) for index in range(3)]
-    assert [one.wait(timeout=180) for one in replicas] == [0, 0, 0]
+    assert [process.wait(timeout=180) for process in replicas] == [0, 0, 0]
     assert sweep.done == 20
     assert sorted(int(trial) for _, trial in sweep.taken) == list(range(1, 21))
 
@@ -143,7 +143,7 @@ def test_only_one_replica_takes_over_an_abandoned_trial(sweep: Sweep) -> None:
         attempt.mkdir(parents=True)
         make_old(attempt)
     replicas = [sweep.begin(index, 0.05) for index in range(4)]
-    assert [one.wait(timeout=180) for one in replicas] == [0] * 4
+    assert [process.wait(timeout=180) for process in replicas] == [0] * 4
     assert sorted(int(trial) for _, trial in sweep.taken) == list(range(1, 21))
 
 
@@ -173,22 +173,22 @@ def ordered_calls(tree: ast.AST) -> list[ast.Call]:
 def test_the_arguments_of_horovodrun_match_the_job() -> None:
     launcher, worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"]
     (container,) = launcher["template"]["spec"]["containers"]
-    said = dict(word[2:].split("=", 1) for word in container["command"] if word.startswith("--"))
+    flags = dict(word[2:].split("=", 1) for word in container["command"] if word.startswith("--"))
     gpus = worker["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
-    assert said["min-num-proc"] == said["num-proc"] == str(worker["min"] * gpus)
-    assert said["max-num-proc"] == str(worker["max"] * gpus)
-    assert said["host-discovery-script"] == f"{HOSTS_DIR}/discover_hosts.sh"
+    assert flags["min-num-proc"] == flags["num-proc"] == str(worker["min"] * gpus)
+    assert flags["max-num-proc"] == str(worker["max"] * gpus)
+    assert flags["host-discovery-script"] == f"{HOSTS_DIR}/discover_hosts.sh"
     (mount,) = container["volumeMounts"]
-    assert said["ssh-identity-file"] == f"{mount['mountPath']}/id"
+    assert flags["ssh-identity-file"] == f"{mount['mountPath']}/id"
 
 
 def test_a_replica_that_leaves_horovod_does_not_wait_for_itself() -> None:
-    """The hook looks for sessions of ssh by their command lines, and has one itself."""
+    """The hook looks for ssh sessions by their command lines, and must not find its own."""
     worker = objects("horovod.yaml")["ElasticJob"]["spec"]["roles"][1]
     (container,) = worker["template"]["spec"]["containers"]
     hook = " ".join(container["lifecycle"]["preStop"]["exec"]["command"])
     (pattern,) = re.findall(r"pgrep -f '(.*)'", hook)
     assert re.search(pattern, "sshd: root@notty")
-    assert re.search(pattern, "sshd-session: root@notty")  # as newer ones call it
+    assert re.search(pattern, "sshd-session: root@notty")  # as newer versions name it
     assert not re.search(pattern, hook)
     assert not re.search(pattern, "sshd: /usr/sbin/sshd -De [listener] 0 of 10-100 startups")

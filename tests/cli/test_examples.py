@@ -1,4 +1,4 @@
-"""The examples that must hold, as `maniple plan` prints them."""
+"""The results of the examples, as `maniple plan` prints them."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from cli.run_maniple import EXAMPLES, Plan, example, plan, run, untimed
 NAMES = ["01", "02", "03", "04", "05a", "05b", "06"]
 
 
-def started(made: Plan) -> dict[str, str]:
+def started(outcome: Plan) -> dict[str, str]:
     """Pod to node, without the namespace."""
-    return {bind["pod"].removeprefix("default/"): bind["node"] for bind in made["rounds"][0]["binds"]}
+    return {bind["pod"].removeprefix("default/"): bind["node"] for bind in outcome["rounds"][0]["binds"]}
 
 
-def waiting(made: Plan) -> list[tuple[str, str]]:
-    return [(entry["group"].removeprefix("default/"), entry["reason"]) for entry in made["rounds"][0]["waiting"]]
+def waiting(outcome: Plan) -> list[tuple[str, str]]:
+    return [(entry["group"].removeprefix("default/"), entry["reason"]) for entry in outcome["rounds"][0]["waiting"]]
 
 
 def test_01_two_gpus_are_free_a_wants_4_and_holds_nothing_b_wants_2_and_starts() -> None:
-    made = example("01")
-    assert set(started(made)) == {"b-0", "b-1"}
-    assert [bind["gpus"] for bind in made["rounds"][0]["binds"]] == [["0"], ["1"]]
-    assert waiting(made) == [("a", "InsufficientResources")]
-    assert made["rounds"][0]["nominations"] == []
-    (queue,) = made["queues"]
+    outcome = example("01")
+    assert set(started(outcome)) == {"b-0", "b-1"}
+    assert [bind["gpus"] for bind in outcome["rounds"][0]["binds"]] == [["0"], ["1"]]
+    assert waiting(outcome) == [("a", "InsufficientResources")]
+    assert outcome["rounds"][0]["nominations"] == []
+    (queue,) = outcome["queues"]
     assert queue["allocated"]["nvidia.com/gpu"] == "2"
 
 
 def test_02_five_gpus_are_free_a_wants_8_b_wants_4_and_starts() -> None:
-    made = example("02")
-    assert set(started(made)) == {"b-0", "b-1", "b-2", "b-3"}
-    assert waiting(made) == [("a", "InsufficientResources")]
+    outcome = example("02")
+    assert set(started(outcome)) == {"b-0", "b-1", "b-2", "b-3"}
+    assert waiting(outcome) == [("a", "InsufficientResources")]
 
 
 def test_03_a_gang_of_10_with_room_for_9_does_not_start() -> None:
-    made = example("03")
-    assert started(made) == {}
-    assert waiting(made) == [("ten", "InsufficientResources")]
-    (entry,) = made["rounds"][0]["waiting"]
+    outcome = example("03")
+    assert started(outcome) == {}
+    assert waiting(outcome) == [("ten", "InsufficientResources")]
+    (entry,) = outcome["rounds"][0]["waiting"]
     assert entry["needs"] == {"pods": "10", "cpu": "10", "memory": "10Gi", "nvidia.com/gpu": "10"}
     assert "room for 9" in entry["message"]
     assert "1 more" in entry["wouldStartIf"]
 
 
 def test_04_of_two_gangs_of_10_with_room_for_10_exactly_one_starts_whole() -> None:
-    made = example("04")
-    assert set(started(made)) == {f"first-{number}" for number in range(10)}
-    assert waiting(made) == [("second", "InsufficientResources")]
-    taken = {(bind["node"], gpu) for bind in made["rounds"][0]["binds"] for gpu in bind["gpus"]}
+    outcome = example("04")
+    assert set(started(outcome)) == {f"first-{number}" for number in range(10)}
+    assert waiting(outcome) == [("second", "InsufficientResources")]
+    taken = {(bind["node"], gpu) for bind in outcome["rounds"][0]["binds"] for gpu in bind["gpus"]}
     assert taken == {*(("n1", str(gpu)) for gpu in range(4)), *(("n2", str(gpu)) for gpu in range(6))}
 
 
@@ -62,10 +62,10 @@ def test_05_a_pod_goes_where_most_is_left_and_least_is_unbalanced() -> None:
 
 
 def test_06_queues_of_weight_1_and_3_get_a_quarter_and_three_quarters() -> None:
-    made = example("06")
-    gpus = {queue["name"]: queue["allocated"].get("nvidia.com/gpu", "0") for queue in made["queues"]}
+    outcome = example("06")
+    gpus = {queue["name"]: queue["allocated"].get("nvidia.com/gpu", "0") for queue in outcome["queues"]}
     assert gpus == {"default": "0", "research": "10", "production": "30"}
-    by_queue = [name.split("-")[0] for name in started(made)]
+    by_queue = [name.split("-")[0] for name in started(outcome)]
     assert (by_queue.count("research"), by_queue.count("production")) == (10, 30)
 
 
@@ -86,19 +86,19 @@ def test_07_an_elastic_job_shrinks_for_a_gang_and_grows_again_when_it_has_ended(
 CLOSE = sorted((EXAMPLES / "topology").glob("*.yaml"))
 
 
-def gpus(made: Plan) -> dict[str, dict[str, object]]:
+def gpus(outcome: Plan) -> dict[str, dict[str, object]]:
     """What each pod gets on its node: ids, share and ring."""
     return {
         bind["pod"].removeprefix("default/"): {key: bind[key] for key in ("gpus", "gpuShare", "ringGBs") if key in bind}
-        for bind in made["rounds"][0]["binds"]
+        for bind in outcome["rounds"][0]["binds"]
     }
 
 
 def test_topology_a_required_rack_holds_the_gang_or_it_waits() -> None:
-    made = plan("-f", EXAMPLES / "topology/rack.yaml")
-    assert started(made) == {"first-worker-0": "n1", "first-worker-1": "n2"}
-    assert waiting(made) == [("second", "NoDomainFits")]
-    assert "b1/r2, has room for 1" in made["rounds"][0]["waiting"][0]["message"]
+    outcome = plan("-f", EXAMPLES / "topology/rack.yaml")
+    assert started(outcome) == {"first-worker-0": "n1", "first-worker-1": "n2"}
+    assert waiting(outcome) == [("second", "NoDomainFits")]
+    assert "b1/r2, has room for 1" in outcome["rounds"][0]["waiting"][0]["message"]
 
 
 def test_topology_without_a_preferred_rack_a_block_holds_the_gang_else_it_goes_anywhere() -> None:
@@ -110,19 +110,19 @@ def test_topology_without_a_preferred_rack_a_block_holds_the_gang_else_it_goes_a
 
 
 def test_topology_shares_fill_a_gpu_before_another_is_opened() -> None:
-    found = gpus(plan("-f", EXAMPLES / "topology/shares.yaml"))
-    assert found["notebook-1"] == found["notebook-2"] == {"gpus": ["0"], "gpuShare": 0.25}
-    assert found["server"] == {"gpus": ["0"], "gpuShare": 0.5}
-    assert found["training"] == {"gpus": ["1"]}
-    assert found["two-halves"] == {"gpus": ["2", "3"], "gpuShare": 0.5, "ringGBs": 9.5}
+    shares = gpus(plan("-f", EXAMPLES / "topology/shares.yaml"))
+    assert shares["notebook-1"] == shares["notebook-2"] == {"gpus": ["0"], "gpuShare": 0.25}
+    assert shares["server"] == {"gpus": ["0"], "gpuShare": 0.5}
+    assert shares["training"] == {"gpus": ["1"]}
+    assert shares["two-halves"] == {"gpus": ["2", "3"], "gpuShare": 0.5, "ringGBs": 9.5}
 
 
 def test_topology_a_gang_gets_the_fastest_model_that_is_free() -> None:
-    made = plan("-f", EXAMPLES / "topology/models.yaml")
-    nodes = started(made)
+    outcome = plan("-f", EXAMPLES / "topology/models.yaml")
+    nodes = started(outcome)
     assert {node for pod, node in nodes.items() if pod.startswith("first")} == {"n1"}
     assert {node for pod, node in nodes.items() if pod.startswith("second")} == {"n2", "n3"}
-    assert waiting(made) == [("newest", "NoNodeFits"), ("third", "NoModelFits")]
+    assert waiting(outcome) == [("newest", "NoNodeFits"), ("third", "NoModelFits")]
 
 
 def test_topology_a_pair_stays_whole_for_the_pod_that_wants_one() -> None:

@@ -1,4 +1,4 @@
-"""The commands for people, as far as they need no cluster: options in, objects or errors out."""
+"""The commands about jobs, as far as they need no cluster: options in, objects or errors out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ spec:
 """
 
 
-def made(*options: str, words: tuple[str, ...] = COMMAND) -> dict[str, Any]:
+def dry_run(*options: str, words: tuple[str, ...] = COMMAND) -> dict[str, Any]:
     done = run_here("submit", *JOB, *options, "--dry-run", *words, env=NO_CLUSTER)
     assert (done.returncode, done.stderr) == (0, "")
     (job,) = yaml.safe_load_all(done.stdout)
@@ -43,12 +43,12 @@ def made(*options: str, words: tuple[str, ...] = COMMAND) -> dict[str, Any]:
 
 def container(job: dict[str, Any]) -> dict[str, Any]:
     (role,) = job["spec"]["roles"]
-    (found,) = role["template"]["spec"]["containers"]
-    return dict(found)
+    (container,) = role["template"]["spec"]["containers"]
+    return dict(container)
 
 
 def refused(*arguments: str | Path, stdin: str = "") -> str:
-    """What is said on standard error by a run that must end with exit code 2, and ask no cluster."""
+    """Standard error of a run that must exit with 2 before it calls a cluster."""
     done = run_here(*arguments, stdin=stdin, env=NO_CLUSTER)
     assert (done.returncode, done.stdout) == (2, "")
     assert "kubeconfig" not in done.stderr
@@ -70,7 +70,7 @@ def refused(*arguments: str | Path, stdin: str = "") -> str:
     ],
 )
 def test_gpus_become_replicas(options: list[str], replicas: tuple[int, int], gpus: str | None) -> None:
-    job = made(*options)
+    job = dry_run(*options)
     (role,) = job["spec"]["roles"]
     assert (role["name"], role["min"], role["max"]) == ("worker", *replicas)
     assert container(job)["resources"]["limits"].get("nvidia.com/gpu") == gpus
@@ -79,13 +79,13 @@ def test_gpus_become_replicas(options: list[str], replicas: tuple[int, int], gpu
 def test_the_agent_starts_the_command_with_framework_torch_only() -> None:
     agent = ["python3", "/var/run/maniple/agent/agent.pyz", "--"]
     words = ("--", "python", "train.py", "--name", "--", "x")
-    assert container(made(words=words))["command"] == [*agent, *words[1:]]
+    assert container(dry_run(words=words))["command"] == [*agent, *words[1:]]
     for framework in ("torchrun", "horovod", "none"):
-        assert container(made("--framework", framework, words=words))["command"] == list(words[1:])
+        assert container(dry_run("--framework", framework, words=words))["command"] == list(words[1:])
 
 
 def test_every_option_is_in_the_job() -> None:
-    job = made(
+    job = dry_run(
         *("--queue", "research", "--priority", "high", "--cpu", "8", "--memory", "32Gi", "-n", "team"),
         *("--env", "A=b=c", "-e", "EMPTY=", "--gpu-resource", "amd.com/gpu"),
         *("--mount", "pvc/data:/data:ro", "--mount", "pvc/data:/out", "--mount", "memory:/dev/shm"),
@@ -96,10 +96,12 @@ def test_every_option_is_in_the_job() -> None:
     main = container(job)
     assert main["resources"]["limits"] == {"cpu": "8", "memory": "32Gi", "amd.com/gpu": "1"}
     assert main["env"] == [{"name": "A", "value": "b=c"}, {"name": "EMPTY", "value": ""}]
-    volumes = {one.pop("name"): one for one in job["spec"]["roles"][0]["template"]["spec"]["volumes"]}
-    found = {one["mountPath"]: (volumes[one["name"]], one.get("readOnly", False)) for one in main["volumeMounts"]}
+    volumes = {entry.pop("name"): entry for entry in job["spec"]["roles"][0]["template"]["spec"]["volumes"]}
+    mounted = {
+        entry["mountPath"]: (volumes[entry["name"]], entry.get("readOnly", False)) for entry in main["volumeMounts"]
+    }
     claim = {"persistentVolumeClaim": {"claimName": "data"}}
-    assert found == {
+    assert mounted == {
         "/data": (claim, True),
         "/out": (claim, False),
         "/dev/shm": ({"emptyDir": {"medium": "Memory"}}, False),
@@ -163,20 +165,22 @@ def test_a_wrong_option_says_what_to_write_instead(options: list[str], message: 
 
 
 def test_names_similar_to_reserved_ones_are_allowed() -> None:
-    main = container(made("-e", "MY_MANIPLE_X=1", "--mount", "memory:/var/run/maniples", "--mount", "memory:/var/run"))
-    assert [one["name"] for one in main["env"]] == ["MY_MANIPLE_X"]
-    assert [one["mountPath"] for one in main["volumeMounts"]] == ["/var/run/maniples", "/var/run"]
+    main = container(
+        dry_run("-e", "MY_MANIPLE_X=1", "--mount", "memory:/var/run/maniples", "--mount", "memory:/var/run")
+    )
+    assert [entry["name"] for entry in main["env"]] == ["MY_MANIPLE_X"]
+    assert [entry["mountPath"] for entry in main["volumeMounts"]] == ["/var/run/maniples", "/var/run"]
 
 
 def test_an_invalid_name_is_refused_locally() -> None:
-    said = refused("submit", "--name", "Bert!", "--image", "training:1", *COMMAND)
-    assert "metadata.name: expected" in said
-    assert "'Bert!'" in said
+    stderr = refused("submit", "--name", "Bert!", "--image", "training:1", *COMMAND)
+    assert "metadata.name: expected" in stderr
+    assert "'Bert!'" in stderr
 
 
 def test_all_wrong_options_are_reported_at_once() -> None:
-    said = refused("submit", *JOB, "--gpus", "x", "--env", "A", "--mount", "b", *COMMAND)
-    assert [line.split(":")[1] for line in said.splitlines()] == [" --gpus", " --env", " --mount"]
+    stderr = refused("submit", *JOB, "--gpus", "x", "--env", "A", "--mount", "b", *COMMAND)
+    assert [line.split(":")[1] for line in stderr.splitlines()] == [" --gpus", " --env", " --mount"]
 
 
 @pytest.mark.parametrize(
@@ -206,11 +210,11 @@ def test_all_errors_in_files_are_reported_before_a_cluster_is_called(tmp_path: P
     wrong = RIGHT.replace("right", "wrong").replace("max: 2", "max: 0").replace("spec:\n", "spec:\n  quue: x\n", 1)
     file = tmp_path / "jobs.yaml"
     file.write_text(f"{RIGHT}---\n{wrong}---\nkind: ConfigMap\nmetadata: {{name: x}}\n")
-    said = refused("submit", file).splitlines()
+    lines = refused("submit", file).splitlines()
     assert any(
-        "document 2: ElasticJob wrong: spec: unknown field 'quue'; did you mean 'queue'?" in line for line in said
+        "document 2: ElasticJob wrong: spec: unknown field 'quue'; did you mean 'queue'?" in line for line in lines
     )
-    assert any("document 3: apiVersion is missing for kind ConfigMap" in line for line in said)
+    assert any("document 3: apiVersion is missing for kind ConfigMap" in line for line in lines)
 
 
 def test_an_empty_file_is_an_error() -> None:
@@ -218,14 +222,14 @@ def test_an_empty_file_is_an_error() -> None:
 
 
 def test_an_object_without_a_name_is_an_error() -> None:
-    said = refused("submit", "-", stdin="{apiVersion: v1, kind: ConfigMap, metadata: {generateName: x-}}")
-    assert "metadata.name: expected a name, found none" in said
+    stderr = refused("submit", "-", stdin="{apiVersion: v1, kind: ConfigMap, metadata: {generateName: x-}}")
+    assert "metadata.name: expected a name, found none" in stderr
 
 
 def test_an_object_of_another_namespace_than_the_option_is_an_error() -> None:
     there = RIGHT.replace("{name: right}", "{name: right, namespace: one}")
-    said = refused("submit", "-", "-n", "two", stdin=there)
-    assert "metadata.namespace: expected 'two', as --namespace says, found 'one'" in said
+    stderr = refused("submit", "-", "-n", "two", stdin=there)
+    assert "metadata.namespace: expected 'two', as --namespace says, found 'one'" in stderr
 
 
 def test_reserved_fields_in_a_template_are_errors() -> None:
@@ -235,14 +239,14 @@ def test_reserved_fields_in_a_template_are_errors() -> None:
     mounts = [{"name": "x", "mountPath": "/data"}, {"name": "x", "mountPath": "/run/maniple/agent"}]
     pod["containers"][0] |= {"env": env, "volumeMounts": mounts}
     pod["restartPolicy"] = "OnFailure"
-    said = [line for line in refused("submit", "-", stdin=yaml.safe_dump(job)).splitlines() if "spec.roles" in line]
-    at = "spec.roles[0].template.spec"
+    lines = [line for line in refused("submit", "-", stdin=yaml.safe_dump(job)).splitlines() if "spec.roles" in line]
+    path = "spec.roles[0].template.spec"
     wanted = [
-        f"{at}.restartPolicy: expected Never or none, found 'OnFailure'",
-        f"{at}.containers[0].env[1].name: names that begin with MANIPLE_ are reserved for Maniple's agent",
-        f"{at}.containers[0].volumeMounts[1].mountPath: /var/run/maniple is reserved for Maniple's agent",
+        f"{path}.restartPolicy: expected Never or none, found 'OnFailure'",
+        f"{path}.containers[0].env[1].name: names that begin with MANIPLE_ are reserved for Maniple's agent",
+        f"{path}.containers[0].volumeMounts[1].mountPath: /var/run/maniple is reserved for Maniple's agent",
     ]
-    assert [part for part, line in zip(wanted, said, strict=True) if part in line] == wanted
+    assert [part for part, line in zip(wanted, lines, strict=True) if part in line] == wanted
 
 
 def test_dry_run_prints_every_object_of_a_file() -> None:
@@ -289,21 +293,21 @@ def test_without_a_cluster_every_command_says_so(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "used", "said"),
+    ("known", "used", "message"),
     [
         (["research"], [], "--queue: there is no queue 'reserch'; did you mean 'research'?"),
         ([], [], "--queue: there is no queue 'reserch'; known: default"),
         (None, [], ""),
-        (["research"], ["reserch"], ""),  # a job that waits for it is there
+        (["research"], ["reserch"], ""),  # a job names it
     ],
 )
 def test_an_unknown_queue_is_an_error_if_queues_can_be_listed(
-    known: list[str] | None, used: list[str], said: str
+    known: list[str] | None, used: list[str], message: str
 ) -> None:
     check_queues(["default", *(known or ())], known, used)
-    with pytest.raises(InputError) if said else nullcontext() as refusal:
+    with pytest.raises(InputError) if message else nullcontext() as refusal:
         check_queues(["default", "reserch"], known, used)
-    assert said == (str(refusal.value) if refusal is not None else "")
+    assert message == (str(refusal.value) if refusal is not None else "")
 
 
 def test_completing_job_names_without_a_cluster_is_silent() -> None:

@@ -29,8 +29,8 @@ FIRST = next(EXAMPLES.glob("01*.yaml"))
 KUBE_BATCH = EXAMPLES / "policies/kube-batch.yaml"
 
 
-def bound(made: dict[str, Any], round_: int = 0) -> list[str]:
-    return [bind["pod"] for bind in made["rounds"][round_]["binds"]]
+def bound(outcome: dict[str, Any], round_: int = 0) -> list[str]:
+    return [bind["pod"] for bind in outcome["rounds"][round_]["binds"]]
 
 
 # -- input
@@ -50,8 +50,8 @@ def test_several_files_folders_and_standard_input_are_one_cluster(tmp_path: Path
     (tmp_path / "pods/README.md").write_text("not an object")
     (tmp_path / "n1.yaml").write_text(NODE)
     more = NODE.replace("n1", "n2") + "---\n" + NODE.replace("n1", "n3") + "---\n" + POD.replace("p1", "p3")
-    made = plan("-f", tmp_path / "n1.yaml", "-f", tmp_path / "pods", "-f", "-", stdin=more)
-    assert bound(made) == ["default/p1", "default/p2", "default/p3"]
+    outcome = plan("-f", tmp_path / "n1.yaml", "-f", tmp_path / "pods", "-f", "-", stdin=more)
+    assert bound(outcome) == ["default/p1", "default/p2", "default/p3"]
 
 
 @pytest.mark.parametrize("text", ["", "---\n# nothing\n", '{"apiVersion": "v1", "kind": "List", "items": []}'])
@@ -160,14 +160,14 @@ LEAVING = POD.replace("p1}", "leaving, deletionTimestamp: '2026-01-01T00:00:00Z'
 
 
 def test_rounds_apply_the_plan_and_plan_again() -> None:
-    """Promised in the first round, bound in the second when the leaving pod has left, and then nothing moves."""
-    made = plan("-f", "-", "--rounds", "3", stdin="---\n".join([NODE, LEAVING, POD]))
-    promised, then, last = made["rounds"]
+    """Nominated in the first round, bound in the second when the evicted pod is gone; then nothing changes."""
+    outcome = plan("-f", "-", "--rounds", "3", stdin="---\n".join([NODE, LEAVING, POD]))
+    promised, then, last = outcome["rounds"]
     assert promised["nominations"] == [{"pod": "default/p1", "node": "n1"}]
     assert [entry["reason"] for entry in promised["waiting"]] == ["Promised"]
     assert then["binds"] == [{"pod": "default/p1", "node": "n1", "gpus": []}]
     assert last == {"binds": [], "evictions": [], "nominations": [], "resizes": [], "reservations": [], "waiting": []}
-    assert len(made["timings"]["schedule_s"]) == 3
+    assert len(outcome["timings"]["schedule_s"]) == 3
 
 
 CONTENDED = "---\n".join(
@@ -198,8 +198,8 @@ status: {phase: Running, startTime: '2026-01-01T12:00:00Z'}
 def test_now_sets_the_time_of_the_decision(now: str | None, evicted: list[str]) -> None:
     """A pod that must run for a minute before it may be evicted. Without --now, now is when it started."""
     arguments = ["--now", now] if now else []
-    made = plan("-f", "-", "--policy", KUBE_BATCH, *arguments, stdin=CONTENDED)
-    assert [eviction["pod"] for eviction in made["rounds"][0]["evictions"]] == evicted
+    outcome = plan("-f", "-", "--policy", KUBE_BATCH, *arguments, stdin=CONTENDED)
+    assert [eviction["pod"] for eviction in outcome["rounds"][0]["evictions"]] == evicted
 
 
 def test_a_policy_file_decides(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_wrong_usage_is_refused_with_a_hint(arguments: list[str], message: str) 
 
 
 def test_json_has_exactly_the_documented_form() -> None:
-    """Two nodes, one pod of each fate: bound, evicted, promised, waiting."""
+    """Two nodes, and one pod each that is bound, evicted, nominated and waiting."""
     text = "---\n".join(
         [
             CONTENDED,
@@ -262,10 +262,10 @@ def test_json_has_exactly_the_documented_form() -> None:
     text = text.replace("priority: 10", "priority: 10, nodeSelector: {disk: fast}").replace(
         "{name: n1}", "{name: n1, labels: {disk: fast}}"
     )
-    made = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=text)
-    assert list(made) == ["rounds", "queues", "timings"]
-    assert list(made["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "reservations", "waiting"]
-    assert [list(entry) for entry in made["rounds"][0]["waiting"]] == [
+    outcome = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=text)
+    assert list(outcome) == ["rounds", "queues", "timings"]
+    assert list(outcome["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "reservations", "waiting"]
+    assert [list(entry) for entry in outcome["rounds"][0]["waiting"]] == [
         [
             "group",
             "kind",
@@ -280,20 +280,20 @@ def test_json_has_exactly_the_documented_form() -> None:
             "nearest",
         ]
     ] * 2
-    for entry in made["rounds"][0]["waiting"]:
+    for entry in outcome["rounds"][0]["waiting"]:
         assert entry.pop("message")
         assert entry.pop("wouldStartIf")
     # In the order of the policy's actions; pods that ask for something are not for backfill.
-    tried = made["rounds"][0]["waiting"][1].pop("tried")
+    tried = outcome["rounds"][0]["waiting"][1].pop("tried")
     assert [list(entry) for entry in tried] == [["action", "why"]] * 3
     assert [entry["action"] for entry in tried] == ["reclaim", "allocate", "preempt"]
     assert all(entry["why"] for entry in tried)
-    nearest = made["rounds"][0]["waiting"][1].pop("nearest")
+    nearest = outcome["rounds"][0]["waiting"][1].pop("nearest")
     assert nearest.pop("place") in ("node n1", "node n2")
     assert list(nearest) == [
         *("pods", "fits", "resource", "needs", "free", "lacks", "isScattered", "refusals", "heldBy", "others")
     ]
-    assert made["rounds"] == [
+    assert outcome["rounds"] == [
         {
             "binds": [{"pod": "default/starts", "node": "n2", "gpus": ["0", "1"]}],
             "evictions": [{"pod": "default/low", "reason": "Preempted", "for": "default/p1"}],
@@ -306,7 +306,7 @@ def test_json_has_exactly_the_documented_form() -> None:
                     "kind": "Pod",
                     "queue": "default",
                     "reason": "Promised",
-                    "needs": made["rounds"][0]["waiting"][0]["needs"],
+                    "needs": outcome["rounds"][0]["waiting"][0]["needs"],
                     "nodes": [],
                     "position": None,
                     "tried": [],
@@ -324,28 +324,28 @@ def test_json_has_exactly_the_documented_form() -> None:
             ],
         }
     ]
-    assert made["rounds"][0]["waiting"][0]["needs"]["pods"] == "1"
-    (queue,) = made["queues"]
+    assert outcome["rounds"][0]["waiting"][0]["needs"]["pods"] == "1"
+    (queue,) = outcome["queues"]
     assert list(queue) == ["name", "deserved", "allocated", "share"]
     assert queue["allocated"] == {"cpu": "1", "nvidia.com/gpu": "2"}
     assert isinstance(queue["share"], float)
-    assert {key: type(value) for key, value in made["timings"].items()} == {"load_s": float, "schedule_s": list}
+    assert {key: type(value) for key, value in outcome["timings"].items()} == {"load_s": float, "schedule_s": list}
 
 
 def test_lists_are_sorted() -> None:
-    made = example("06")
-    (round_,) = made["rounds"]
+    outcome = example("06")
+    (round_,) = outcome["rounds"]
     assert [bind["pod"] for bind in round_["binds"]] == sorted(bind["pod"] for bind in round_["binds"])
     assert [entry["group"] for entry in round_["waiting"]] == sorted(entry["group"] for entry in round_["waiting"])
-    assert [queue["name"] for queue in made["queues"]] == ["default", "production", "research"]
+    assert [queue["name"] for queue in outcome["queues"]] == ["default", "production", "research"]
 
 
 def test_yaml_output_equals_json_output() -> None:
     done = run("plan", "-f", FIRST, "-o", "yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    made = yaml.safe_load(done.stdout)
-    assert untimed(made) == untimed(example("01"))
-    assert list(made) == list(example("01"))
+    outcome = yaml.safe_load(done.stdout)
+    assert untimed(outcome) == untimed(example("01"))
+    assert list(outcome) == list(example("01"))
 
 
 def test_the_table_shows_starts_evictions_waiting_gangs_and_remedies() -> None:
@@ -374,11 +374,11 @@ status: {allocatable: {nvidia.com/gpu: 6}}
 
 
 def gang(name: str, pods: list[tuple[int, str]]) -> str:
-    """A gang with pods of so many GPUs, or of so many shares of them."""
+    """A gang of pods, each with a number of GPUs and a fraction of them."""
     texts = [f"apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {{name: {name}}}\n"]
     texts[0] += f"spec: {{minMember: {len(pods)}}}\n"
-    for at, (count, fraction) in enumerate(pods):
-        text = POD.replace("cpu: '1'", f"nvidia.com/gpu: {count}").replace("p1}", f"{name}-{at}, ANNOTATIONS")
+    for index, (count, fraction) in enumerate(pods):
+        text = POD.replace("cpu: '1'", f"nvidia.com/gpu: {count}").replace("p1}", f"{name}-{index}, ANNOTATIONS")
         text = text.replace("ANNOTATIONS", f"labels: {{maniple.dev/pod-group: {name}}}, ANNOTATIONS")
         wish = f"{{maniple.dev/gpu-fraction: '{fraction}'}}" if fraction else "{}"
         texts.append(text.replace("ANNOTATIONS", f"annotations: {wish}}}"))
@@ -453,7 +453,7 @@ def test_closed_streams_are_empty_ones() -> None:
 
 
 def waits_for(process: subprocess.Popen[bytes], pipe: IO[bytes] | None) -> bool:
-    """Whether it has read all that is in the pipe, and sleeps."""
+    """Whether the process has read the whole pipe, and sleeps."""
     assert pipe
     unread = int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
     return not unread and Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

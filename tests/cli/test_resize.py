@@ -1,4 +1,4 @@
-"""`maniple resize` before it asks a cluster."""
+"""`maniple resize`: its checks and its patch, without a cluster."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ def test_a_resize_applies_only_to_the_role_that_was_read() -> None:
 
 def roles(*mins: int) -> types.ElasticJob:
     """A job with roles of these minimums, the first of which is resized."""
-    found = elastic_job()
-    made = tuple(
-        msgspec.structs.replace(found.spec.roles[0], name=f"role-{index}", min=minimum)
+    job = elastic_job()
+    changed = tuple(
+        msgspec.structs.replace(job.spec.roles[0], name=f"role-{index}", min=minimum)
         for index, minimum in enumerate(mins)
     )
-    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, roles=made))
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, roles=changed))
 
 
 @pytest.mark.parametrize("option", ["pin", "max", "min"])
 @pytest.mark.parametrize("mins", [(4,), (4, 0)])
 def test_a_size_of_zero_is_refused_and_suspend_suggested(option: str, mins: tuple[int, ...]) -> None:
-    found = roles(*mins)
+    job = roles(*mins)
     with pytest.raises(InputError) as refusal:
-        check(found, found.spec.roles[0], {option: 0})
+        check(job, job.spec.roles[0], {option: 0})
     assert f"bert: --{option}: expected at least 1, because" in str(refusal.value)
     assert "`maniple suspend bert` stops the job" in str(refusal.value)
     assert "--min 0" not in str(refusal.value)
 
 
 def test_a_role_may_have_size_zero_if_another_has_a_minimum() -> None:
-    found = roles(4, 1)
-    check(found, found.spec.roles[0], {"min": 0, "pin": 0})
+    job = roles(4, 1)
+    check(job, job.spec.roles[0], {"min": 0, "pin": 0})
     with pytest.raises(InputError, match="--pin: 0 is below its minimum, 4; add --min 0 to allow it"):
-        check(found, found.spec.roles[0], {"pin": 0})
+        check(job, job.spec.roles[0], {"pin": 0})
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_the_model_and_the_memory_are_shown_and_the_model_decides_the_speed() ->
 
 
 def test_missing_links_are_assumed_from_the_model_or_unknown() -> None:
-    text = json.dumps({"version": 1, "devices": [{"id": at} for at in range(4)]})
+    text = json.dumps({"version": 1, "devices": [{"id": number} for number in range(4)]})
     assert drawn("-", stdin=text).splitlines() == [
         "4 × nvidia.com/gpu",
         "Their links are not given, and not known for this model: all sets are equally good.",
@@ -109,9 +109,9 @@ def test_json_is_the_annotation_on_one_line_and_can_be_read_again(path: Path) ->
 
 def test_options_fill_in_what_nvidia_smi_does_not_say() -> None:
     options = ["--model", "NVIDIA-A40", "--memory", "46068Mi", "--resource", "amd.com/gpu"]
-    made = parse_topology(drawn(PAIRS, *options, "-o", "json").strip())
-    assert made.resource == "amd.com/gpu"
-    assert {(device.model, device.memory_bytes) for device in made.devices} == {("NVIDIA-A40", 46068 * 2**20)}
+    topology = parse_topology(drawn(PAIRS, *options, "-o", "json").strip())
+    assert topology.resource == "amd.com/gpu"
+    assert {(device.model, device.memory_bytes) for device in topology.devices} == {("NVIDIA-A40", 46068 * 2**20)}
 
 
 def test_annotate_prints_the_command_that_sets_it() -> None:

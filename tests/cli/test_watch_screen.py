@@ -78,7 +78,7 @@ def test_a_narrow_screen_clips_names_and_drops_columns_but_keeps_the_reason(
 ) -> None:
     far = ProgressView(1200, 5000, None, NOW)
     jobs = [
-        view_of(name=one, running=0, phase="Pending", reason="InsufficientGPUs", progress=far) for one in sorted(NAMES)
+        view_of(name=job, running=0, phase="Pending", reason="InsufficientGPUs", progress=far) for job in sorted(NAMES)
     ]
     *_, head, long, short = frame(cluster(*jobs), SizeHistory(30), "ml", NOW, width)
     assert re.split(r" {2,}", head) == header
@@ -100,8 +100,8 @@ def test_a_reason_that_is_cut_ends_in_an_ellipsis(width: int) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120, 160])
 def test_the_namespace_is_shown_if_there_are_several(width: int) -> None:
-    for with_namespace, name in ((False, "bert"), (True, "ml/bert")):
-        lines = frame(cluster(view_of()), SizeHistory(30), "ml", NOW, width, with_namespace=with_namespace)
+    for namespace, name in (("ml", "bert"), (None, "ml/bert")):
+        lines = frame(cluster(view_of()), SizeHistory(30), namespace, NOW, width)
         assert lines[-1].split()[0] == name
 
 

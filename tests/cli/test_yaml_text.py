@@ -1,4 +1,4 @@
-"""What is printed as YAML is read back as it was, by us and by readers with other ideas of numbers."""
+"""Printed YAML is read back unchanged, by us and by parsers with other rules for numbers."""
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from maniple.api.decode.documents import split
 from maniple.cli.support.yaml_text import to_yaml
 
-# What kubectl takes for something else than a text, and Python's own reader for a text.
+# Strings for Python's parser, but not for kubectl's.
 TEXTS = [
     "1e-3",
     "1e-4",

@@ -58,8 +58,8 @@ def member(of: str) -> Object:
 def plan(objects: list[Object], policy: Object | str) -> Object:
     """The first round."""
     text = policy if isinstance(policy, str) else json.dumps(policy)
-    made: Object = plan_objects(objects, policy=text)["rounds"][0]
-    return made
+    planned: Object = plan_objects(objects, policy=text)["rounds"][0]
+    return planned
 
 
 def binds(objects: list[Object], policy: Object | str) -> dict[str, str]:

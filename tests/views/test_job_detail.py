@@ -1,4 +1,4 @@
-"""All there is to say about one job, without a cluster."""
+"""The description of one job, without a cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from views.objects import NOW, elastic_job
 @pytest.mark.parametrize("word", ["replica", "replicas"])
 def test_sizes_are_read_from_the_controllers_events(word: str) -> None:
     about = Event.Regarding("ElasticJob", "bert", "u")
-    told = Event(note=f"1 {word} in generation 7", event_time="2026-01-01T10:00:00Z", regarding=about)
-    assert sizes_over_time([told]) == (SizeView("2026-01-01T10:00:00Z", 1, 7),)
+    event = Event(note=f"1 {word} in generation 7", event_time="2026-01-01T10:00:00Z", regarding=about)
+    assert sizes_over_time([event]) == (SizeView("2026-01-01T10:00:00Z", 1, 7),)
 
 
 def pod(index: int, **status: object) -> msgspec.Raw:
@@ -41,7 +41,9 @@ def test_replicas_are_ordered_by_index_with_their_gpus_and_problems() -> None:
 
 
 def test_a_member_has_as_many_ranks_as_slots() -> None:
-    members = [{"pod": f"bert-worker-{at}", "uid": "u", "role": "worker", "index": at, "slots": 4} for at in range(2)]
+    members = [
+        {"pod": f"bert-worker-{index}", "uid": "u", "role": "worker", "index": index, "slots": 4} for index in range(2)
+    ]
     description = describe_job(elastic_job(generation={"number": 1, "members": members}), [], [])
     assert [(rank.first, rank.last, rank.pod) for rank in description.ranks] == [
         (0, 3, "bert-worker-0"),

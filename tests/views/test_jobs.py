@@ -1,4 +1,4 @@
-"""Jobs as people see them, without a cluster."""
+"""Views of jobs, without a cluster."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_a_status_line_says_the_size_and_why_the_job_waits() -> None:
     ],
 )
 def test_the_target_of_a_pinned_job_is_its_pin(pin: int | None, target: list[object], running: int, text: str) -> None:
-    found = elastic_job(phase="Running", target=target, replicas={"running": running})
-    role = msgspec.structs.replace(found.spec.roles[0], pin=pin)
-    pinned = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, roles=(role,)))
+    job = elastic_job(phase="Running", target=target, replicas={"running": running})
+    role = msgspec.structs.replace(job.spec.roles[0], pin=pin)
+    pinned = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, roles=(role,)))
     assert status_line(pinned) == f"Running with {text} replicas"
 
 

@@ -85,7 +85,6 @@ _SKIPPED = {
     ),
     "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
 }
-_OUR_GROUPS = {ours.GROUP}
 _MOST_MESSAGES = 50
 
 T = typing.TypeVar("T")
@@ -247,7 +246,7 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
     known = {name for version, name in KINDS if version == api_version}
     versions = sorted({version for version, name in KINDS if name == kind})
     # An old version of a kind that matters, such as policy/v1beta1 PodDisruptionBudget, must not be skipped.
-    if known or group in _OUR_GROUPS or any(_group(version) == group for version in versions):
+    if known or group == ours.GROUP or any(_group(version) == group for version in versions):
         hint = f"; {kind} is known as {', '.join(versions)}" if versions else nearest(kind, known)
         return f"unknown kind {kind!r} of {api_version}{hint}"
     return None

@@ -35,12 +35,9 @@ def _compared(names: tuple[str, str], low: Items, high: Items) -> Wrong:
     wrong += [(upper + field, message) for field, message in wrong_high]
     if names == REQUESTS:
         # Kubernetes divides CPU, but no devices.
-        for field, values in ((lower, least), (upper, most)):
+        for field, values, written in ((lower, least, dict(low)), (upper, most, dict(high))):
             wrong += [
-                (
-                    f"{field}[{resource}]",
-                    f"expected a whole number, found {dict(low if field == lower else high)[resource]}",
-                )
+                (f"{field}[{resource}]", f"expected a whole number, found {written[resource]}")
                 for resource, value in values.items()
                 if "/" in resource and value.denominator != 1
             ]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from maniple.api.crds import Schema, crds
+from maniple.api.crds import crds
 from maniple.cli.support.yaml_text import to_yaml
 
 HEADER = "# Written by `make crds` from maniple/api/types.py; do not edit.\n"
@@ -12,11 +12,7 @@ HEADER = "# Written by `make crds` from maniple/api/types.py; do not edit.\n"
 
 def files() -> dict[str, str]:
     """File name to text, one for each CRD."""
-    return {f"{crd['spec']['group']}_{crd['spec']['names']['plural']}.yaml": _text(crd) for crd in crds()}
-
-
-def _text(crd: Schema) -> str:
-    return HEADER + to_yaml(crd)
+    return {f"{crd['spec']['group']}_{crd['spec']['names']['plural']}.yaml": HEADER + to_yaml(crd) for crd in crds()}
 
 
 @click.command("crds")

@@ -9,6 +9,7 @@ import msgspec
 
 from maniple.api.keys import Key, job_label
 from maniple.api.meta import OwnerReference
+from maniple.cli.support.cluster_options import seconds_option
 from maniple.cli.support.job_options import (
     Connection,
     job_options,
@@ -39,13 +40,7 @@ Exit codes: 0 deleted, 2 wrong input or no such job, 3 deleted, but pods remain 
 )
 @jobs_argument
 @click.option("--wait", is_flag=True, help="Return when the job and all of its pods are gone.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0.1),
-    metavar="SECONDS",
-    help="With --wait: wait no longer than this.",
-)
+@seconds_option("--timeout", "timeout_s", "With --wait: wait no longer than this.", least=0.1)
 @job_options
 @click.pass_context
 def command(

@@ -10,6 +10,7 @@ import click
 import yaml
 
 from maniple.cli.support.cluster_input import ClusterInput, input_options
+from maniple.cli.support.cluster_options import seconds_option
 from maniple.cli.support.plan_table import describe
 from maniple.cli.support.table import echo_json
 from maniple.cluster.in_memory_cluster import Outcome, run_rounds
@@ -38,13 +39,12 @@ Exit codes: 0 planned, 2 wrong input.
     show_default=True,
     help="Plan this many times, and apply each plan in memory.",
 )
-@click.option(
+@seconds_option(
     "--step",
     "step_s",
-    type=click.FloatRange(0, 10**9),
-    metavar="SECONDS",
-    help="Time between rounds: objects arrive at their creationTimestamp, and pods end after their "
-    "activeDeadlineSeconds.",
+    "Time between rounds: objects arrive at their creationTimestamp, and pods end after their activeDeadlineSeconds.",
+    least=0,
+    most=10**9,
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def command(source: ClusterInput, more_files: tuple[str, ...], rounds: int, step_s: float | None, output: str) -> None:

@@ -1,12 +1,11 @@
 """`maniple serve`: schedules a cluster until it is stopped."""
 
 import asyncio
-import math
 import os
 import signal
 import socket
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,24 +13,12 @@ from maniple.api.errors import InputError
 from maniple.api.keys import Key, split_name
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_input import POLICY_OPTION, SCHEDULER_NAME_OPTION, read_policy
-from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, add_options, run_async
+from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, add_options, run_async, seconds_option
 from maniple.model.ownership import Ours
 
 if TYPE_CHECKING:
     from maniple.kube.jobs.agent_endpoint import Endpoint
     from maniple.kube.serve.server import Settings
-
-
-class _Seconds(click.FloatRange):
-    """A range of finite numbers."""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = float(super().convert(value, param, ctx))
-        if not math.isfinite(seconds):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return seconds
 
 
 @click.command(
@@ -71,23 +58,15 @@ Exit codes: 0 stopped, 2 wrong input or no cluster, 3 with --once: another repli
 @click.option(
     "--identity", metavar="NAME", help="Name of this replica in the Lease; without it the pod's name, or a random one."
 )
-@click.option(
+@seconds_option(
     "--gang-timeout",
     "gang_timeout_s",
-    type=_Seconds(1),
+    "A gang that stays partly bound for this long is evicted and starts over.",
+    least=1,
     default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="A gang that stays partly bound for this long is evicted and starts over.",
 )
-@click.option(
-    "--drift-check",
-    "drift_s",
-    type=_Seconds(5),
-    default=600.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often the cache is compared with a fresh list.",
+@seconds_option(
+    "--drift-check", "drift_s", "How often the cache is compared with a fresh list.", least=5, default=600.0
 )
 @click.option("--jobs/--no-jobs", default=True, show_default=True, help="Create and delete the pods of ElasticJobs.")
 @click.option(

@@ -11,7 +11,7 @@ from maniple.api.decode.decode import decode
 from maniple.api.decode.documents import split
 from maniple.api.errors import InputError
 from maniple.api.keys import join_key
-from maniple.cli.support.cluster_options import options_as
+from maniple.cli.support.cluster_options import options_as, seconds_option
 from maniple.cli.support.job_from_options import JobOptions, make_job
 from maniple.cli.support.job_options import Connection, job_options, run_with_client
 from maniple.cli.support.read_files import read_sources
@@ -88,9 +88,7 @@ refused; 3 not finished within --timeout; 130 interrupted: the job goes on.
 @click.option("--dry-run", is_flag=True, help="Check locally and print the objects as YAML, without a cluster.")
 @click.option("--wait", is_flag=True, help="Wait until the jobs have finished, and print their changes.")
 @click.option("--follow", is_flag=True, help="Like --wait, and print the log of the first replica.")
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(0.1), metavar="SECONDS", help="Limit of --wait or --follow."
-)
+@seconds_option("--timeout", "timeout_s", "Limit of --wait or --follow.", least=0.1)
 @job_options
 @options_as("job", JobOptions)
 @click.pass_context

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maniple.api.keys import Key
+from maniple.cli.support.cluster_options import seconds_option
 from maniple.cli.support.job_options import Connection, check_queues, list_options, report_trouble, run_with_client
 from maniple.cli.support.table import screen_width
 from maniple.cli.support.watch_screen import SAMPLES, change_lines, frame
@@ -41,15 +42,7 @@ Exit codes: 0 shown once, 2 wrong input or no cluster, 130 interrupted.
 )
 @list_options
 @click.option("--once", is_flag=True, help="Draw it once and exit.")
-@click.option(
-    "--interval",
-    "interval_s",
-    type=click.FloatRange(0.2, 3600),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two bars of OVER TIME.",
-)
+@seconds_option("--interval", "interval_s", "Time between two bars of OVER TIME.", least=0.2, most=3600, default=2.0)
 def command(
     connection: Connection, all_namespaces: bool, queues: tuple[str, ...], once: bool, interval_s: float
 ) -> None:
@@ -145,16 +138,7 @@ class _Viewer:
         )
 
     def _frame(self, view: ClusterView, width: int, height: int | None) -> list[str]:
-        return frame(
-            view,
-            self._history,
-            self._namespace or "all namespaces",
-            datetime.now(UTC),
-            width,
-            height,
-            trouble=self._client.trouble,
-            with_namespace=self._namespace is None,
-        )
+        return frame(view, self._history, self._namespace, datetime.now(UTC), width, height, self._client.trouble)
 
     async def _wait_for_change(self, at_most_s: float) -> None:
         try:

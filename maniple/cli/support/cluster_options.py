@@ -3,7 +3,9 @@
 import asyncio
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import click
@@ -19,6 +21,25 @@ KUBECONFIG_OPTIONS = (
     ),
     click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."),
 )
+
+
+class _Seconds(click.FloatRange):
+    """A range of finite numbers."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
+def seconds_option(
+    flag: str, name: str, text: str, *, least: float, most: float | None = None, default: float | None = None
+) -> Option:
+    kind = _Seconds(least, most)
+    return click.option(flag, name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
 
 
 def add_options(*options: Option) -> Callable[[F], F]:
@@ -52,17 +73,13 @@ def run_async(work: Callable[[], Any]) -> Any:
     from maniple.api.errors import InputError
     from maniple.kube.transport.client import ApiError, UnansweredError
 
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        import uvloop
+
+        loop_factory = uvloop.new_event_loop  # a fifth less CPU time for each request
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(work())
     except (ApiError, UnansweredError) as error:
         raise InputError([f"the API server did not do what was asked: {error}"]) from None
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's if it is installed: a fifth less CPU time for each request."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

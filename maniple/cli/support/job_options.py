@@ -121,13 +121,14 @@ def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -
     del param
     from maniple.kube.user.client import connect
 
-    async def job_names(kubeconfig: str | None, context: str | None, namespace: str | None) -> list[str]:
-        async with asyncio.timeout(_COMPLETION_S), connect(kubeconfig, context, namespace) as client:
+    where = [ctx.params.get(option) for option in ("kubeconfig", "context", "namespace")]
+
+    async def job_names() -> list[str]:
+        async with asyncio.timeout(_COMPLETION_S), connect(*where) as client:
             return sorted(job.metadata.name for job in await client.jobs(client.namespace))
 
-    options = ctx.params
     try:
-        names = asyncio.run(job_names(options.get("kubeconfig"), options.get("context"), options.get("namespace")))
+        names = asyncio.run(job_names())
     except Exception:  # no cluster, no rights, no time: the shell must not show errors
         return []
     return [name for name in names if name.startswith(incomplete)]

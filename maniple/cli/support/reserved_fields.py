@@ -16,8 +16,8 @@ def is_reserved_variable(name: str) -> bool:
 
 
 def is_reserved_path(path: str) -> bool:
-    place = posixpath.normpath("/" + path.lstrip("/"))
-    return any(place == folder or place.startswith(f"{folder}/") for folder in _FOLDERS)
+    normal = posixpath.normpath("/" + path.lstrip("/"))
+    return any(normal == folder or normal.startswith(f"{folder}/") for folder in _FOLDERS)
 
 
 def reserved_field_errors(job: dict[str, Any]) -> Iterator[str]:

@@ -34,23 +34,25 @@ def sparkline(sizes: Sequence[int], largest: int) -> str:
 def frame(
     view: ClusterView,
     history: SizeHistory,
-    where: str,
+    namespace: str | None,
     now: datetime,
     width: int,
     height: int | None = None,
     trouble: str = "",
-    with_namespace: bool = False,
 ) -> list[str]:
-    """Lines of at most `width` letters, and at most `height` of them; `trouble`: why they are out of date."""
+    """Lines of at most `width` letters, and at most `height` of them.
+
+    `namespace`: None is all of them. `trouble`: why the view is out of date.
+    """
     note = f"The API server does not answer, this view is out of date: {printable(trouble)}" if trouble else ""
-    lines = [_title(view.nodes, where, now), note]
+    lines = [_title(view.nodes, namespace or "all namespaces", now), note]
     if view.queues:
         rows = [
             [queue.name, queue.allocated_gpus, queue.deserved_gpus, str(queue.running_jobs), str(queue.pending_jobs)]
             for queue in view.queues
         ]
         lines += [*columns(["QUEUE", "HOLDS", "DESERVES", "RUNNING", "WAITING"], rows), ""]
-    lines += _jobs(view.jobs, history, now, width, with_namespace) if view.jobs else ["no jobs"]
+    lines += _jobs(view.jobs, history, now, width, namespace is None) if view.jobs else ["no jobs"]
     if height is not None and len(lines) > height:
         hidden = len(lines) - height + 1
         lines = [*lines[: height - 1], f"… and {hidden} more"]

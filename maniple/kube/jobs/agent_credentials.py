@@ -4,7 +4,6 @@ They are kept in a Secret, so that all replicas have the same, also after restar
 and trust no other. Nothing here touches the network or the disk.
 """
 
-import base64
 import ipaddress
 import os
 import secrets
@@ -20,13 +19,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_DAYS = 3650  # running jobs hold its certificate: longer than any job runs
 SERVER_DAYS = 365
 RENEW_DAYS = 60
-_FIELDS = {
-    "ca.crt": "authority",
-    "ca.key": "authority_key",
-    "tls.crt": "certificate",
-    "tls.key": "key",
-    "token.key": "token_key",
-}
 _NO_USAGE = {
     "digital_signature": False,
     "content_commitment": False,
@@ -41,28 +33,27 @@ _NO_USAGE = {
 class Credentials(msgspec.Struct, frozen=True):
     """In PEM, except the key of tokens, which is 32 random bytes."""
 
-    authority: bytes
-    authority_key: bytes
-    certificate: bytes
-    key: bytes
-    token_key: bytes
+    authority: bytes = msgspec.field(name="ca.crt")
+    authority_key: bytes = msgspec.field(name="ca.key")
+    certificate: bytes = msgspec.field(name="tls.crt")
+    key: bytes = msgspec.field(name="tls.key")
+    token_key: bytes = msgspec.field(name="token.key")
 
     def to_secret(self) -> dict[str, str]:
-        """The `data` of a Secret."""
-        return {name: base64.b64encode(getattr(self, field)).decode() for name, field in _FIELDS.items()}
+        """The `data` of a Secret: bytes are encoded in base64."""
+        data: dict[str, str] = msgspec.to_builtins(self)
+        return data
 
 
 def from_secret(data: dict[str, str]) -> Credentials | None:
     """None if it is incomplete: another's Secret, or a damaged one."""
     try:
-        credentials = Credentials(
-            **{field: base64.b64decode(data[name], validate=True) for name, field in _FIELDS.items()}
-        )
+        credentials = msgspec.convert(data, Credentials)
         x509.load_pem_x509_certificate(credentials.authority)
         x509.load_pem_x509_certificate(credentials.certificate)
         _private_key(credentials.authority_key)
         _private_key(credentials.key)
-    except (KeyError, ValueError):
+    except (msgspec.ValidationError, ValueError):
         return None
     return credentials if len(credentials.token_key) >= 32 else None
 

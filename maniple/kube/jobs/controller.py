@@ -284,15 +284,13 @@ class JobController:
         self._set_timer(job, job.backoff.pause_s())
 
     def _arm(self, job: _ManagedJob, instructions: Iterable[Instruction]) -> None:
-        timers = (instruction.at for instruction in instructions if isinstance(instruction, Arm))
-        at = next(timers, None)
-        if job.timer is not None:
-            job.timer.cancel()
-            job.timer = None
-        if at is not None:
-            self._set_timer(job, max(0.0, at - time.time()))
+        times = (instruction.at for instruction in instructions if isinstance(instruction, Arm))
+        wake_at = next(times, None)
+        self._set_timer(job, None if wake_at is None else max(0.0, wake_at - time.time()))
 
-    def _set_timer(self, job: _ManagedJob, seconds: float) -> None:
+    def _set_timer(self, job: _ManagedJob, seconds: float | None) -> None:
+        """Replaces the job's timer; None: by none."""
+
         def wake() -> None:
             job.is_paused = False
             job.timer = None
@@ -301,7 +299,7 @@ class JobController:
 
         if job.timer is not None:
             job.timer.cancel()
-        job.timer = asyncio.get_running_loop().call_later(min(seconds, 3600.0), wake)
+        job.timer = None if seconds is None else asyncio.get_running_loop().call_later(min(seconds, 3600.0), wake)
 
     # -- instructions
 

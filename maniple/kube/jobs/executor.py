@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -85,9 +85,7 @@ class Executor:
         return spec
 
     async def delete_job(self, key: Key, uid: str) -> None:
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
-        body["propagationPolicy"] = "Background"
-        await self._delete(JOBS.path(*key), body)
+        await self._delete(JOBS.path(*key), uid, {"propagationPolicy": "Background"})
 
     # -- its Service, Secret and ConfigMap
 
@@ -98,7 +96,7 @@ class Executor:
         creations = [self._ensure(f"{folder}/secrets", manifests.secret(job, self.archive, token, self.authority))]
         if manifests.has_names(job):
             creations.append(self._ensure_service(f"{folder}/services", job))
-        if job.framework == "horovod":
+        if job.spec.framework == "horovod":
             creations.append(self._ensure(f"{folder}/configmaps", manifests.hosts(job, types.JobGeneration())))
         await asyncio.gather(*creations)
 
@@ -157,10 +155,9 @@ class Executor:
             raise NameTakenError(f"there is a Pod {job.pod(place)} that is not the job's")
 
     async def delete(self, job: JobSpec, instruction: DeleteReplica) -> None:
-        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": instruction.uid}}
-        if instruction.grace_s is not None:
-            body["gracePeriodSeconds"] = int(instruction.grace_s)
-        await self._delete(PODS.path(job.namespace, job.pod((instruction.role, instruction.index))), body)
+        grace = {} if instruction.grace_s is None else {"gracePeriodSeconds": int(instruction.grace_s)}
+        path = PODS.path(job.namespace, job.pod((instruction.role, instruction.index)))
+        await self._delete(path, instruction.uid, grace)
 
     # -- generations
 
@@ -183,7 +180,9 @@ class Executor:
         if len(text) > limit:
             log.info("not written to pods: too long", extra={"job": name, "bytes": len(text), "most": limit})
             outdated = []
-        if job.framework == "horovod" and not generation.stop:  # without hosts horovodrun does not stop when asked to
+        if (
+            job.spec.framework == "horovod" and not generation.stop
+        ):  # without hosts horovodrun does not stop when asked to
             await self._write_hosts(job, generation)
         await asyncio.gather(*(self._annotate(key, facts.uid, text.decode()) for key, facts in outdated))
 
@@ -215,7 +214,8 @@ class Executor:
     async def _create(self, path: str, body: dict[str, Any]) -> bytes:
         return await self._client.write(self._client.jobs, "POST", path, manifests.encoded(body))
 
-    async def _delete(self, path: str, body: dict[str, Any]) -> None:
+    async def _delete(self, path: str, uid: str, options: Mapping[str, object]) -> None:
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}, **options}
         try:
             await self._client.write(self._client.jobs, "DELETE", path, msgspec.json.encode(body))
         except ApiError as error:

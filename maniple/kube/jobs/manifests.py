@@ -61,24 +61,25 @@ def pod(
     name = job.pod(place)
     labels = {JOB_LABEL: job.name, ROLE_LABEL: place[0], INDEX_LABEL: str(place[1])}
     spec |= {"schedulerName": settings.scheduler_name, "restartPolicy": "Never"}
-    spec.setdefault("terminationGracePeriodSeconds", int(job.grace_s) + AGENT_GRACE_S)
+    spec.setdefault("terminationGracePeriodSeconds", job.spec.elastic.grace_seconds + AGENT_GRACE_S)
     if priority:
         spec.setdefault("priorityClassName", priority)
     _leave_to_scheduler(spec)
     if has_names(job) and _HOST_NAME.fullmatch(name):
         spec |= {"hostname": name, "subdomain": job.name}
-    env: list[Manifest] = [
-        {"name": "MANIPLE_JOB", "value": join_key((job.namespace, job.name))},
-        {"name": "MANIPLE_POD", "value": name},
-        {"name": "MANIPLE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-        {"name": "MANIPLE_ROLE", "value": role.name},
-        {"name": "MANIPLE_REPLICA_INDEX", "value": str(place[1])},
-        {"name": "MANIPLE_REPLICA_COUNT", "value": str(sizes[role.name])},
-        {"name": "MANIPLE_REPLICA_MIN", "value": str(role.min)},
-        {"name": "MANIPLE_REPLICA_MAX", "value": str(role.max)},
-        *([{"name": "MANIPLE_URL", "value": settings.agents_url}] if settings.agents_url else []),
-        *_framework_env(job, place, role.slots),
-    ]
+    variables = {
+        "MANIPLE_JOB": join_key((job.namespace, job.name)),
+        "MANIPLE_POD": name,
+        "MANIPLE_ROLE": role.name,
+        "MANIPLE_REPLICA_INDEX": str(place[1]),
+        "MANIPLE_REPLICA_COUNT": str(sizes[role.name]),
+        "MANIPLE_REPLICA_MIN": str(role.min),
+        "MANIPLE_REPLICA_MAX": str(role.max),
+        **({"MANIPLE_URL": settings.agents_url} if settings.agents_url else {}),
+        **_framework_variables(job, place, role.slots),
+    }
+    env: list[Manifest] = [{"name": variable, "value": value} for variable, value in variables.items()]
+    env.append({"name": "MANIPLE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})
     volumes, mounts = _volumes(job, settings)
     spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
@@ -106,15 +107,15 @@ def _is_reserved(variable: Manifest) -> bool:
     return str(variable.get("name")).startswith(types.RESERVED_ENV_PREFIX)
 
 
-def _framework_env(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest]:
-    if job.framework == "horovod":
-        return [{"name": "MANIPLE_HOSTS", "value": f"{HOSTS_DIR}/discover_hosts.sh"}]
-    if job.framework != "torchrun":
-        return []
+def _framework_variables(job: JobSpec, place: ReplicaKey, slots: int) -> dict[str, str]:
+    if job.spec.framework == "horovod":
+        return {"MANIPLE_HOSTS": f"{HOSTS_DIR}/discover_hosts.sh"}
+    if job.spec.framework != "torchrun":
+        return {}
     # Not the pin: replicas from before an unpin must be able to join those that come after.
     low, high = sum(role.min for role in job.roles), sum(role.max for role in job.roles)
     first = job.pod(job.first)
-    values = {
+    return {
         "PET_NNODES": f"{low}:{high}",
         "PET_NPROC_PER_NODE": str(slots),
         "PET_RDZV_BACKEND": "c10d",
@@ -124,7 +125,6 @@ def _framework_env(job: JobSpec, place: ReplicaKey, slots: int) -> list[Manifest
         "PET_RDZV_ID": job.uid,
         "PET_MAX_RESTARTS": "1000",  # each departure of a replica restarts the others once, which is no failure
     }
-    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[Manifest]]:
@@ -138,7 +138,7 @@ def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[
         {"name": "maniple-pod", "mountPath": POD_DIR, "readOnly": True},
         {"name": "maniple-agent", "mountPath": AGENT_DIR, "readOnly": True},
     ]
-    if job.framework == "horovod":
+    if job.spec.framework == "horovod":
         volumes.append({"name": "maniple-hosts", "configMap": {"name": hosts_name(job), "defaultMode": 0o755}})
         mounts.append({"name": "maniple-hosts", "mountPath": HOSTS_DIR, "readOnly": True})
     return volumes, mounts
@@ -146,14 +146,8 @@ def _volumes(job: JobSpec, settings: PodSettings) -> tuple[list[Manifest], list[
 
 def service(job: JobSpec) -> Manifest:
     """Headless, for DNS names of replicas; also before they are ready: they need each other to become ready."""
-    return {
-        **_head(job, "Service", job.name),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {JOB_LABEL: job.name},
-        },
-    }
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_LABEL: job.name}}
+    return {**_head(job, "Service", job.name), "spec": spec}
 
 
 def secret(job: JobSpec, archive: bytes, token: str = "", authority: bytes = b"") -> Manifest:
@@ -190,19 +184,14 @@ def _without(entries: Manifest, name: str) -> Manifest:
 
 
 def _head(job: JobSpec, kind: str, name: str) -> Manifest:
-    labels = {JOB_LABEL: job.name} if kind != "Pod" else {}
-    meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": [_owner(job)]}
+    labels, owners = {JOB_LABEL: job.name}, [_owner(job)]
+    meta = {"name": name, "namespace": job.namespace, "labels": labels, "ownerReferences": owners}
     return {"apiVersion": "v1", "kind": kind, "metadata": meta}
 
 
 def _owner(job: JobSpec) -> Manifest:
-    return {
-        "apiVersion": types.API_VERSION,
-        "kind": "ElasticJob",
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-    }
+    kind = {"apiVersion": types.API_VERSION, "kind": "ElasticJob"}
+    return {**kind, "name": job.name, "uid": job.uid, "controller": True}
 
 
 def encoded(manifest: Manifest) -> bytes:

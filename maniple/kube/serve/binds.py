@@ -27,29 +27,6 @@ _RETRY_S = 10.0
 _ANSWER_S = 10.0
 
 
-class _Meta(msgspec.Struct, omit_defaults=True):
-    name: str
-    namespace: str
-    uid: str
-    annotations: dict[str, str] = {}
-
-
-class _Target(msgspec.Struct):
-    name: str
-    kind: str = "Node"
-    api_version: str = msgspec.field(name="apiVersion", default="v1")
-
-
-class _Binding(msgspec.Struct):
-    metadata: _Meta
-    target: _Target
-    kind: str = "Binding"
-    api_version: str = msgspec.field(name="apiVersion", default="v1")
-
-
-_ENCODER = msgspec.json.Encoder()
-
-
 class Binder:
     def __init__(self, client: Client, mirror: Mirror, metrics: Metrics) -> None:
         self._client = client
@@ -96,7 +73,9 @@ class Binder:
         if seen is None:
             return "gone", ""
         uid = seen.uid
-        body = _ENCODER.encode(_Binding(_Meta(key[1], key[0], uid, bind_annotations(bind)), _Target(bind.node)))
+        meta = {"name": key[1], "namespace": key[0], "uid": uid, "annotations": bind_annotations(bind)}
+        target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target})
         path = PODS.path(*key, "binding")
         backoff = Backoff(0.1, 2.0)
         until = time.monotonic() + _RETRY_S
@@ -137,9 +116,8 @@ class Binder:
         backoff = Backoff()
         while True:
             try:
-                live = read_live(
-                    await self._client.get(PODS.path(*split_name(bind.pod)), timeout_s=_ANSWER_S), PODS.struct
-                )
+                answer = await self._client.get(PODS.path(*split_name(bind.pod)), timeout_s=_ANSWER_S)
+                live = read_live(answer, PODS.struct)
             except ApiError as refusal:
                 if refusal.status == 404:
                     return "gone"
@@ -148,12 +126,8 @@ class Binder:
                 await backoff.wait(silence)
             else:
                 self._mirror.put(PODS, live)
-                pod = live.item
-                if (
-                    live.head.uid != uid
-                    or not isinstance(pod, kubernetes.Pod)
-                    or pod.metadata.deletion_timestamp is not None
-                ):
+                pod = live.item if live.head.uid == uid else None
+                if not isinstance(pod, kubernetes.Pod) or pod.metadata.deletion_timestamp is not None:
                     return "gone"
                 if not pod.spec.node_name:
                     return "failed"

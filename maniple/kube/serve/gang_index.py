@@ -27,7 +27,7 @@ _STARTED = ("Running", "Scheduled", "Unknown", "Finished", "Completed")  # phase
 class Gangs:
     def __init__(self, mirror: Mirror, ours: Ours) -> None:
         self._mirror = mirror
-        self._ours = ours
+        self.ours = ours
         self._index = PodsByOwner()
         self.touched: set[Key] = set()  # gangs that have changed
         self.nominated: set[str] = set()  # namespace/name of our waiting pods that have a nominated node
@@ -39,12 +39,9 @@ class Gangs:
         items = (pods[pod].item for pod in self._index.pods(key))
         return [item for item in items if isinstance(item, kubernetes.Pod)]
 
-    def runs(self, job: types.ElasticJob) -> bool:
-        return self._ours.runs(job)
-
     def is_ours(self, key: Key) -> bool:
         """Whether any of its pods is. The status of another scheduler's gang is not ours to write."""
-        return any(map(self._ours.claims, self.members(key)))
+        return any(map(self.ours.claims, self.members(key)))
 
     def _on_change(self, resource: Resource, key: Key, before: Seen | None, seen: Seen | None) -> None:
         item = None if seen is None else seen.item
@@ -61,7 +58,7 @@ class Gangs:
             isinstance(pod, kubernetes.Pod)
             and pod.status.nominated_node_name
             and not pod.spec.node_name
-            and self._ours.claims(pod)
+            and self.ours.claims(pod)
         ):
             self.nominated.add(join_key(key))
         old, gang = gang_of(before), gang_of(pod)

@@ -1,6 +1,6 @@
 """Prometheus' /metrics, and /healthz and /readyz for the kubelet."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -16,18 +16,17 @@ async def start_web(host: str, port: int, metrics: Metrics, is_healthy: Check, i
     async def show(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    def answer(check: Check) -> web.Response:
-        problem = check()
-        return web.Response(text=(problem or "ok") + "\n", status=503 if problem else 200)
+    def answering(check: Check) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(_: web.Request) -> web.StreamResponse:
+            problem = check()
+            return web.Response(text=(problem or "ok") + "\n", status=503 if problem else 200)
 
-    async def healthz(_: web.Request) -> web.Response:
-        return answer(is_healthy)
-
-    async def readyz(_: web.Request) -> web.Response:
-        return answer(is_ready)
+        return answer
 
     app = web.Application()
-    app.add_routes([web.get("/metrics", show), web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    app.router.add_get("/metrics", show)
+    app.router.add_get("/healthz", answering(is_healthy))
+    app.router.add_get("/readyz", answering(is_ready))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()

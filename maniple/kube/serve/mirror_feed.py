@@ -51,11 +51,7 @@ class Watcher(ListWatch[Live]):
         self._changed = changed
         self._metrics = metrics
         self._following: asyncio.Task[None] | None = None
-        self._found = asyncio.Event()
-
-    def found(self) -> None:
-        """The server has its API group now."""
-        self._found.set()
+        self.appeared = asyncio.Event()  # set when the server has its API group
 
     async def relist(self) -> None:
         """Lists again. All that was written before this call is known when it returns."""
@@ -92,8 +88,8 @@ class Watcher(ListWatch[Live]):
         self.version = ""
         self.synced.set()
         self._changed()
-        self._found.clear()
-        await self._found.wait()
+        self.appeared.clear()
+        await self.appeared.wait()
 
     # -- list and watch
 
@@ -185,4 +181,4 @@ class Feed:
                 if watcher.resource.api_version in served:
                     if watcher.is_forbidden:
                         log.warning("may not be read", extra={"resource": str(watcher.resource)})
-                    watcher.found()
+                    watcher.appeared.set()

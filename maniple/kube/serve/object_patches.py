@@ -10,7 +10,7 @@ import msgspec
 
 from maniple.api.keys import Key
 from maniple.kube.serve.metrics import Metrics
-from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client, Lane, NotLeadingError, UnansweredError
+from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import Resource
 
@@ -24,22 +24,15 @@ class Patches:
         self._metrics = metrics
 
     async def write(
-        self,
-        resource: Resource,
-        key: Key,
-        body: dict[str, Any],
-        part: str = "",
-        content_type: str = MERGE_PATCH,
-        lane: Lane | None = None,
+        self, resource: Resource, key: Key, body: dict[str, Any], part: str = "", content_type: str = MERGE_PATCH
     ) -> bool:
         """Whether the server took it. The mirror takes the object from the answer."""
-        lane = lane or self._client.statuses
-        path = resource.path(*key, part)
+        path, content = resource.path(*key, part), msgspec.json.encode(body)
         try:
-            answer = await self._client.write(lane, "PATCH", path, msgspec.json.encode(body), content_type)
+            answer = await self._client.write(self._client.statuses, "PATCH", path, content, content_type)
         except ApiError as error:
             if error.status == 404 and part == "status" and resource.is_foreign:
-                return await self.write(resource, key, body, "", content_type, lane)  # a CRD without that subresource
+                return await self.write(resource, key, body, "", content_type)  # a CRD without that subresource
             # It is gone, or another has changed it: the watch will report it, and the next cycle looks again.
             level = logging.DEBUG if error.status in (404, 409) else logging.WARNING
             log.log(level, "patch refused", extra={"path": path, "error": str(error)})

@@ -161,7 +161,9 @@ class Server:
             await self.feed.synced()
             if self.lease is not None and term != self.lease.term:
                 term = self.lease.term
-                await self._catch_up()
+                # The last leader may have written what our watches have not reported yet. All kinds are listed: each
+                # watch lags on its own, and new pods with old groups would be worse than both old.
+                await self.feed.relist(self.lease.since)
             self._begin_jobs(max(0, term))
             if not is_warm:
                 log.info("ready", extra={"objects": self.mirror.changes})
@@ -178,14 +180,6 @@ class Server:
                 gc.freeze()  # the cluster as it is at the start is no garbage
                 gc.enable()
             await self.loop.rest(plan)
-
-    async def _catch_up(self) -> None:
-        """A new leader lists again what the last one may have written: watches may lag.
-
-        All kinds are listed, because each lags on its own: new pods with old groups would be worse than both old.
-        """
-        if self.lease is not None:
-            await self.feed.relist(self.lease.since)
 
     async def _serve_agents(self) -> None:
         """Serves the agents in pods as long as we run. While another replica leads, agents are told to ask again."""

@@ -119,7 +119,7 @@ class Statuses:
         if self.writes.is_busy(ref):
             self._gangs.touched.add(key)
             return
-        if isinstance(seen.item, types.ElasticJob) and not self._gangs.runs(seen.item):
+        if isinstance(seen.item, types.ElasticJob) and not self._gangs.ours.runs(seen.item):
             return
         if ref in rejected:
             why = _invalid(rejected[ref])

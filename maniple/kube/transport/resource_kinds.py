@@ -53,26 +53,15 @@ class Resource:
 
 ObjectRef = tuple[Resource, Key]
 
-_PLURALS = {
-    "Node": "nodes",
-    "Pod": "pods",
-    "Namespace": "namespaces",
-    "PersistentVolume": "persistentvolumes",
-    "PersistentVolumeClaim": "persistentvolumeclaims",
-    "PriorityClass": "priorityclasses",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "Queue": "queues",
-    "PodGroup": "podgroups",
-    "ElasticJob": "elasticjobs",
-    "Topology": "topologies",
-}
+_IRREGULAR_PLURALS = {"PriorityClass": "priorityclasses", "Topology": "topologies"}
 _OURS = {"Queue": types.Queue, "PodGroup": types.PodGroup}
 
 
 def _resource(rank: int, api_version: str, kind: str, struct: type[Struct]) -> Resource:
     read_as = _OURS[kind] if issubclass(struct, ForeignObject) else struct
     is_required = struct.__module__ == kubernetes.__name__
-    return Resource(api_version, kind, _PLURALS[kind], struct, read_as, is_required, rank)
+    plural = _IRREGULAR_PLURALS.get(kind, f"{kind.lower()}s")
+    return Resource(api_version, kind, plural, struct, read_as, is_required, rank)
 
 
 RESOURCES = tuple(

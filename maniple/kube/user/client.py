@@ -140,16 +140,14 @@ class UserClient:
     async def jobs(self, namespace: str | None) -> list[types.ElasticJob]:
         """The jobs of a namespace; None: of all namespaces."""
         try:
-            items, _ = await self.list_raw(JOBS, namespace)
+            jobs = await self._list(folder(JOBS, namespace), read_job)
         except ApiError as error:
             raise jobs_refused(error) from None
-        return [job for raw in items if (job := read_job(raw)) is not None]
+        return [job for job in jobs if job is not None]
 
     async def job(self, key: Key) -> types.ElasticJob:
-        try:
+        async with self._naming(key):
             raw = await self.client.get(JOBS.path(*key))
-        except ApiError as error:
-            raise await self._refused(error, key) from None
         live = read_live(raw, types.ElasticJob)
         if not isinstance(live.item, types.ElasticJob):
             raise InputError(f"{job_label(key)}: {problem}" for problem in live.wrong)
@@ -157,19 +155,15 @@ class UserClient:
 
     async def change(self, key: Key, operations: list[dict[str, Any]]) -> types.ElasticJob:
         """Applies a JSON patch. Its `test` operations keep it from undoing changes of others."""
-        try:
+        async with self._naming(key):
             raw = await self._write("PATCH", JOBS.path(*key), msgspec.json.encode(operations), JSON_PATCH)
-        except ApiError as error:
-            raise await self._refused(error, key) from None
-        live = read_live(raw, types.ElasticJob)
-        assert isinstance(live.item, types.ElasticJob)  # the server has just accepted it
-        return live.item
+        job = read_job(raw)
+        assert job is not None  # the server has just accepted it
+        return job
 
     async def merge(self, key: Key, body: dict[str, Any]) -> None:
-        try:
+        async with self._naming(key):
             await self._write("PATCH", JOBS.path(*key), msgspec.json.encode(body), MERGE_PATCH)
-        except ApiError as error:
-            raise await self._refused(error, key) from None
 
     async def delete(self, key: Key, *, foreground: bool) -> None:
         """In the foreground the job remains until the deletion of everything that it owns has begun.
@@ -177,67 +171,61 @@ class UserClient:
         Its pods may outlive it: they do not block its deletion, because that would need more rights of the controller.
         """
         policy = {"propagationPolicy": "Foreground" if foreground else "Background"}
-        try:
+        async with self._naming(key):
             await self._write("DELETE", JOBS.path(*key), msgspec.json.encode(policy))
-        except ApiError as error:
-            raise await self._refused(error, key) from None
 
-    async def _refused(self, error: ApiError, key: Key) -> InputError:
-        if error.status != 404:
-            return refused(error, job_label(key))
-        names = {job.metadata.name for job in await self.jobs(key[0])}
-        near = nearest(key[1], names) or f"; namespace {key[0]} has no jobs"
-        return InputError([f"{job_label(key)}: there is no such job{near}"])
+    @asynccontextmanager
+    async def _naming(self, key: Key) -> AsyncIterator[None]:
+        """A refusal becomes an InputError that names the job, or similar jobs if there is none of this name."""
+        try:
+            yield
+        except ApiError as error:
+            if error.status != 404:
+                raise refused(error, job_label(key)) from None
+            names = {job.metadata.name for job in await self.jobs(key[0])}
+            near = nearest(key[1], names) or f"; namespace {key[0]} has no jobs"
+            raise InputError([f"{job_label(key)}: there is no such job{near}"]) from None
 
     # -- what belongs to them
 
     async def replicas(self, namespace: str | None, job: str = "") -> list[ReplicaPod]:
         """The pods of one job, or of all jobs."""
         try:
-            items, _ = await self.list_raw(PODS, namespace, replica_query(job))
+            replicas = await self._list(folder(PODS, namespace), read_replica_pod, replica_query(job))
         except ApiError as error:
             raise refused(error, "Pods") from None
-        return [replica for raw in items if (replica := read_replica_pod(raw)) is not None]
+        return [replica for replica in replicas if replica is not None]
 
     async def names(self, path: str) -> set[str] | None:
         """The names of all objects at the path; None if the user may not list them."""
-
-        class Page(msgspec.Struct):
-            items: list[Head] = []
-
         try:
-            return {item.metadata.name for item in msgspec.json.decode(await self.client.get(path), type=Page).items}
+            heads = await self._list(path, msgspec.json.Decoder(Head).decode)
         except ApiError:
             return None
+        return {head.metadata.name for head in heads}
 
     async def events(self, job: types.ElasticJob, replicas: Iterable[ReplicaPod]) -> list[Event]:
         """Of the job and of these pods, oldest first; none if the user may not read them."""
         path = f"/apis/events.k8s.io/v1/namespaces/{job.metadata.namespace}/events"
         uids = {replica.pod.metadata.uid for replica in replicas}
         try:
-            of_job = await self._list(path, {"fieldSelector": f"regarding.uid={job.metadata.uid}"})
-            of_pods = await self._list(path, {"fieldSelector": "regarding.kind=Pod"})
+            read = msgspec.json.Decoder(Event).decode
+            of_job = await self._list(path, read, {"fieldSelector": f"regarding.uid={job.metadata.uid}"})
+            of_pods = await self._list(path, read, {"fieldSelector": "regarding.kind=Pod"})
         except ApiError as error:
             if error.status == 403:
                 return []
             raise
-        events = [msgspec.json.decode(raw, type=Event) for raw in of_job[0]]
-        for raw in of_pods[0]:
-            event = msgspec.json.decode(raw, type=Event)
-            if event.regarding.uid in uids:
-                events.append(event)
+        events = [*of_job, *(event for event in of_pods if event.regarding.uid in uids)]
         return sorted(events, key=lambda event: event.time)
 
     # -- any objects
 
-    async def list_raw(
-        self, resource: Resource, namespace: str | None, query: Mapping[str, str] | None = None
-    ) -> tuple[list[msgspec.Raw], str]:
-        return await self._list(folder(resource, namespace), query or {})
-
-    async def _list(self, path: str, query: Mapping[str, str]) -> tuple[list[msgspec.Raw], str]:
-        """Every object, and the version of the list."""
-        return await list_all(self.client, path, lambda raw: raw, query)
+    async def _list(
+        self, path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str] | None = None
+    ) -> list[T]:
+        objects, _ = await list_all(self.client, path, read, query)
+        return objects
 
     async def create(self, path: str, body: bytes, *, dry_run: bool = False) -> bytes:
         query = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
@@ -275,8 +263,8 @@ class UserClient:
         """The job after each change; None while there is none of this name."""
         jobs = self.follow(JOBS, key[0], read_job, {"fieldSelector": f"metadata.name={key[1]}"})
         async with aclosing(jobs) as changes:
-            async for found in changes:
-                yield found.get(key)
+            async for objects in changes:
+                yield objects.get(key)
 
     def _note(self, path: str, why: str) -> None:
         before = bool(self._broken)
@@ -306,7 +294,7 @@ def replica_query(job: str = "") -> dict[str, str]:
     return {"labelSelector": f"{JOB_LABEL}={job}" if job else JOB_LABEL}
 
 
-def read_job(raw: msgspec.Raw) -> types.ElasticJob | None:
+def read_job(raw: bytes | msgspec.Raw) -> types.ElasticJob | None:
     job = read_live(raw, types.ElasticJob).item
     return job if isinstance(job, types.ElasticJob) else None
 

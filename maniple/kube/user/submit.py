@@ -6,7 +6,7 @@ The pods of a job are created long after it. Their templates are checked here, a
 import msgspec
 
 from maniple.api import types
-from maniple.api.decode.server_objects import read_live
+from maniple.api.decode.server_objects import Head, read_live
 from maniple.api.errors import InputError, nearest
 from maniple.elastic.job_spec import read_job_spec
 from maniple.kube.jobs.manifests import PodSettings
@@ -28,14 +28,6 @@ class _Resources(msgspec.Struct):
         namespaced: bool = False
 
     resources: list[Resource] = []
-
-
-class _Created(msgspec.Struct):
-    class Metadata(msgspec.Struct):
-        name: str = ""
-        uid: str = ""
-
-    metadata: Metadata
 
 
 async def submit(client: UserClient, submissions: list[Submission]) -> None:
@@ -68,7 +60,7 @@ async def _create(client: UserClient, submissions: list[Submission], paths: list
             refusals = _problems(error, submission, client.namespace) if isinstance(error, ApiError) else [str(error)]
             leftovers = [f"{path}: was created and could not be deleted again" for path in left]
             raise InputError([*refusals, *leftovers]) from None
-        created.append((f"{path}/{submission.name}", msgspec.json.decode(raw, type=_Created).metadata.uid))
+        created.append((f"{path}/{submission.name}", msgspec.json.decode(raw, type=Head).metadata.uid))
 
 
 async def _undo(client: UserClient, created: list[tuple[str, str]]) -> list[str]:

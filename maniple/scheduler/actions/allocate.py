@@ -98,10 +98,8 @@ class Deference:
             if job.placed:
                 lowest, has_surplus = running.get(job.queue, (_HIGHEST, False))
                 is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
-                running[job.queue] = (
-                    min(lowest, job.priority if job.preemptable else _HIGHEST),
-                    has_surplus or is_larger,
-                )
+                priority = job.priority if job.preemptable else _HIGHEST
+                running[job.queue] = (min(lowest, priority), has_surplus or is_larger)
         return running
 
 
@@ -135,7 +133,11 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
         return []
     session.reserved.is_open = True
     waiting.sort(key=lambda job: job.holds_reservation)
-    kept = [job for job in waiting if not _start_there(session, job)]
+    kept = []
+    for job in waiting:
+        with session.reserved.lifted([], at_most(session, job.nominated)):
+            if not start_gang(session, session.queue_of(job), job):
+                kept.append(job)
     keep_reservations(session, kept)
     for job in kept:
         if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):
@@ -143,18 +145,12 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
     return [job for job in kept if job.key not in session.reservations and not session.is_promised(job)]
 
 
-def _start_there(session: Session, job: Job) -> bool:
-    """Starts the gang on the nodes that its pods are nominated to, or promises it these nodes."""
-    with session.reserved.lifted([], at_most(session, job.nominated)):
-        return start_gang(session, session.queue_of(job), job)
-
-
 def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = True, backfill: str = "") -> bool:
     """Binds the pods that the job needs to start, or promises them resources; False if neither is possible."""
     need = session.job_need(job)
     alike = job.groups[0] if len(job.groups) == 1 else None
     # Fit failures are cached only for searches that saw every node.
-    remembers = alike is not None and session.reserved.is_usual and session.reserved.is_past(job)
+    remembers = alike is not None and session.reserved.binds_as_usual and session.reserved.surely_binds(job)
     if alike is not None:
         # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
         reason = session.admissible(queue, alike.shape.requests * need.total)
@@ -183,7 +179,7 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
 
 def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -> bool:
     """Places one pod above the minimum, on free resources only."""
-    remembers = session.reserved.is_usual
+    remembers = session.reserved.binds_as_usual
     if remembers and session.reservations and host_of(session, job):
         return False  # a job that will make way has pods only in that reservation
     for group in session.groups(job):

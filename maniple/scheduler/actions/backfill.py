@@ -71,7 +71,7 @@ class Filling:
     def _with_room(self, jobs: Sequence[Job]) -> list[Job]:
         """Jobs with a pod that fits on a reserved node: ten thousand jobs that do not fit must cost nothing."""
         session = self._session
-        nodes = np.concatenate([reservation.places for reservation in session.reservations.values()])
+        nodes = np.concatenate([reservation.node_indices for reservation in session.reservations.values()])
         fits: dict[int, bool] = {}
 
         def has_room(group: TaskGroup) -> bool:
@@ -131,7 +131,7 @@ class Filling:
         most = None
         if backfill:
             most = np.zeros(len(session.snapshot.nodes))
-            most[lifted[0].places] = np.inf
+            most[lifted[0].node_indices] = np.inf
         with session.reserved.lifted(lifted, most):
             if claim.is_surplus:
                 done = place_one(session, claim.queue, job, backfill=backfill)

@@ -18,13 +18,15 @@ from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.growth.growth_room import GrowthRoom, TakenRoom
-from maniple.scheduler.growth.resize_value import Sizing, gpus_of, sizing
+from maniple.scheduler.growth.resize_value import DEFAULT, Sizing, gpus_of
 from maniple.scheduler.reservation.reserve import host_of
 
+_StepKey = tuple[float, ...]
 _DIGITS = 9  # equal gains may differ beyond these
 
 
@@ -53,7 +55,7 @@ class Grow:
     abilities = frozenset((Ability.GROW,))
 
     def execute(self, session: Session) -> None:
-        policy = sizing(session)
+        policy = session.sizing or DEFAULT
         elastic = [job for job in session.snapshot.jobs if job.elastic is not None]
         cooldown_s = _longest_cooldown(session) if elastic else 0.0
         growers = [grower for job in elastic if (grower := _grower(session, policy, job, cooldown_s)) is not None]
@@ -104,9 +106,11 @@ def _grower(session: Session, policy: Sizing, job: Job, cooldown_s: float) -> _G
         return None
     if host_of(session, job):
         return None  # a guest in reserved room must not hold room elsewhere
-    grower = _Grower(job, elastic, elastic.size)
     most = sum(max(role.size, role.max) for role in elastic.roles.values())
-    return grower if any(policy.pays_back(job, grower.before, size) for size in _sizes(grower, most)) else None
+    # The sizes that can pay best are the points of the job's speed curve, and the largest size.
+    bends = [int(replicas) for replicas, _ in elastic.curve if elastic.size < replicas < most]
+    is_worth_it = any(policy.pays_back(job, elastic.size, size) for size in (*bends, most))
+    return _Grower(job, elastic, elastic.size) if is_worth_it else None
 
 
 def _is_incomplete(session: Session, job: Job, elastic: Elastic) -> bool:
@@ -120,12 +124,6 @@ def _is_incomplete(session: Session, job: Job, elastic: Elastic) -> bool:
         if sizes is not None and pod.order[1] >= sizes.size:
             count_of[pod.role] -= 1  # it is leaving
     return any(count_of[name] < role.size for name, role in elastic.roles.items())
-
-
-def _sizes(grower: _Grower, most: int) -> Sequence[int]:
-    """Returns the sizes that can pay best: the points of the job's speed curve, and the largest size."""
-    bends = [int(replicas) for replicas, _ in grower.elastic.curve if grower.before < replicas < most]
-    return [*bends, most]
 
 
 class _Handout:
@@ -142,7 +140,11 @@ class _Handout:
         while True:
             self._hand_out(candidates)
             # Growth that does not pay is given back, and the other jobs try again with the room.
-            vain = [grower for grower in candidates if grower.grown and not self._pays_back(grower)]
+            vain = [
+                grower
+                for grower in candidates
+                if grower.grown and not self._policy.pays_back(grower.job, grower.before, grower.size)
+            ]
             for grower in vain:
                 for taken in grower.taken:
                     self._room.give_back(taken)
@@ -154,36 +156,31 @@ class _Handout:
         self._room.close(taken for grower in growers for taken in grower.taken)
         return [grower for grower in growers if grower.grown]
 
-    def _pays_back(self, grower: _Grower) -> bool:
-        return self._policy.pays_back(grower.job, grower.before, grower.size)
-
     def _hand_out(self, growers: Sequence[_Grower]) -> None:
-        heap = []
+        heap: list[tuple[_StepKey, JobKey, str, _Grower]] = []
+
+        def push(key: _StepKey | None, grower: _Grower, role: str) -> None:
+            if key is not None:
+                heapq.heappush(heap, (key, grower.job.key, role, grower))
+
         for grower in growers:
             for role in grower.job.growth:
-                key = self._key(grower, role)
-                if key is not None:
-                    heap.append((key, grower.job.key, role, grower))
-        heapq.heapify(heap)
+                push(self._key(grower, role), grower, role)
         while heap:
-            key, name, role, grower = heapq.heappop(heap)
+            key, _, role, grower = heapq.heappop(heap)
             if self._may_be_stale(grower):
                 current_key = self._key(grower, role)
-                if current_key is None:
-                    continue
                 if current_key != key:
-                    heapq.heappush(heap, (current_key, name, role, grower))
+                    push(current_key, grower, role)
                     continue
             if self._take(grower, role):
-                next_key = self._key(grower, role)
-                if next_key is not None:
-                    heapq.heappush(heap, (next_key, name, role, grower))
+                push(self._key(grower, role), grower, role)
 
     def _may_be_stale(self, grower: _Grower) -> bool:
         """Whether its key may have changed since it was pushed: its other role grew, or its node filled up."""
         return self._policy.crossing != 1 or len(grower.job.growth) > 1
 
-    def _key(self, grower: _Grower, role: str) -> tuple[float, ...] | None:
+    def _key(self, grower: _Grower, role: str) -> _StepKey | None:
         """Returns the sort key of the next step: most gain for each GPU, then the smaller job, then the older.
 
         Returns None if there is no further step, or it gains nothing.

@@ -4,7 +4,6 @@ Placement sees the room as if the units were evicted. Rules on victims read othe
 inside the scope. On exit the session is as it was.
 """
 
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -25,9 +24,7 @@ class SupposedGone:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove(np.flatnonzero(self.units))
 
     def add(self, units: IntArray) -> None:

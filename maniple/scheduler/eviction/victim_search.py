@@ -20,7 +20,6 @@ from maniple.model.resources import BoolArray, IntArray
 from maniple.scheduler.eviction.node_first_order import best_domains, units_by_node
 from maniple.scheduler.eviction.trial import Trial
 from maniple.scheduler.eviction.unit_table import UnitTable
-from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.framework.hooks import VictimRule
 from maniple.scheduler.framework.session import Session
@@ -30,16 +29,6 @@ _MOST_REFUSED = 8  # trials of one order that the rules may refuse; then they ar
 _MOST_DOMAINS = 8  # domains that are tried, those that evict least first
 _DIGITS = 9  # a sum of losses depends on the order of its terms beyond these
 _NO_UNITS: IntArray = np.zeros(0, dtype=np.intp)
-
-
-def make_room(
-    session: Session, queue: Queue, job: Job, units: Sequence[Unit], rules: Sequence[VictimRule], reason: str
-) -> list[Unit]:
-    """Evicts the cheapest units that let `job` start, nominates it for their room and returns them; or does nothing."""
-    table = UnitTable(session, units)
-    everything = np.ones(len(table), dtype=bool)
-    victims = RoomMaker(session, table, everything, rules, reason).make_room(queue, job, everything)
-    return [] if victims is None else [table.units[unit] for unit in victims.tolist()]
 
 
 class RoomMaker:

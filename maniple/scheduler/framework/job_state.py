@@ -1,10 +1,10 @@
 """What this cycle has done to a job so far, on top of what the snapshot says."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from maniple.api.types import GpuModel
-from maniple.model.job import Job, PlacedPod, TaskGroup
+from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_identity import pod_order
 from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
@@ -45,15 +45,8 @@ class JobState:
         self.nodes: Counter[int] = Counter()
         self.models: dict[tuple[GpuModel, ...], Counter[int]] = {}
 
-    def note(self, group: TaskGroup, slots: Iterable[tuple[int, GpuGrants]], gpus: FreeGpus, sign: int) -> None:
-        """Pods of the group were placed in these slots (1), or removed again (-1)."""
-        for node, grants in slots:
-            self._note(node, group.shape.constraint.gpu_models, grants, gpus, sign)
-
-    def note_placed(self, pod: PlacedPod, gpus: FreeGpus, sign: int) -> None:
-        self._note(pod.node, pod.gpu_models, pod.gpus, gpus, sign)
-
-    def _note(self, node: int, models: tuple[GpuModel, ...], grants: GpuGrants, gpus: FreeGpus, sign: int) -> None:
+    def note(self, node: int, models: tuple[GpuModel, ...], grants: GpuGrants, gpus: FreeGpus, sign: int) -> None:
+        """A pod with this list of models was placed there (1), or removed again (-1)."""
         self.nodes[node] += sign
         if grants:
             self.models.setdefault(models, Counter())[gpus.model_of(node, grants)] += sign

@@ -6,6 +6,7 @@ the default policy: a Policy file says only where a pod may go and which node is
 """
 
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from maniple.api.errors import InputError, nearest
 
@@ -77,11 +78,7 @@ def translate(given: Mapping[str, object], source: str) -> dict[str, object]:
     checks = _checks(given.get("predicates"), source, wrong)
     weights = _weights(given.get("priorities"), source, wrong)
     symmetric = given.get("hardPodAffinitySymmetricWeight", 0)
-    if not isinstance(symmetric, int) or isinstance(symmetric, bool) or not 0 <= symmetric <= 100:
-        wrong.append(
-            f"{source}: hardPodAffinitySymmetricWeight: expected a whole number from 0 to 100, got {symmetric!r}"
-        )
-        symmetric = 0
+    _check_whole_number(symmetric, 0, 100, f"{source}: hardPodAffinitySymmetricWeight", wrong)
     if not isinstance(given.get("alwaysCheckAllPredicates", False), bool):
         wrong.append(f"{source}: alwaysCheckAllPredicates: expected true or false")
     if wrong:
@@ -128,11 +125,16 @@ def _weights(given: object, source: str, wrong: list[str]) -> dict[str, str]:
             wrong.append(f"{where}: priority {name!r} with an argument has no counterpart here")
         elif name not in PRIORITIES:
             wrong.append(f"{where}: priority {name!r} has no counterpart here{nearest(name, PRIORITIES)}")
-        elif not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 1_000_000:
-            wrong.append(f"{where}: weight: expected a whole number from 1 to 1000000, got {weight!r}")
-        elif argument := PRIORITIES[name]:
+        elif _check_whole_number(weight, 1, 1_000_000, f"{where}: weight", wrong) and (argument := PRIORITIES[name]):
             weights[argument] += weight
     return {name: str(weight) for name, weight in weights.items()}
+
+
+def _check_whole_number(value: object, least: int, most: int, where: str, wrong: list[str]) -> TypeGuard[int]:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return True
+    wrong.append(f"{where}: expected a whole number from {least} to {most}, got {value!r}")
+    return False
 
 
 def _entries(given: object, where: str, own: str, wrong: list[str]) -> list[tuple[str, str, dict[str, object]]]:

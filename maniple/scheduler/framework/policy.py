@@ -148,14 +148,11 @@ def _plugin(given: object, where: str) -> PluginChoice:
     arguments = given.get("arguments", {})
     if not isinstance(arguments, dict) or any(isinstance(value, dict | list) for value in arguments.values()):
         raise InputError([f"{where} ({name}): arguments: expected a map of names to simple values"])
-    read = Arguments(name, {key: _text(value) for key, value in arguments.items()}, where)
+    texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in arguments.items()}
+    read = Arguments(name, texts, where)
     plugin = plugin_class(read)
     read.finish()
     return PluginChoice(name, plugin, frozenset(off))
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _only(given: Mapping[str, object], known: set[str], where: str) -> None:

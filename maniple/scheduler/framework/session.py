@@ -7,7 +7,7 @@ notes in it: why a job is blocked, which jobs were put aside.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from maniple.scheduler.reservation.reservation_book import ReservationBook
 
 if TYPE_CHECKING:
     from maniple.scheduler.explain.tried import Note
+    from maniple.scheduler.framework.policy import PluginChoice
     from maniple.scheduler.framework.queue_dues import Due
     from maniple.scheduler.framework.statement import Evicted, Placed
     from maniple.scheduler.growth.resize_value import Sizing
@@ -45,20 +46,11 @@ _CLAIMS = {
 }
 
 
-class Opener(Protocol):
-    """A plugin of the policy."""
-
-    @property
-    def name(self) -> str: ...
-
-    def open(self, session: "Session") -> Hooks: ...
-
-
 class Session:
     def __init__(
         self,
         snapshot: Snapshot,
-        tiers: Sequence[Sequence[Opener]],
+        tiers: "Sequence[Sequence[PluginChoice]]",
         actions: Sequence[tuple[str, Action]] = (),
         reads: Reads | None = None,
     ) -> None:
@@ -73,7 +65,7 @@ class Session:
         self._releasing = bool(snapshot.releasing.any())
         self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] including the queues below
         # A queue and its ancestors: all of them are charged for what its jobs hold.
-        self.queue_paths = [[queue.index, *self.ancestors(queue)] for queue in snapshot.queues]
+        self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
         for queue in snapshot.queues:
             for above in self.queue_paths[queue.index][1:]:
                 self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
@@ -131,7 +123,7 @@ class Session:
             state = self.states[job.key] = JobState(job, np.zeros(len(self.snapshot.axis)))
             if job.placed and self.remembers_members(job):
                 for pod in job.placed:
-                    state.note_placed(pod, self.gpus, 1)
+                    state.note(pod.node, pod.gpu_models, pod.gpus, self.gpus, 1)
         return state
 
     def remembers_members(self, job: Job) -> bool:
@@ -144,14 +136,6 @@ class Session:
 
     def queue_of(self, job: Job) -> Queue:
         return self.snapshot.queues[job.queue]
-
-    def ancestors(self, queue: Queue) -> list[int]:
-        """Indices of the queues above, nearest first."""
-        above = []
-        while queue.parent >= 0:
-            above.append(queue.parent)
-            queue = self.snapshot.queues[queue.parent]
-        return above
 
     def has_action(self, ability: Ability) -> bool:
         """Whether an action of the policy has the ability."""
@@ -331,6 +315,11 @@ class Session:
         """kube-batch's rule: the first tier with such a callback decides, and all plugins of that tier must agree."""
         by_tier = ([rule for hooks in tier if (rule := getattr(hooks, kind))] for tier in self.tiers)
         return next((rules for rules in by_tier if rules), [])
+
+
+def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:
+    above = [] if queue.parent < 0 else _path(queues, queues[queue.parent])
+    return [queue.index, *above]
 
 
 def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:

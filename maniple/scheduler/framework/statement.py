@@ -7,7 +7,6 @@ before, to the last bit: amounts are whole numbers, so subtracting what was adde
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -95,9 +94,7 @@ class Statement:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.rollback()
 
     def place(self, job: Job, group: TaskGroup, spot: Spot, *, later: bool, model: int | None = None) -> None:
@@ -195,7 +192,8 @@ class Statement:
             session.free[:, nodes] -= used
         session.capacity.changed.extend(nodes.tolist())
         if session.remembers_members(done.job):
-            state.note(group, done.slots(), session.gpus, sign)
+            for node, grants in done.slots():
+                state.note(node, group.shape.constraint.gpu_models, grants, session.gpus, sign)
         change = done.spot.total * sign
         tally = state.promised if done.later else state.placed
         tally[group.role] = tally.get(group.role, 0) + change
@@ -232,7 +230,7 @@ class Statement:
             session.gpus.leave(pod.node, pod.gpus, sign, is_spare=is_spare)
             session.capacity.changed.append(pod.node)
             if session.remembers_members(done.job):
-                state.note_placed(pod, session.gpus, -sign)
+                state.note(pod.node, pod.gpu_models, pod.gpus, session.gpus, -sign)
         state.placed[pod.role] = state.placed.get(pod.role, 0) - sign
         state.evicted.add(pod.pod) if sign > 0 else state.evicted.discard(pod.pod)
         self._charge(done.job, pod.requests * -sign)

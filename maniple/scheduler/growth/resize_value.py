@@ -31,10 +31,6 @@ class Sizing:
 DEFAULT = Sizing()
 
 
-def sizing(session: Session) -> Sizing:
-    return session.sizing or DEFAULT
-
-
 def speed(job: Job, replicas: int) -> float:
     """Returns the speed; without a curve it is the number of replicas."""
     return float(replicas) if job.elastic is None else job.elastic.speed(replicas)

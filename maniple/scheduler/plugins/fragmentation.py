@@ -8,6 +8,7 @@ becomes worth little to them (model/gpu/fragmentation.py): remainders that no po
 and memory. A share goes to the GPU of a node where least is lost.
 """
 
+from collections import Counter
 from functools import lru_cache
 
 import numpy as np
@@ -40,19 +41,19 @@ class Fragmentation:
 
 def _row_of(session: Session) -> int | None:
     """The GPU resource that most pods ask for. The mix is about one resource."""
-    counts: dict[int, int] = {}
+    counts: Counter[int] = Counter()
     for pod, count in session.snapshot.gpu_pods.items():
-        counts[pod.ask.row] = counts.get(pod.ask.row, 0) + count
+        counts[pod.ask.row] += count
     return max(counts, key=lambda row: (counts[row], -row), default=None)
 
 
 def mix_of(session: Session, row: int) -> Mix:
-    counts: dict[PodRequests, int] = {}
+    counts: Counter[PodRequests] = Counter()
     codes = len(session.gpus.models)
     for pod, count in session.snapshot.gpu_pods.items():
         if pod.ask.row == row:
             kind = PodRequests(pod.cpu, pod.memory, pod.ask.count, pod.ask.milli, _mask(session, pod, codes))
-            counts[kind] = counts.get(kind, 0) + count
+            counts[kind] += count
     return _learn(_rounded(counts), codes)
 
 
@@ -61,7 +62,7 @@ def _mask(session: Session, pod: GpuPod, codes: int) -> tuple[bool, ...] | None:
     return None if allowed is None else tuple(code in allowed for code in range(codes))
 
 
-def _rounded(counts: dict[PodRequests, int]) -> tuple[tuple[PodRequests, int], ...]:
+def _rounded(counts: Counter[PodRequests]) -> tuple[tuple[PodRequests, int], ...]:
     """Counts with few significant bits. Learning is slow, so it is repeated only when the mix has changed."""
     rounded = []
     for kind, count in counts.items():

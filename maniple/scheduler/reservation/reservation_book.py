@@ -41,7 +41,7 @@ class Reservation:
     leaving: frozenset[str]  # pods on its nodes that it expects to be gone by then
 
     @property
-    def places(self) -> IntArray:
+    def node_indices(self) -> IntArray:
         return np.fromiter(self.nodes, dtype=np.intp, count=len(self.nodes))
 
 
@@ -73,8 +73,8 @@ class ReservationBook:
             self._gpus.open_spare()
         self.by_job[reservation.job.key] = self.by_queue[reservation.job.queue] = reservation
         self._by_node.update(dict.fromkeys(reservation.nodes, reservation))
-        self.spare[:, reservation.places] = reservation.spare
-        self._gpus.set_spare(reservation.places, reservation.devices)
+        self.spare[:, reservation.node_indices] = reservation.spare
+        self._gpus.set_spare(reservation.node_indices, reservation.devices)
         self._is_stale = True
 
     def drop(self, key: JobKey) -> None:
@@ -84,8 +84,8 @@ class ReservationBook:
         for node in reservation.nodes:
             del self._by_node[node]
         if self.spare is not None:
-            self.spare[:, reservation.places] = np.inf
-            self._gpus.set_spare(reservation.places, {})
+            self.spare[:, reservation.node_indices] = np.inf
+            self._gpus.set_spare(reservation.node_indices, {})
         self._is_stale = True
 
     def holder(self, node: int) -> Reservation | None:
@@ -100,7 +100,7 @@ class ReservationBook:
             binding = [reservation for reservation in self.by_job.values() if reservation not in self._lifted]
             self._mask = np.zeros(self._shape[1], dtype=bool) if binding else None
             for reservation in binding:
-                self._mask[reservation.places] = True  # type: ignore[index]
+                self._mask[reservation.node_indices] = True  # type: ignore[index]
             self._is_stale = False
         return self._mask
 
@@ -110,8 +110,8 @@ class ReservationBook:
         return self._most
 
     @property
-    def is_usual(self) -> bool:
-        """Whether the conditions that hold for every job hold now."""
+    def binds_as_usual(self) -> bool:
+        """Whether no attempt has suspended a reservation or set `most`."""
         return self._most is None and not self._lifted
 
     def exempts(self, job: Job) -> bool:
@@ -119,8 +119,8 @@ class ReservationBook:
         reservation = self.by_queue.get(job.queue)
         return reservation is not None and (reservation.job is job or self._order(job) < reservation.order)
 
-    def is_past(self, job: Job) -> bool:
-        """Whether the job is certainly bound by all reservations; does not compute its order."""
+    def surely_binds(self, job: Job) -> bool:
+        """Whether all reservations bind the job, as far as known without computing its order."""
         reservation = self.by_queue.get(job.queue)
         return reservation is None or (job.queue in self.settled and reservation.job is not job)
 

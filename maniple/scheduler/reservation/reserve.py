@@ -19,8 +19,9 @@ import numpy as np
 from maniple.model.gpu.devices import MIXED
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.resources import BoolArray, FloatArray
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
-from maniple.scheduler.eviction.victim_search import make_room
+from maniple.scheduler.eviction.victim_search import RoomMaker
 from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.queue_dues import displaceable
 from maniple.scheduler.framework.session import Session
@@ -59,7 +60,7 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
 def _is_late(session: Session, reservation: Reservation, running: RunningPods) -> bool:
     """Whether the gang counts on a pod there that has run longer than expected, and would now start later."""
     leave = departures(session, reservation.job, running)
-    counted = np.isin(running.nodes, reservation.places)
+    counted = np.isin(running.nodes, reservation.node_indices)
     counted &= (leave.expected <= reservation.expected) & (leave.certain > reservation.expected)
     if not (counted & leave.is_overdue).any():
         return False
@@ -129,7 +130,7 @@ def _elsewhere(session: Session, job: Job) -> FloatArray:
     most = np.full(len(session.snapshot.nodes), np.inf)
     for other in session.reservations.values():
         if other.job.queue != job.queue:
-            most[other.places] = 0.0
+            most[other.node_indices] = 0.0
     return most
 
 
@@ -266,11 +267,12 @@ def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> 
     """
     most = None if is_its_turn else at_most(session, session.reservations[job.key].nodes)
     guests = session.reserved.guests[job.name].values()
-    units = [unit for other, pods in guests for unit in _guest_units(session, other, pods)]
-    units.sort(key=lambda unit: unit.cost)
+    table = UnitTable(session, (unit for other, pods in guests for unit in _guest_units(session, other, pods)))
+    every_unit = np.ones(len(table), dtype=bool)
+    rules = [lambda claimant, candidates: displaceable(session, claimant, candidates)]
     with session.reserved.lifted([], most):
-        rules = [lambda claimant, candidates: displaceable(session, claimant, candidates)]
-        return bool(make_room(session, queue, job, units, rules, "Displaced"))
+        victims = RoomMaker(session, table, every_unit, rules, "Displaced").make_room(queue, job, every_unit)
+    return victims is not None and len(victims) > 0
 
 
 def has_guests(session: Session, job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""Who comes from kube-batch, Volcano or scheduler-plugins changes one schedulerName and nothing else."""
+"""Users of kube-batch, Volcano and scheduler-plugins change the schedulerName and nothing else."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ JOINING = [
 
 
 def gang(key: str, api_version: str, room: int) -> list[dict[str, Any]]:
-    """Three pods that join a group of three by `key`, and room for so many of them."""
+    """Three pods that join a group of three by `key`, and room for some of them."""
     place = "labels" if key in LABELS else "annotations"
     return [
         {**NODE, "status": {"allocatable": {"cpu": str(room)}}},
@@ -150,8 +150,8 @@ def gang(key: str, api_version: str, room: int) -> list[dict[str, Any]]:
 
 
 def first_round(objects: list[dict[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = plan_objects(objects)["rounds"][0]
-    return made
+    round_: dict[str, Any] = plan_objects(objects)["rounds"][0]
+    return round_
 
 
 @pytest.mark.parametrize(("key", "api_version"), JOINING)

@@ -1,4 +1,4 @@
-"""Kubernetes' own gangs, read: what they mean, what of them is not read, and what is wrong with them."""
+"""Kubernetes' own PodGroups: how they are read, which fields are not, and their errors."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ THREE = [member(f"p{index}") for index in range(3)]
 
 
 def planned(*objects: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Pod to node, and who waits to its reason."""
-    made = plan_objects(list(objects))["rounds"][0]
-    binds = {bind["pod"].removeprefix("default/"): bind["node"] for bind in made["binds"]}
-    return binds, {entry["group"].removeprefix("default/"): entry["reason"] for entry in made["waiting"]}
+    """The node of each pod that starts, and the reason of each gang that waits."""
+    round_ = plan_objects(list(objects))["rounds"][0]
+    binds = {bind["pod"].removeprefix("default/"): bind["node"] for bind in round_["binds"]}
+    return binds, {entry["group"].removeprefix("default/"): entry["reason"] for entry in round_["waiting"]}
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def test_a_gang_starts_whole_or_not_at_all_and_a_basic_group_is_not_a_gang(
 
 
 def test_a_pod_of_a_basic_group_may_take_the_room_of_another() -> None:
-    """A surplus of a gang may not: each pod has its own priority and its own place in the line."""
+    """Surplus pods of a gang may not. Here each pod has its own priority and its own place in the queue."""
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
     running = [member(f"r{index}", nodeName="n1", schedulingGroup={}) for index in range(2)]
     running = [{**pod, "status": {"phase": "Running"}} for pod in running]
     wanting = [{**pod, "spec": {**pod["spec"], "priorityClassName": "high"}} for pod in THREE[:2]]
     objects = [node("n1", 2), high, group({"basic": {}}), *running, *wanting]
-    made = plan_objects(objects)["rounds"][0]
-    assert {entry["for"] for entry in made["evictions"]} == {"default/p0", "default/p1"}
+    round_ = plan_objects(objects)["rounds"][0]
+    assert {entry["for"] for entry in round_["evictions"]} == {"default/p0", "default/p1"}
 
 
 def test_a_topology_key_is_the_level_with_that_node_label() -> None:

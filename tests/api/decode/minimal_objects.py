@@ -40,9 +40,9 @@ def many(api_version: str, kind: str, *items: Any) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": "1"}, "items": list(items)}
 
 
-def bare(made: dict[str, Any]) -> dict[str, Any]:
+def bare(obj: dict[str, Any]) -> dict[str, Any]:
     """As the API server writes the items of a typed list: without apiVersion and kind."""
-    return {key: value for key, value in made.items() if key not in ("apiVersion", "kind")}
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 def pod_with(**spec: Any) -> dict[str, Any]:

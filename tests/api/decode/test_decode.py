@@ -15,9 +15,9 @@ from maniple.api.errors import InputError
 from maniple.model.building.input_objects import sort_objects
 
 
-def sorted_keys(made: dict[str, Any]) -> str:
+def sorted_keys(obj: dict[str, Any]) -> str:
     """As kubectl writes JSON: keys by name, so that `kind` comes after `items`."""
-    return json.dumps(made, sort_keys=True, indent=4)
+    return json.dumps(obj, sort_keys=True, indent=4)
 
 
 # -- the forms of input
@@ -139,9 +139,9 @@ def test_null_is_absent_in_yaml_and_in_json(text: str) -> None:
 
 def test_null_is_absent_although_a_string_contains_null() -> None:
     annotation = {"kubectl.kubernetes.io/last-applied-configuration": '{"metadata":{"creationTimestamp":null}}'}
-    made = {**POD, "metadata": {"name": "null", "annotations": annotation}}
-    made["spec"] = {"containers": [{"name": "main", "resources": None}], "affinity": None}
-    assert names(read(made)) == ["Pod null"]
+    pod = {**POD, "metadata": {"name": "null", "annotations": annotation}}
+    pod["spec"] = {"containers": [{"name": "main", "resources": None}], "affinity": None}
+    assert names(read(pod)) == ["Pod null"]
 
 
 def test_null_in_a_list_is_not_an_object() -> None:
@@ -246,8 +246,8 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_with_one_note() -> None
 )
 def test_a_misspelt_kind_is_an_error_that_suggests_the_nearest(api_version: str, kind: str, message: str) -> None:
     header = {key: value for key, value in (("apiVersion", api_version), ("kind", kind)) if value}
-    (found,) = errors({**header, "metadata": {"name": "x"}})
-    assert found.startswith(f"a.yaml: {message}")
+    (error,) = errors({**header, "metadata": {"name": "x"}})
+    assert error.startswith(f"a.yaml: {message}")
 
 
 def test_a_duplicate_object_is_an_error_that_names_both_places() -> None:

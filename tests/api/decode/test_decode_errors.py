@@ -1,4 +1,4 @@
-"""What is wrong is said in one line: where it is, what it is, and what to write; also if the input means harm."""
+"""Errors are one line each, with the place, the problem and what to write. Hostile input is an error too."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_an_error_names_the_place_the_problem_and_the_remedy(written: dict[str, 
 
 
 def test_all_problems_of_one_object_are_reported() -> None:
-    """Also behind fields that are needed: then whatever needs them is left out, and reading goes on."""
+    """Also problems after a required field: its owner is removed, and decoding continues."""
     elastic = {
         "speedup": [{"replicas": 1, "speedup": -1}],
         "cooldownSeconds": -2,
@@ -151,8 +151,8 @@ def test_all_problems_of_one_object_are_reported() -> None:
     }
     roles = [{**ROLE, "min": "two", "mx": 3}]
     written = {**ELASTIC, "spec": {"minRuntimeSeconds": -1, "elastic": elastic, "roles": roles, "sspend": True}}
-    found = [message.removeprefix("a.yaml: ElasticJob ml/j: ") for message in errors(written)]
-    assert sorted(found) == [
+    messages = [message.removeprefix("a.yaml: ElasticJob ml/j: ") for message in errors(written)]
+    assert sorted(messages) == [
         "spec.elastic.cooldownSeconds: expected a whole number >= 0, found -2",
         "spec.elastic.restartSeconds: expected a whole number, got a string",
         "spec.elastic.speedup[0].speedup: expected a number > 0.0, found -1",
@@ -182,14 +182,14 @@ def test_items_of_lists_are_named_by_their_index() -> None:
 
 
 def test_every_wrong_object_is_reported_and_nothing_is_returned() -> None:
-    found = errors(many("v1", "List", pod_with(a=1), NODE, {**QUEUE, "spec": {"weight": 0}}), "kind: [", POD_YAML)
-    assert [message.split(": ")[0] for message in found] == ["a.yaml, items[0]", "a.yaml, items[2]", "b.yaml"]
+    messages = errors(many("v1", "List", pod_with(a=1), NODE, {**QUEUE, "spec": {"weight": 0}}), "kind: [", POD_YAML)
+    assert [message.split(": ")[0] for message in messages] == ["a.yaml, items[0]", "a.yaml, items[2]", "b.yaml"]
 
 
 def test_of_ten_thousand_errors_fifty_are_shown_and_the_rest_counted() -> None:
-    found = errors(many("v1", "List", *[{**POD, "spec": {}}] * 10_000))
-    assert len(found) == 51
-    assert found[-1] == "… and 9950 more"
+    messages = errors(many("v1", "List", *[{**POD, "spec": {}}] * 10_000))
+    assert len(messages) == 51
+    assert messages[-1] == "… and 9950 more"
 
 
 def test_a_dump_of_a_newer_api_server_may_have_unknown_fields() -> None:
@@ -212,7 +212,7 @@ def test_fields_of_kubernetes_that_scheduling_does_not_read_are_allowed() -> Non
 
 
 def bomb(inner: str) -> str:
-    """Nine lines that stand for nine to the ninth values."""
+    """Nine lines of aliases that expand to nine to the ninth values."""
     lines = [f"a0: &a0 {inner.format(x='x')}"]
     lines += [f"a{n}: &a{n} {inner.format(x=', '.join([f'*a{n - 1}'] * 9))}" for n in range(1, 10)]
     return "\n".join(lines) + "\n"
@@ -366,15 +366,15 @@ HOSTILE: list[tuple[str, str | bytes, str]] = [
 @pytest.mark.parametrize(("text", "message"), [case[1:] for case in HOSTILE], ids=[case[0] for case in HOSTILE])
 def test_hostile_input_is_refused_in_one_line(text: str | bytes, message: str) -> None:
     start = time.process_time()
-    (found,) = errors(text)
-    assert found.startswith(message)
-    assert found.isprintable()
-    assert len(found) <= 2000
+    (error,) = errors(text)
+    assert error.startswith(message)
+    assert error.isprintable()
+    assert len(error) <= 2000
     assert time.process_time() - start < 3
 
 
 def test_maps_that_merge_maps_that_merge_maps_do_not_grow() -> None:
-    """Nine to the ninth merged keys, were they all kept; this returns at once."""
+    """If all were kept, there would be nine to the ninth merged keys. This returns at once."""
     text = bomb("{{<<: [{x}]}}").replace("[x]", "{x: y}")
     assert errors(text) == [
         "a.yaml, document 1: kind is missing; expected an object with apiVersion, kind and metadata"

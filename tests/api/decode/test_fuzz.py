@@ -104,10 +104,10 @@ def run_batches(examples: int, mutate: Mutate) -> tuple[int, int]:
 
 
 def nest(depth: int) -> Any:
-    made: Any = "x"
+    nested: Any = "x"
     for level in range(depth):
-        made = [made] if level % 2 else {"a": made}
-    return made
+        nested = [nested] if level % 2 else {"a": nested}
+    return nested
 
 
 STRANGE: list[Any] = [
@@ -145,20 +145,20 @@ def alike(value: Any, random: Random) -> Any:
 
 
 def mutate_once(world: list[Object], random: Random) -> None:
-    found = list(places(world))
-    if not found:
+    entries = list(places(world))
+    if not entries:
         return
-    container, key = random.choice(found)
+    container, key = random.choice(entries)
     match random.randrange(18):
         case 0:
             del container[key]
         case 1 | 2 | 3:
             container[key] = copy.deepcopy(random.choice(STRANGE))
         case 4:  # the value of another field
-            other, there = random.choice(found)
+            other, there = random.choice(entries)
             container[key] = copy.deepcopy(other[there])
         case 5:
-            other, there = random.choice(found)
+            other, there = random.choice(entries)
             if isinstance(container, dict):
                 container[key], other[there] = copy.deepcopy(other[there]), copy.deepcopy(container[key])
         case 6:

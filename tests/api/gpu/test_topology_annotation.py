@@ -1,4 +1,4 @@
-"""The annotation `maniple.dev/gpu-topology` and the text of `nvidia-smi topo -m`: read, refused, and never a crash."""
+"""The annotation `maniple.dev/gpu-topology` and the text of `nvidia-smi topo -m`: parsed or refused, never a crash."""
 
 from __future__ import annotations
 
@@ -136,15 +136,15 @@ def test_every_problem_names_its_place_and_says_what_is_expected(text: str, expe
 
 def test_all_problems_are_reported_at_once_up_to_a_limit() -> None:
     text = changed(devices=[{"id": 0, "memory": "x", "numa": 0.5}] * 30)
-    found = problems(text)
-    assert len(found) == 21
-    assert {found[0].split(":")[0], found[1].split(":")[0]} == {"devices[0].memory", "devices[0].numa"}
-    assert found[-1].startswith("… and ")
+    messages = problems(text)
+    assert len(messages) == 21
+    assert {messages[0].split(":")[0], messages[1].split(":")[0]} == {"devices[0].memory", "devices[0].numa"}
+    assert messages[-1].startswith("… and ")
 
 
 def test_the_number_of_devices_is_limited() -> None:
     def many(count: int) -> str:
-        return json.dumps({"version": 1, "devices": [{"id": at} for at in range(count)]})
+        return json.dumps({"version": 1, "devices": [{"id": number} for number in range(count)]})
 
     assert len(parse_topology(many(MAX_DEVICES)).devices) == MAX_DEVICES
     assert problems(many(MAX_DEVICES + 1)) == ["devices: expected at most 1024 GPUs, found 1025"]
@@ -217,9 +217,9 @@ quick = settings(max_examples=300, database=None, deadline=None)
 @given(anything | topology_like)
 def test_any_json_is_a_topology_or_a_list_of_one_line_problems(value: Any) -> None:
     text = json.dumps(value)
-    found = problems(text)
-    assert all(problem and problem.isprintable() for problem in found)
-    if not found:
+    messages = problems(text)
+    assert all(problem and problem.isprintable() for problem in messages)
+    if not messages:
         topology = parse_topology(text)
         assert parse_topology(to_json(topology)) == topology
 
@@ -281,7 +281,7 @@ def test_known_machines(name: str, first_row: str, numa: list[int]) -> None:
     topology = read_smi(smi(name), notes)
     assert topology.links[0] == tuple(first_row.split())
     assert [device.numa for device in topology.devices] == numa
-    assert [device.id for device in topology.devices] == [str(at) for at in range(len(numa))]
+    assert [device.id for device in topology.devices] == [str(number) for number in range(len(numa))]
     assert all(device.healthy for device in topology.devices)
     assert notes == []
     assert parse_topology(to_json(topology)) == topology
@@ -333,9 +333,9 @@ def test_words_of_older_versions_are_understood() -> None:
     assert read_smi("GPU0\tGPU1\tCPU Affinity\nGPU0\t X \tSOC\t0-7\nGPU1\tSOC\t X \t8-15\n").links[0] == ("X", "SYS")
 
 
-@pytest.mark.parametrize("said", ["0-1", "N/A", "", "x"])
-def test_a_numa_node_is_one_number_or_unknown(said: str) -> None:
-    text = f"\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-31\t{said}\t\tN/A\n"
+@pytest.mark.parametrize("cell", ["0-1", "N/A", "", "x"])
+def test_a_numa_node_is_one_number_or_unknown(cell: str) -> None:
+    text = f"\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-31\t{cell}\t\tN/A\n"
     assert read_smi(text).devices == (GpuDevice("0"),)
 
 
@@ -398,7 +398,7 @@ FIRST = "GPU0\t X \tNV4\t0-7\n"
         (HEADER + FIRST + FIRST, "line 3: a second row for GPU0; expected the output of one node"),
         (HEADER + FIRST + "GPU7\t X \tNV4\t0-7\n", "line 3: GPU7 has a row, but no column in line 1"),
         ("\tGPU0\tGPU0\nGPU0\t X \tNV4\n", "line 1: two columns for GPU0"),
-        ("GPU0 " + " ".join(f"GPU{at}" for at in range(1, 1500)), "line 1: expected at most 1024 GPUs"),
+        ("GPU0 " + " ".join(f"GPU{number}" for number in range(1, 1500)), "line 1: expected at most 1024 GPUs"),
     ],
 )
 def test_wrong_or_truncated_text_is_refused_with_the_line(text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""A table of objects that are wrong, and what is said about them; and one of each kind that is right."""
+"""Invalid objects with their problems, and a valid object of each kind."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ EFFECTS = "NoSchedule, PreferNoSchedule or NoExecute"
 TEMPLATE = {"spec": {"containers": [{"name": "main"}]}}
 
 
-def found(kind: str, body: dict[str, Any]) -> list[tuple[str, str]]:
+def problems_of(kind: str, body: dict[str, Any]) -> list[tuple[str, str]]:
     written = {"metadata": {"name": "x"}, **body}
     return [(problem.field, problem.message) for problem in problems(msgspec.convert(written, KINDS[kind]))]
 
@@ -458,17 +458,17 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("kind", "body"), GOOD)
 def test_valid_objects_have_no_problems(kind: str, body: dict[str, Any]) -> None:
-    assert found(kind, body) == []
+    assert problems_of(kind, body) == []
 
 
 @pytest.mark.parametrize(("kind", "body", "field", "message"), BAD, ids=[f"{case[0]}-{case[2]}" for case in BAD])
 def test_invalid_fields_are_named(kind: str, body: dict[str, Any], field: str, message: str) -> None:
-    assert found(kind, body) == [(field, message)]
+    assert problems_of(kind, body) == [(field, message)]
 
 
 def test_all_problems_are_reported_at_once() -> None:
     body = {"metadata": {"name": "A"}, **pod({"resources": {"requests": {"cpu": "x", "memory": -1}}})}
-    assert [field for field, _ in found("Pod", body)] == [
+    assert [field for field, _ in problems_of("Pod", body)] == [
         "metadata.name",
         "spec.containers[0].resources.requests[cpu]",
         "spec.containers[0].resources.requests[memory]",
@@ -477,10 +477,10 @@ def test_all_problems_are_reported_at_once() -> None:
 
 @pytest.mark.parametrize("number", [10**5000, -(10**5000)], ids=["large", "small"])
 def test_numbers_too_long_to_print_are_problems_and_do_not_crash(number: int) -> None:
-    assert found("PriorityClass", {"value": number}) == [
+    assert problems_of("PriorityClass", {"value": number}) == [
         ("value", "expected -2147483648 to 1000000000, found a very long number")
     ]
-    assert [field for field, _ in found("Queue", {"spec": {"limit": {"cpu": number}}})] == ["spec.limit[cpu]"]
+    assert [field for field, _ in problems_of("Queue", {"spec": {"limit": {"cpu": number}}})] == ["spec.limit[cpu]"]
 
 
 def test_a_kind_without_rules_has_no_problems() -> None:

@@ -46,17 +46,19 @@ def evicted(objects: list[Object], policy: str) -> list[str]:
 def test_shares_that_add_up_to_a_gpu_on_two_devices_are_not_one() -> None:
     shares = [
         one_gpu(
-            f"s{at}", annotations={"maniple.dev/gpu-fraction": "0.5", "maniple.dev/gpus": str(at % 2)}, nodeName="n1"
+            f"s{index}",
+            annotations={"maniple.dev/gpu-fraction": "0.5", "maniple.dev/gpus": str(index % 2)},
+            nodeName="n1",
         )
-        for at in range(4)
+        for index in range(4)
     ]
     assert evicted([gpus(2), *shares, one_gpu("urgent", priority=9)], KUBE_BATCH) in (["s0", "s2"], ["s1", "s3"])
 
 
 def test_a_gang_goes_down_to_its_minimum_or_whole() -> None:
     """Two GPUs are wanted; of three pods only one is surplus."""
-    held = [group("g", 2), *(one_gpu(f"g-{at}", of="g", nodeName="n1") for at in range(3))]
-    urgent = [group("u", 2), *(one_gpu(f"u-{at}", of="u", priority=9) for at in range(2))]
+    held = [group("g", 2), *(one_gpu(f"g-{index}", of="g", nodeName="n1") for index in range(3))]
+    urgent = [group("u", 2), *(one_gpu(f"u-{index}", of="u", priority=9) for index in range(2))]
     assert evicted([gpus(3), *held, *urgent], KUBE_BATCH) == []
     assert evicted([gpus(3), *held, *urgent], WHOLE) == ["g-0", "g-1", "g-2"]
     assert evicted([gpus(4), *held, *urgent], WHOLE) == ["g-2"]
@@ -87,12 +89,12 @@ def elastic_job(name: str, least: int, size: int, step: int = 1) -> list[Object]
     labels = {"maniple.dev/job": name, "maniple.dev/role": "worker"}
     pods = [
         pod(
-            f"{name}-worker-{at}",
-            labels={**labels, "maniple.dev/index": str(at)},
+            f"{name}-worker-{index}",
+            labels={**labels, "maniple.dev/index": str(index)},
             containers=replica["containers"],
             nodeName="n1",
         )
-        for at in range(size)
+        for index in range(size)
     ]
     return [{**job, "spec": {"roles": [role]}}, *pods]
 
@@ -116,7 +118,7 @@ def test_a_step_of_an_elastic_job_stands_behind_those_above_it_and_the_rest_behi
 
 
 def test_surplus_pods_of_a_gang_go_in_any_order_and_the_gang_after_them() -> None:
-    held = [group("g", 1, priorityClassName=""), *(one_gpu(f"g-{at}", of="g", nodeName="n1") for at in range(3))]
+    held = [group("g", 1, priorityClassName=""), *(one_gpu(f"g-{index}", of="g", nodeName="n1") for index in range(3))]
     table = table_of(session_of([gpus(3), *held]))
     everything = np.ones(len(table), dtype=bool)
     assert named(table, np.arange(len(table))) == ["g-2", "g-1", "g-0"]
@@ -125,7 +127,9 @@ def test_surplus_pods_of_a_gang_go_in_any_order_and_the_gang_after_them() -> Non
 
 def test_units_that_share_pods_are_told_apart() -> None:
     """Whoever offers a gang whole beside its surplus need not take the surplus out of it."""
-    session = session_of([gpus(2), group("g", 1), *(one_gpu(f"g-{at}", of="g", nodeName="n1") for at in range(2))])
+    session = session_of(
+        [gpus(2), group("g", 1), *(one_gpu(f"g-{index}", of="g", nodeName="n1") for index in range(2))]
+    )
     job = session.snapshot.jobs[0]
     first, second = sorted(job.placed, key=lambda placed: placed.pod, reverse=True)
     units = [Unit(job, (first,), False, (0,), 0), Unit(job, (second, first), True, (1,), 0)]
@@ -140,11 +144,11 @@ shares = st.lists(st.tuples(st.sampled_from(["0", "1", "2"]), st.sampled_from(["
 def test_what_was_supposed_to_be_gone_is_there_again_as_it_was(held: list[tuple[str, str]], order: Random) -> None:
     left = {"0": 1.0, "1": 1.0, "2": 1.0}
     pods = []
-    for at, (device, part) in enumerate(held):
+    for index, (device, part) in enumerate(held):
         if left[device] >= float(part):
             left[device] -= float(part)
             notes = {"maniple.dev/gpus": device, **({} if part == "1" else {"maniple.dev/gpu-fraction": part})}
-            pods.append(one_gpu(f"p{at}", annotations=notes, nodeName="n1"))
+            pods.append(one_gpu(f"p{index}", annotations=notes, nodeName="n1"))
     session = session_of([gpus(3), queue("default", limit={GPU: 3}), *pods])
     table = table_of(session)
     before = [part.copy() for part in (session.future, session.queue_allocated, *session.gpus.future.values())]
@@ -159,7 +163,7 @@ def test_what_was_supposed_to_be_gone_is_there_again_as_it_was(held: list[tuple[
         for unit in everybody[: len(everybody) // 2]:
             gone.remove(np.array([unit]))
     after = [session.future, session.queue_allocated, *session.gpus.future.values()]
-    assert all((one == other).all() for one, other in zip(before, after, strict=True))
+    assert all((array == other).all() for array, other in zip(before, after, strict=True))
 
 
 def test_a_unit_that_does_not_go_uses_up_nothing_of_a_disruption_budget() -> None:
@@ -186,22 +190,22 @@ def test_a_unit_that_does_not_go_uses_up_nothing_of_a_disruption_budget() -> Non
 def rivals(draw: st.DrawFn) -> list[Object]:
     """More gangs than there is room for, of mixed sizes and priorities and in several queues; some of them run."""
     nodes, size = draw(st.integers(1, 3)), draw(st.sampled_from([2, 4, 6]))
-    names = [f"q{at}" for at in range(draw(st.integers(1, 3)))]
-    made = [node(f"n{at}", allocatable={"cpu": 64, "memory": "256Gi", GPU: size}) for at in range(nodes)]
-    made += [queue(name, weight=draw(st.integers(1, 3))) for name in names]
-    free = dict.fromkeys((f"n{at}" for at in range(nodes)), size)
+    names = [f"q{index}" for index in range(draw(st.integers(1, 3)))]
+    objects = [node(f"n{index}", allocatable={"cpu": 64, "memory": "256Gi", GPU: size}) for index in range(nodes)]
+    objects += [queue(name, weight=draw(st.integers(1, 3))) for name in names]
+    free = dict.fromkeys((f"n{index}" for index in range(nodes)), size)
     for number in range(draw(st.integers(4, 12))):
         name, least = f"g{number}", draw(st.sampled_from([1, 1, 2, 3, 4, 5]))
         rank = draw(st.sampled_from([-10, 0, 5, 10]))
-        made.append(group(name, least, queue=draw(st.sampled_from(names)), preemptable=draw(st.integers(0, 9)) > 0))
+        objects.append(group(name, least, queue=draw(st.sampled_from(names)), preemptable=draw(st.integers(0, 9)) > 0))
         count = least + draw(st.sampled_from([0, 0, 0, 2]))
         places = [name for name, room in free.items() for _ in range(room)][:count] if draw(st.booleans()) else []
-        for at in range(count):
-            where: Object = {"nodeName": places[at]} if len(places) >= least and at < len(places) else {}
+        for index in range(count):
+            where: Object = {"nodeName": places[index]} if len(places) >= least and index < len(places) else {}
             if where:
-                free[places[at]] -= 1
-            made.append(one_gpu(f"{name}-{at}", of=name, priority=rank, **where))
-    return made
+                free[places[index]] -= 1
+            objects.append(one_gpu(f"{name}-{index}", of=name, priority=rank, **where))
+    return objects
 
 
 @pytest.mark.parametrize("policy", [None, KUBE_BATCH, WHOLE], ids=["built-in", "kube-batch", "evict.whole"])
@@ -209,6 +213,6 @@ def rivals(draw: st.DrawFn) -> list[Object]:
 @given(objects=rivals())
 def test_nobody_is_evicted_twice_for_the_same_gang_and_evictions_end(policy: str | None, objects: list[Object]) -> None:
     rounds = plan_objects(objects, policy=policy, rounds=20)["rounds"]
-    pairs = [(gone["pod"], gone["for"]) for made in rounds for gone in made["evictions"]]
+    pairs = [(gone["pod"], gone["for"]) for planned in rounds for gone in planned["evictions"]]
     assert sorted(pairs) == sorted(set(pairs))
-    assert not any(made["evictions"] for made in rounds[10:])
+    assert not any(planned["evictions"] for planned in rounds[10:])

@@ -56,10 +56,10 @@ def gpu_node(name: str, product: str, count: int = 4, **more: Any) -> Object:
 
 
 def gpu_pod(name: str, count: int = 1, of: str = "", devices: str = "", **spec: Any) -> Object:
-    made = pod(name, "1", labels=member(of) if of else {}, **spec)
-    made["spec"]["containers"][0]["resources"]["limits"] = {GPU: str(count)}
-    made["metadata"]["annotations"] = {"maniple.dev/gpus": devices} if devices else {}
-    return made
+    pod_object = pod(name, "1", labels=member(of) if of else {}, **spec)
+    pod_object["spec"]["containers"][0]["resources"]["limits"] = {GPU: str(count)}
+    pod_object["metadata"]["annotations"] = {"maniple.dev/gpus": devices} if devices else {}
+    return pod_object
 
 
 CLUSTER = [gpu_node("h", H100), gpu_node("t", T4), queue("a"), queue("b")]
@@ -119,7 +119,7 @@ def test_what_is_shared_is_the_speed_of_the_gpus_that_can_be_had(changed: list[O
 )
 def test_of_a_node_with_unlike_gpus_each_counts_for_itself(devices: str, owner: str, total: float) -> None:
     mixed = gpu_node("m", "")
-    listed = [{"id": str(at), "model": H100 if at < 2 else T4} for at in range(4)]
+    listed = [{"id": str(index), "model": H100 if index < 2 else T4} for index in range(4)]
     mixed["metadata"]["annotations"] = {"maniple.dev/gpu-topology": json.dumps({"version": 1, "devices": listed})}
     session = opened([mixed, gpu_pod("p", devices=devices, nodeName="m", schedulerName=owner)], policy("H100=3"))
     row = session.snapshot.axis.index[GPU]
@@ -132,13 +132,13 @@ def test_dues_add_up_and_who_holds_two_fast_gpus_has_had_more() -> None:
     objects = [
         *CLUSTER,
         group("ga", 2, queue="a"),
-        *(gpu_pod(f"a{at}", of="ga", nodeName="h") for at in range(2)),
+        *(gpu_pod(f"a{index}", of="ga", nodeName="h") for index in range(2)),
         group("gb", 4, queue="b"),
-        *(gpu_pod(f"b{at}", of="gb", nodeName="t") for at in range(4)),
+        *(gpu_pod(f"b{index}", of="gb", nodeName="t") for index in range(4)),
         group("wa", 8, queue="a"),
-        *(gpu_pod(f"wa{at}", of="wa") for at in range(8)),
+        *(gpu_pod(f"wa{index}", of="wa") for index in range(8)),
         group("wb", 8, queue="b"),
-        *(gpu_pod(f"wb{at}", of="wb") for at in range(8)),
+        *(gpu_pod(f"wb{index}", of="wb") for index in range(8)),
     ]
     assert shares(objects, policy("H100=3, T4=1")) == {
         "a": ("8", "2", 0.75),
@@ -170,14 +170,14 @@ def test_after_a_cycle_every_holder_is_charged_what_its_gpus_are(objects: list[O
     jobs: dict[tuple[tuple[str, str], int], Fraction] = {}
     evicted = {done.pod.pod for done in session.evicted}
     hands = [(job, held.node, held.gpus) for job in snapshot.jobs for held in job.placed if held.pod not in evicted] + [
-        (done.job, at, hand) for done in session.placed for at, hand in done.slots()
+        (done.job, index, hand) for done in session.placed for index, hand in done.slots()
     ]
-    for job, at, hand in hands:
+    for job, index, hand in hands:
         for granted in hand:
             table = snapshot.gpus.tables[granted.row]
-            if not table.there[at, granted.device]:
+            if not table.there[index, granted.device]:
                 return  # how fast a GPU was that is lost nobody knows
-            speed = speed_of(speeds, snapshot.gpus.models[table.model[at, granted.device]])
+            speed = speed_of(speeds, snapshot.gpus.models[table.model[index, granted.device]])
             key = (job.key, granted.row)
             jobs[key] = jobs.get(key, Fraction(0)) + Fraction(granted.milli * speed, 1000)
     queues: dict[tuple[int, int], Fraction] = {}
@@ -186,10 +186,10 @@ def test_after_a_cycle_every_holder_is_charged_what_its_gpus_are(objects: list[O
         for row in snapshot.gpus.tables:
             mine = jobs.get((job.key, row), Fraction(0))
             assert (0.0 if held is None else held[row]) == float(mine), job.key
-            for at in session.queue_paths[job.queue]:
-                queues[at, row] = queues.get((at, row), Fraction(0)) + mine
-    for (at, row), amount in queues.items():
-        assert accounting.queue_held[at, row] == float(amount), snapshot.queues[at].name
+            for index in session.queue_paths[job.queue]:
+                queues[index, row] = queues.get((index, row), Fraction(0)) + mine
+    for (index, row), amount in queues.items():
+        assert accounting.queue_held[index, row] == float(amount), snapshot.queues[index].name
 
 
 # Where GPUs are alike, and where nothing is said, nothing changes.
@@ -211,17 +211,17 @@ def test_without_the_argument_the_sessions_own_arrays_are_read() -> None:
 @given(st.one_of(close_worlds(), full_close_worlds(), contended_worlds()))
 def test_speeds_of_one_are_as_none_to_the_last_byte(objects: list[Object]) -> None:
     plans = [plan_objects(objects, policy=policy(speeds), rounds=2) for speeds in (None, "H100=1, *=1")]
-    for made in plans:
-        made.pop("timings")
+    for planned in plans:
+        planned.pop("timings")
     assert json.dumps(plans[1]).replace(NOTE, "") == json.dumps(plans[0])
 
 
 @few
 @given(st.one_of(close_worlds(), full_close_worlds()))
 def test_one_speed_for_all_moves_nothing(objects: list[Object]) -> None:
-    one, two = (plan(objects, policy(speeds)) for speeds in (None, "*=2"))
+    plain, doubled = (plan(objects, policy(speeds)) for speeds in (None, "*=2"))
     for kind in ("binds", "evictions", "nominations"):
-        assert one[kind] == two[kind]
+        assert plain[kind] == doubled[kind]
 
 
 # What holds for every policy.
@@ -231,9 +231,9 @@ def test_one_speed_for_all_moves_nothing(objects: list[Object]) -> None:
 @given(st.one_of(close_worlds(), full_close_worlds()))
 def test_finite_work_settles_and_stays_settled(objects: list[Object]) -> None:
     pods = sum(item["kind"] == "Pod" for item in objects)
-    made: Any = plan_objects(objects, policy=policy(UNLIKE), rounds=pods + 4)
-    moved = [any(done[kind] for kind in ("binds", "evictions")) for done in made["rounds"]]
-    rests = next((at for at, moves in enumerate(moved) if at and not moves), None)
+    planned: Any = plan_objects(objects, policy=policy(UNLIKE), rounds=pods + 4)
+    moved = [any(done[kind] for kind in ("binds", "evictions")) for done in planned["rounds"]]
+    rests = next((index for index, moves in enumerate(moved) if index and not moves), None)
     assert rests is not None, moved
     assert not any(moved[rests:]), moved
 

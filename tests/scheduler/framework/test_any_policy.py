@@ -42,9 +42,9 @@ CLUSTER = [
     queue("a", weight=2, limit={"cpu": "6"}),
     queue("b", guaranteed={"cpu": "1"}),
     group("gang", 3, queue="a"),
-    *(pod(f"gang-{at}", labels=member("gang")) for at in range(4)),
+    *(pod(f"gang-{index}", labels=member("gang")) for index in range(4)),
     group("held", 2, queue="b", preemptable=True),
-    *(pod(f"held-{at}", labels=member("held"), nodeName="n1", priority=at) for at in range(3)),
+    *(pod(f"held-{index}", labels=member("held"), nodeName="n1", priority=index) for index in range(3)),
     pod("leaving", nodeName="n2", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
     pod("high", "3", priority=100),
     pod("large", "40"),
@@ -63,9 +63,9 @@ CPUS = {
 @settings(max_examples=150, deadline=None)
 @given(policies())
 def test_every_choice_plans_and_over_commits_nothing(policy: Object) -> None:
-    made: Any = plan_objects(CLUSTER, policy=json.dumps(policy), rounds=3)
-    assert len(made["rounds"]) == 3
-    first = made["rounds"][0]
+    planned: Any = plan_objects(CLUSTER, policy=json.dumps(policy), rounds=3)
+    assert len(planned["rounds"]) == 3
+    first = planned["rounds"][0]
     for name, held in (("n1", 3), ("n2", 1)):
         assert held + sum(CPUS[bind["pod"]] for bind in first["binds"] if bind["node"] == name) <= 4
     assert all(waiting["message"] for waiting in first["waiting"])
@@ -75,5 +75,5 @@ def test_every_choice_plans_and_over_commits_nothing(policy: Object) -> None:
 
 def test_a_gated_pod_waits_also_where_no_plugin_knows_of_gangs() -> None:
     gated = pod("p", schedulingGates=[{"name": "wait"}])
-    made = plan([node("n1"), gated], {"actions": "allocate", "tiers": []})
-    assert [waiting["reason"] for waiting in made["waiting"]] == ["SchedulingGated"]
+    planned = plan([node("n1"), gated], {"actions": "allocate", "tiers": []})
+    assert [waiting["reason"] for waiting in planned["waiting"]] == ["SchedulingGated"]

@@ -54,7 +54,7 @@ def policy(**arguments: str) -> Object:
 
 
 def test_a_rule_on_victims_is_asked_about_a_gang_behind_its_equal() -> None:
-    held = [pod(f"low-{at}", nodeName="n1", priority=-1) for at in range(4)]
+    held = [pod(f"low-{index}", nodeName="n1", priority=-1) for index in range(4)]
     waiting = [pod(name, priority=5) for name in ("a", "b", "c")]
     evictions = plan([node("n1"), *held, *waiting], policy(preemptor="b"))["evictions"]
     assert [eviction["for"] for eviction in evictions] == ["default/b"]
@@ -67,7 +67,7 @@ def test_a_predicate_is_asked_about_a_pod_behind_its_equal() -> None:
 
 def test_each_gang_that_waits_is_explained_by_what_plugins_say_of_it() -> None:
     waiting = [pod(name, "8") for name in ("a", "b")]
-    made = plan([node("n1"), *waiting], policy(pod="b", node="n1"))["waiting"]
-    counts = {entry["group"]: [count["reason"] for count in entry["nodes"]] for entry in made}
+    explained = plan([node("n1"), *waiting], policy(pod="b", node="n1"))["waiting"]
+    counts = {entry["group"]: [count["reason"] for count in entry["nodes"]] for entry in explained}
     assert counts["default/a"] == ["is kept for another"]
     assert counts["default/b"] != counts["default/a"]

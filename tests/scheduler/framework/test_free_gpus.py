@@ -8,9 +8,9 @@ from scheduler.small_clusters import Object, group, member, node, plan, pod
 
 
 def gpu_pod(name: str, **spec: Any) -> Object:
-    made = pod(name, "0", **spec)
-    made["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
-    return made
+    pod_object = pod(name, "0", **spec)
+    pod_object["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    return pod_object
 
 
 def running(name: str, gpu: int, labels: Object | None = None) -> Object:
@@ -27,13 +27,13 @@ def test_a_gpu_that_is_promised_and_one_that_is_leaving_are_not_one_that_is_free
         running("pair-0", 2, member("pair")),
         running("pair-1", 3, member("pair")),
         group("first", 2),
-        *(gpu_pod(f"first-{at}", labels=member("first"), priority=20) for at in range(2)),
+        *(gpu_pod(f"first-{index}", labels=member("first"), priority=20) for index in range(2)),
         gpu_pod("second", priority=10),
         gpu_pod("third", priority=-20),
     ]
-    made = plan(objects, POLICY)
-    assert {nomination["pod"] for nomination in made["nominations"]} >= {"default/first-0", "default/second"}
-    assert made["binds"] == []
+    planned = plan(objects, POLICY)
+    assert {nomination["pod"] for nomination in planned["nominations"]} >= {"default/first-0", "default/second"}
+    assert planned["binds"] == []
 
 
 POLICY: Object = {

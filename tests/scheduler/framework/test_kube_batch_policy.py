@@ -37,12 +37,11 @@ def order_of(policy: Policy) -> tuple[list[str], list[list[str]]]:
 
 def with_plugin(name: str, actions: str = "allocate, backfill", **settings: Any) -> Object:
     """All plugins as kube-batch has them, one of them with settings."""
-    given = yaml.safe_load(WORD_FOR_WORD)
+    given: Object = yaml.safe_load(WORD_FOR_WORD)
     given["actions"] = actions
     for tier in given["tiers"]:
         tier["plugins"] = [entry | settings if entry["name"] == name else entry for entry in tier["plugins"]]
-    made: Object = given
-    return made
+    return given
 
 
 def only(name: str, **settings: Any) -> Object:
@@ -184,8 +183,8 @@ def test_enable_preemptable(is_on: bool, evicted: list[str]) -> None:
         pod("low", nodeName="n1", priority=0, metadata={"namespace": "kube-system"}),
         pod("high", priority=10),
     ]
-    made = plan(objects, with_plugin("conformance", actions="preempt", enablePreemptable=is_on))
-    assert [eviction["pod"] for eviction in made["evictions"]] == evicted
+    planned = plan(objects, with_plugin("conformance", actions="preempt", enablePreemptable=is_on))
+    assert [eviction["pod"] for eviction in planned["evictions"]] == evicted
 
 
 @pytest.mark.parametrize(("is_on", "evicted"), [(True, 0), (False, 2)])
@@ -197,12 +196,12 @@ def test_enable_reclaimable(is_on: bool, evicted: int) -> None:
         queue("a"),
         queue("b"),
         group("greedy", 1, queue="a") | {"metadata": {"name": "greedy", **there}},
-        *(pod(f"greedy-{at}", labels=member("greedy"), metadata=there, nodeName="n1") for at in range(4)),
+        *(pod(f"greedy-{index}", labels=member("greedy"), metadata=there, nodeName="n1") for index in range(4)),
         group("late", 2, queue="b"),
-        *(pod(f"late-{at}", labels=member("late")) for at in range(2)),
+        *(pod(f"late-{index}", labels=member("late")) for index in range(2)),
     ]
-    made = plan(objects, with_plugin("conformance", actions="reclaim", enableReclaimable=is_on))
-    assert len(made["evictions"]) == evicted
+    planned = plan(objects, with_plugin("conformance", actions="reclaim", enableReclaimable=is_on))
+    assert len(planned["evictions"]) == evicted
 
 
 # -- arguments
@@ -214,11 +213,11 @@ PRESSED = [node("n1", conditions=[{"type": "MemoryPressure", "status": "True"}])
 @pytest.mark.parametrize("written", ["false", "False", '"false"', '"FALSE"'])
 def test_an_argument_may_be_a_yaml_boolean_or_a_string(written: str) -> None:
     policy = yaml.safe_dump(with_plugin("predicates"))
-    said = policy.replace(
+    switched = policy.replace(
         "- name: predicates", f"- name: predicates\n    arguments: {{predicate.MemoryPressureEnable: {written}}}"
     )
-    assert binds(PRESSED, said) == {"p": "n1"}
-    assert binds(PRESSED, said.replace(written, "true")) == {}
+    assert binds(PRESSED, switched) == {"p": "n1"}
+    assert binds(PRESSED, switched.replace(written, "true")) == {}
 
 
 @pytest.mark.parametrize("weight", [0, "0", 0.0, "0.0", "  0 "])

@@ -50,18 +50,18 @@ NO_WEIGHTS = {
 
 
 def file(predicates: list[str] | None = None, priorities: dict[str, int] | None = None, **more: Any) -> Object:
-    made: Object = {"kind": "Policy", "apiVersion": "v1", **more}
+    policy: Object = {"kind": "Policy", "apiVersion": "v1", **more}
     if predicates is not None:
-        made["predicates"] = [{"name": name} for name in predicates]
+        policy["predicates"] = [{"name": name} for name in predicates]
     if priorities is not None:
-        made["priorities"] = [{"name": name, "weight": weight} for name, weight in priorities.items()]
-    return made
+        policy["priorities"] = [{"name": name, "weight": weight} for name, weight in priorities.items()]
+    return policy
 
 
 def arguments(policy: Object, plugin: str) -> dict[str, str]:
-    made: Any = translate(policy, "p")
-    (found,) = [entry for tier in made["tiers"] for entry in tier["plugins"] if entry["name"] == plugin]
-    given: dict[str, str] = found["arguments"]
+    translated: Any = translate(policy, "p")
+    (entry,) = [entry for tier in translated["tiers"] for entry in tier["plugins"] if entry["name"] == plugin]
+    given: dict[str, str] = entry["arguments"]
     return given
 
 

@@ -149,16 +149,16 @@ def test_an_action_under_another_name_does_what_it_does(offers: list[EntryPoint]
     offers.append(offer("seize", "Seize", "maniple.actions"))
     objects = [
         node("n1"),
-        *(pod(f"low-{at}", nodeName="n1", priority=-1) for at in range(3)),
+        *(pod(f"low-{index}", nodeName="n1", priority=-1) for index in range(3)),
         pod("high", "4", priority=5),
         pod("late", priority=-1),
     ]
     plugins: Any = [{"name": name} for name in ("gang", "priority", "predicates", "nodeorder")]
 
-    def made(action: str) -> Object:
+    def plan_with(action: str) -> Object:
         return plan(objects, {"actions": f"allocate, {action}, backfill", "tiers": [{"plugins": plugins}]})
 
-    ours, theirs = made("preempt"), made("seize")
+    ours, theirs = plan_with("preempt"), plan_with("seize")
     assert ours["evictions"]
     assert ours["binds"] == []
     for part in ("binds", "evictions", "nominations"):

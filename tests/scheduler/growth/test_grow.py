@@ -35,7 +35,7 @@ def resizes(there: dict[str, list[int]], target: dict[str, int], ended: tuple[tu
     objects.nodes.append(msgspec.convert(NODE, kubernetes.Node))
     objects.elastic_jobs.append(msgspec.convert(job, types.ElasticJob))
     objects.pods.extend(msgspec.convert(pods, list[kubernetes.Pod]))
-    return sorted({one.role for one in schedule(build_snapshot(objects)).resizes})
+    return sorted({resize.role for resize in schedule(build_snapshot(objects)).resizes})
 
 
 def test_a_job_grows_when_all_of_it_is_there() -> None:

@@ -38,9 +38,9 @@ def gpu_node(name: str, gpus: int) -> Object:
 
 
 def firm(name: str) -> Object:
-    made = group(name, 1, preemptable=False)
-    made["metadata"]["creationTimestamp"] = NEW
-    return made
+    gang = group(name, 1, preemptable=False)
+    gang["metadata"]["creationTimestamp"] = NEW
+    return gang
 
 
 def open_session(objects: list[Object], *, run: tuple[str, ...] = ("allocate",)) -> Session:
@@ -73,7 +73,7 @@ def room(session: Session, name: str, *, later: bool = False) -> int:
 
 
 def test_others_have_what_the_gang_leaves() -> None:
-    session = open_session([*RESERVED, firm("s"), *(gpu_pod(f"s-{at}", 1, of="s") for at in range(3))], run=())
+    session = open_session([*RESERVED, firm("s"), *(gpu_pod(f"s-{index}", 1, of="s") for index in range(3))], run=())
     assert room(session, "s") == 3
     session = open_session([*RESERVED, firm("s"), gpu_pod("s-0", 3, of="s")])
     assert list(session.reservations) == [("default/large", "Pod")]
@@ -85,11 +85,11 @@ def test_others_have_what_the_gang_leaves() -> None:
 
 def test_an_attempt_that_is_rolled_back_leaves_the_sums_as_they_were() -> None:
     session = open_session([*RESERVED, firm("s"), gpu_pod("s-0", 3, of="s")])
-    (made,) = session.reservations.values()
+    (reservation,) = session.reservations.values()
     spare, devices = session.reserved.spare, session.gpus.spare
     assert spare is not None
     before = spare.copy(), {row: array.copy() for row, array in devices.items()}
-    with session.reserved.lifted([made]), Statement(session) as statement:
+    with session.reserved.lifted([reservation]), Statement(session) as statement:
         assert place_gang(session, statement, job_of(session, "s"), later=False)
         assert (spare[:, 0] < before[0][:, 0]).any()
     busy = job_of(session, "busy")
@@ -104,8 +104,8 @@ def test_room_of_those_whom_the_gang_waits_for_is_not_given_away_when_they_leave
     objects = [*RESERVED, gpu_pod("long", 1, nodeName="n1", activeDeadlineSeconds=10 * 86400)]
     objects += [firm("s"), gpu_pod("s-0", 1, of="s"), gpu_pod("s-1", 1, of="s")]
     session = open_session(objects)
-    (made,) = session.reservations.values()
-    assert made.leaving == {"default/busy"}
+    (reservation,) = session.reservations.values()
+    assert reservation.leaving == {"default/busy"}
     before = room(session, "s", later=True)
     for name, more in (("busy", 0), ("long", 1)):
         job = job_of(session, name)
@@ -145,8 +145,8 @@ def test_the_gang_is_taken_to_have_gpus_that_are_in_use_now() -> None:
     busy["metadata"]["annotations"] = {"maniple.dev/gpus": "0,1,2"}
     objects = [gpu_node("n1", 6), tenth, busy, gpu_pod("large", 3, created=OLD), firm("s"), gpu_pod("s-0", 2, of="s")]
     session = open_session(objects)
-    (made,) = session.reservations.values()
-    (devices,) = made.devices.values()
+    (reservation,) = session.reservations.values()
+    (devices,) = reservation.devices.values()
     assert devices.tolist() == [[0, 0, 0, 1000, 1000, 900]]
     (placed,) = session.placed
     assert [granted.device for granted in placed.grants[0]] == [3, 4]
