@@ -30,7 +30,7 @@ class Shrink:
 
     def execute(self, session: Session) -> None:
         rules = [lambda claimant, candidates: returnable(session, claimant, candidates)]
-        session.leave_note(Surplus(rules, units_of=surplus_units, is_surplus=True))
+        session.leave_note(Surplus(rules, surplus_units))
         if session.snapshot.waiting:
             offered = OfferedUnits(session, session.snapshot.jobs, surplus_units)
             contend(session, SHRUNK, offered, rules, lambda *_: True)
