@@ -33,7 +33,7 @@ class FreeGpus:
         # What reservations leave of the devices of their nodes; {}: there are no reservations.
         self.spare: dict[int, Millis] = {}
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
-        self._promised: set[int] = set()  # nodes with devices that this cycle has promised
+        self._promised: set[int] = set()  # nodes with free devices that this cycle has promised
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
         self._whole: dict[tuple[int, int], GpuGrants] = {}
         # What a device is worth to other pods by its free thousandths; None: all are worth the same.
@@ -307,8 +307,9 @@ class FreeGpus:
                 if row in self._plain and (np.abs(millis) != WHOLE).any():
                     self._plain.discard(row)
                 elif not now:
-                    self._promised.update(on.tolist())
-                    self._check_crossed(row, on)
+                    self._promised.update(on[self.free[row][on, devices] > 0].tolist())
+                    if not self._promised.isdisjoint(on.tolist()):
+                        self._check_crossed(row, on)
 
     def _check_crossed(self, row: int, nodes: IntArray) -> None:
         """If one free GPU of a node is promised and another one is about to be freed, a pod can use neither now. The

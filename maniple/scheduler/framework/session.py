@@ -5,8 +5,8 @@ plugins. It must never change its sums itself: only Statement and Supposition do
 notes in it: why a job is blocked, which jobs were put aside.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,25 +89,24 @@ class Session:
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
         _check_claims([plugin.name for tier in tiers for plugin in tier], self.hooks)
-        claims = {name: next(self._callbacks(name), None) for name in _CLAIMS}
+        # By name: the callbacks that plugins have, in the policy's order.
+        self._callbacks: dict[str, list[Any]] = {
+            field.name: [callback for hooks in self.hooks if (callback := getattr(hooks, field.name)) is not None]
+            for field in fields(Hooks)
+        }
+        claims = {name: next(iter(self._callbacks[name]), None) for name in _CLAIMS}
         self.due = claims["due"]
         self.sizing: Sizing | None = claims["sizing"]
         # How long the first gang of a queue waits for a reservation; None: for ever.
         self.patience_s: float | None = claims["patience_s"]
         self.gpus.worth = None if claims["device_worth"] is None else claims["device_worth"].tolist()
         self._job_need: Callable[[Job], Need] | None = claims["job_need"]
-        self._job_orders = list(self._callbacks("job_order"))
-        self._queue_orders = list(self._callbacks("queue_order"))
         # Pod predicates that may be about any group; none is built in.
         self._wide_predicates = [
             hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
         ]
         self.demands = Demands(self, self.hooks, reads or Reads())
         self.capacity = NodeCapacity(self.free, self.future, self.gpus, self.hooks, self.demands)
-
-    def _callbacks(self, name: str) -> Iterator[Any]:
-        """The callbacks of this name that plugins have, in the policy's order."""
-        return (callback for hooks in self.hooks if (callback := getattr(hooks, name)) is not None)
 
     # -- state
 
@@ -180,33 +179,35 @@ class Session:
     # -- plugins, combined
 
     def job_key(self, job: Job) -> tuple[Key, ...]:
-        keys = [order(job) for order in self._job_orders]
+        keys = [order(job) for order in self._callbacks["job_order"]]
         return (*keys, job.created, *job.key)  # the tie-breakers close the tuple
 
     def queue_key(self, queue: Queue) -> tuple[tuple[Key, ...], ...]:
         """Keys from the top of the tree down: ancestors are compared first."""
         path = [self.snapshot.queues[index] for index in reversed(self.queue_paths[queue.index])]
-        return tuple((*(order(queue) for order in self._queue_orders), float(queue.index)) for queue in path)
+        return tuple(
+            (*(order(queue) for order in self._callbacks["queue_order"]), float(queue.index)) for queue in path
+        )
 
     def groups(self, job: Job) -> list[TaskGroup]:
         """The job's groups in task order. Groups with pod affinity come last: they may need pods of the gang."""
 
         def key(group: TaskGroup) -> tuple[object, ...]:
-            orders = (order(group) for order in self._callbacks("task_order"))
+            orders = (order(group) for order in self._callbacks["task_order"])
             return (*orders, bool(group.pod_affinity and group.pod_affinity.affinity), pod_order(group.pods[0], {}))
 
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
     def job_valid(self, job: Job) -> Reason | None:
-        reason = _first(validate(job) for validate in self._callbacks("job_valid"))
+        reason = _first(validate(job) for validate in self._callbacks["job_valid"])
         # No action tries an invalid job, so it is not in line.
         return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
     def job_ready(self, job: Job) -> bool:
-        return all(hooks.job_ready(job) for hooks in self.hooks if hooks.job_ready)
+        return all(is_ready(job) for is_ready in self._callbacks["job_ready"])
 
     def job_pipelined(self, job: Job) -> bool:
-        return all(hooks.job_pipelined(job) for hooks in self.hooks if hooks.job_pipelined)
+        return all(is_pipelined(job) for is_pipelined in self._callbacks["job_pipelined"])
 
     def job_need(self, job: Job) -> Need:
         """What the job needs before it may start; without a gang plugin any pod may start alone."""
@@ -231,10 +232,10 @@ class Session:
         return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
 
     def overused(self, queue: Queue, asked: FloatArray) -> Reason | None:
-        return _first(hooks.overused(queue, asked) for hooks in self.hooks if hooks.overused)
+        return _first(overused(queue, asked) for overused in self._callbacks["overused"])
 
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
-        return _first(hooks.admissible(queue, more, is_charged) for hooks in self.hooks if hooks.admissible)
+        return _first(admissible(queue, more, is_charged) for admissible in self._callbacks["admissible"])
 
     def accounting(self, speeds: Speeds) -> Accounting:
         """What queues and jobs hold, with GPUs counted by these speeds; (): as they are."""
@@ -244,9 +245,7 @@ class Session:
 
     def is_placed_singly(self, group: TaskGroup) -> bool:
         """Whether the pods of the group are placed one by one."""
-        return self.is_coupled(group) or any(
-            hooks.is_placed_singly(group) for hooks in self.hooks if hooks.is_placed_singly
-        )
+        return self.is_coupled(group) or any(is_singly(group) for is_singly in self._callbacks["is_placed_singly"])
 
     def is_coupled(self, group: TaskGroup) -> bool:
         """Whether placing a pod of the group can change where the next may go, other than by using up resources."""
@@ -306,10 +305,10 @@ class Session:
 
     @property
     def evicts_whole(self) -> bool:
-        return any(hooks.evicts_whole for hooks in self.hooks)
+        return any(self._callbacks["evicts_whole"])
 
     def is_protected(self, pod: PlacedPod) -> bool:
-        return any(hooks.protects(pod) for hooks in self.hooks if hooks.protects)
+        return any(protects(pod) for protects in self._callbacks["protects"])
 
     def victim_rules(self, kind: str) -> list[VictimRule]:
         """kube-batch's rule: the first tier with such a callback decides, and all plugins of that tier must agree."""
