@@ -78,7 +78,7 @@ def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
     A job without a PodGroup has no surplus: its minimum is unknown. The group may have been deleted under a running
     gang.
     """
-    if not job.exists:
+    if not job.exists or len(job.placed) + job.succeeded <= max(job.min_member, 1):  # most jobs have none
         return
     surplus = SurplusCount(job, placed_by_role(session, job))
     if surplus.total <= 0 or (job.elastic is not None and session.snapshot.now < job.elastic.cooldown_until):

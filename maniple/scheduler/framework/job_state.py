@@ -15,10 +15,10 @@ class SurplusCount:
 
     def __init__(self, job: Job, placed: Mapping[str, int]) -> None:
         self.total = sum(placed.values()) + job.succeeded - max(job.min_member, 1)
-        self._by_role: dict[str, int] = {}
-        if self.total > 0:  # most jobs have no surplus
-            for role, count in placed.items():
-                self._by_role[role] = count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0)
+        self._by_role = {
+            role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0)
+            for role, count in placed.items()
+        }
 
     def take(self, role: str, count: int = 1) -> bool:
         """Takes pods of the role from the surplus. If there are too few, returns False, then and later."""

@@ -62,9 +62,11 @@ class PodColumns:
 
 def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
     """[pods, R] what the pods request. Equal pods share one vector, so few vectors are converted."""
-    vectors = {id(pod.requests): pod.requests for pod in pods}
+    requests = [pod.requests for pod in pods]
+    ids = list(map(id, requests))
+    vectors = dict(zip(ids, requests, strict=True))
     number_of = {vector: number for number, vector in enumerate(vectors)}
-    return np.array(list(vectors.values()))[[number_of[id(pod.requests)] for pod in pods]]
+    return np.array(list(vectors.values()))[[number_of[vector] for vector in ids]]
 
 
 class DeviceParts:
