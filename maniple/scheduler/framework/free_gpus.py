@@ -173,6 +173,7 @@ class FreeGpus:
         """How many pods that ask by GPU memory fit into what is `free` of each node's GPUs in all."""
         milli = self.tables[ask.row].milli_for(ask.memory, nodes)
         share = np.where(milli <= WHOLE, milli, 0).max(axis=1, initial=0)
+        free = np.maximum(free, 0.0)  # a reservation may leave others less than nothing
         return np.asarray(np.floor(np.divide(free, share * ask.count, out=np.zeros_like(free), where=share > 0)))
 
     def usable(

@@ -83,6 +83,18 @@ def test_others_have_what_the_gang_leaves() -> None:
         assert room(session, "s") == 1
 
 
+def test_a_pod_that_asks_by_memory_fits_zero_times_where_guests_use_more_than_the_gang_leaves() -> None:
+    share = gpu_pod("s-0", 1, of="s")
+    share["metadata"]["annotations"] = {"maniple.dev/gpu-memory": "8Gi"}
+    large = gpu_node("n1", 6)
+    large["metadata"]["labels"] = {"nvidia.com/gpu.memory": "16384"}
+    session = open_session([large, *RESERVED[1:], firm("s"), share])
+    assert session.reserved.spare is not None
+    assert room(session, "s") > 0
+    session.reserved.spare[:, 0] = -1000.0  # guests that make way later use more
+    assert room(session, "s") == 0
+
+
 def test_an_attempt_that_is_rolled_back_leaves_the_sums_as_they_were() -> None:
     session = open_session([*RESERVED, firm("s"), gpu_pod("s-0", 3, of="s")])
     (reservation,) = session.reservations.values()
