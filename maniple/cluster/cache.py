@@ -21,8 +21,8 @@ from maniple.cluster.strip_unread_fields import countable, stripped
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects, describe
 from maniple.model.job import Job
-from maniple.model.ownership import Ours, matters
 from maniple.model.plugin_reads import Reads
+from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Bind
 

@@ -2,7 +2,7 @@
 
 Applying a plan is idealised: bound pods run, evicted pods are pending again, terminating pods are gone, and jobs have
 their new size. A round takes one second in which nothing else happens. With a `step_s`, a round takes that long, and
-objects also arrive and end (arrivals_and_deadlines.py).
+objects also arrive and end (simulated_arrivals_and_ends.py).
 """
 
 import time
@@ -17,13 +17,13 @@ from maniple.api import kubernetes, types
 from maniple.api.keys import key_of, name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
-from maniple.cluster.arrivals_and_deadlines import Arrivals
 from maniple.cluster.assumed_writes import marked, with_bind, with_sizes
+from maniple.cluster.simulated_arrivals_and_ends import Arrivals
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
 from maniple.model.building.input_objects import Objects
-from maniple.model.ownership import Ours
 from maniple.model.plugin_reads import Reads
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize

@@ -14,7 +14,7 @@ from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects
 from maniple.model.gpu.devices import GpuPod, count_gpu_pods
 from maniple.model.job import Job, TaskGroup
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.scheduler import Policy
 from maniple.scheduler.actions.allocate import start_gang
 from maniple.scheduler.framework.policy import default_policy

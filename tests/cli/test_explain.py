@@ -269,6 +269,39 @@ status: {{phase: {phase}}}
     assert (made["job"], made["state"]) == ("research/bert", state)
 
 
+def test_surplus_of_a_suspended_job_that_must_be_in_one_domain_is_explained() -> None:
+    """Nothing is missing for it to start, in no domain."""
+    labels = "maniple.dev/job: x, maniple.dev/role: w"
+    node = NODE.replace("{name: n1}", "{name: n1, labels: {example.com/rack: r1}}")
+    text = f"""{node}
+apiVersion: maniple.dev/v1alpha1
+kind: Topology
+metadata: {{name: cluster}}
+spec: {{levels: [{{name: rack, nodeLabel: example.com/rack}}]}}
+---
+apiVersion: maniple.dev/v1alpha1
+kind: ElasticJob
+metadata: {{name: x}}
+spec:
+  suspend: true
+  topology: {{required: rack}}
+  roles: [{{name: w, min: 1, max: 2, template: {{spec: {{{CONTAINERS}}}}}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: x-w-0, labels: {{{labels}, maniple.dev/index: "0"}}}}
+spec: {{schedulerName: maniple, nodeName: n1, {CONTAINERS}}}
+status: {{phase: Running}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: x-w-1, labels: {{{labels}, maniple.dev/index: "1"}}}}
+spec: {{schedulerName: maniple, {CONTAINERS}}}
+"""
+    why = story("-f", "-", "x", stdin=text)["waiting"]
+    assert (why["reason"], why["wouldStartIf"]) == ("Suspended", "spec.suspend is set to false")
+
+
 def test_a_live_cluster_and_files_are_not_mixed() -> None:
     done = run("explain", "-f", RACK, "--live", "first")
     assert (done.returncode, done.stdout) == (2, "")

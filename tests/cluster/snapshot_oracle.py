@@ -24,11 +24,11 @@ from maniple.model.elastic import current_sizes
 from maniple.model.gpu.devices import GpuPod, count_gpu_pods, gpu_problems
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.job import Job, PlacedPod
-from maniple.model.ownership import Ours, matters
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
 from maniple.model.pod_identity import group_name, lasts_s, may_wait, pod_owner, pod_role
 from maniple.model.pod_shape import Exclusive, exclusives_of
+from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.resources import FloatArray, RequestTable

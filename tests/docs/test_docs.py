@@ -161,7 +161,7 @@ def test_included_files_are_shown_as_they_are() -> None:
     for block in ALL_BLOCKS:
         if block.included:
             assert block.body == block.included.read_text(encoding="utf-8"), block.where
-    folders = [ROOT / "examples" / name for name in ("objects", "actions", "plugins", "upstream")]
+    folders = [ROOT / "examples" / name for name in ("objects", "actions", "plugins", "kubernetes-podgroup")]
     examples = {path for folder in folders for path in folder.iterdir()}
     examples |= set((ROOT / "examples" / "topology").glob("*.yaml"))  # the rest is text of nvidia-smi
     assert examples <= shown, "an example that no page shows"

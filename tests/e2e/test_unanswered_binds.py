@@ -15,7 +15,7 @@ from maniple.kube.transport.client import ApiError, Client, NotLeadingError, Una
 from maniple.kube.transport.login import log_in
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import PODS
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.scheduler.framework.plan import Bind
 
 

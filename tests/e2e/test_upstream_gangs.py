@@ -11,7 +11,7 @@ from e2e.serve_process import ROOT, Bench, Json, install_crds
 from tools.cluster import ApiError, Cluster, Spec
 
 UPSTREAM = "/apis/scheduling.k8s.io/v1beta1"
-EXAMPLE = ROOT / "examples" / "upstream" / "gang.yaml"
+EXAMPLE = ROOT / "examples" / "kubernetes-podgroup" / "gang.yaml"
 INITIALLY, NOW = "PodGroupInitiallyScheduled", "maniple.dev/Scheduled"
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from properties.cluster_facts import gang_of
+from properties.gpu_facts import GPU
 from properties.raw_objects import Object, at, key_of, quantity, rows, strings, table, text
-from properties.referee_devices import GPU
 
 _ALTERNATIVES = re.compile(r", or (?:its limit were so much higher|spec\.\w+ (?:were true|named a wider level))")
 _BASE = (

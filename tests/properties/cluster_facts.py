@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from properties.raw_objects import Object, Resources, add, at, flat, number, resources, rows, strings, table, text
-from properties.raw_objects import key_of as key_of  # noqa: PLC0414  tests/scenarios finds it here
-from properties.raw_objects import quantity as quantity  # noqa: PLC0414
-from properties.referee_devices import (
+from properties.elastic_job_facts import Elasticity, read_elasticity
+from properties.gpu_facts import (
     FRACTION_ANNOTATION,
     GPU,
     GPUS,
@@ -24,7 +22,9 @@ from properties.referee_devices import (
     read_ask,
     read_hardware,
 )
-from properties.referee_elastic import Elasticity, read_elasticity
+from properties.raw_objects import Object, Resources, add, at, flat, number, resources, rows, strings, table, text
+from properties.raw_objects import key_of as key_of  # noqa: PLC0414  tests/scenarios finds it here
+from properties.raw_objects import quantity as quantity  # noqa: PLC0414
 
 SCHEDULER = "maniple"
 DEFAULT_QUEUE = "default"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from properties.gpu_facts import FRACTION_ANNOTATION, GPU
 from properties.object_builder import OURS, PRIORITIES, Host, Member, Mix
 from properties.raw_objects import Object
-from properties.referee_devices import FRACTION_ANNOTATION, GPU
 from properties.topology_clusters import LEVELS, RACK, CloseWorld
 
 NOW, LONG_AGO, RECENTLY = "2026-01-01T02:00:00Z", "2026-01-01T00:30:00Z", "2026-01-01T01:59:50Z"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from properties.elastic_job_facts import moment, written_moment
+from properties.gpu_facts import GPU
 from properties.raw_objects import Object, rows, table, text
-from properties.referee_devices import GPU
-from properties.referee_elastic import moment, written_moment
 
 START = moment("2026-01-01T00:00:00Z") or 0
 PATIENCE_S = 300  # of the built-in policy

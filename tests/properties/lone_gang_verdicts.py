@@ -12,9 +12,9 @@ from itertools import combinations
 
 from properties.brute_force_links import rating, ring
 from properties.cluster_facts import Facts, Gang, Pod, read_facts
+from properties.gpu_facts import WHOLE, rank_of
 from properties.missed_room import choices, needed, room_in
 from properties.raw_objects import Object, quantity, rows
-from properties.referee_devices import WHOLE, rank_of
 from properties.replay_rounds import Move, State, read_round, read_state
 from properties.topology_verdicts import models_of_gpus, open_books, shown
 

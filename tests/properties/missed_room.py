@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from properties.cluster_facts import Facts, Gang, Node, Pod, read_facts
+from properties.gpu_facts import GPUS, rank_of
 from properties.kubernetes_rules import is_plain, objections_of_node
 from properties.raw_objects import Object, Resources, add, rows
 from properties.referee import members
-from properties.referee_devices import GPUS, rank_of
 from properties.replay_rounds import State, after, read_round, read_state
 from properties.topology_verdicts import models_in_use, open_books, pods_held
 

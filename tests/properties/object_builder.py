@@ -15,9 +15,9 @@ from typing import TypeAlias, TypeVar
 from hypothesis import strategies as st
 
 from properties.cluster_facts import Node, Pod, read_node, read_pod
+from properties.gpu_facts import GPU, WHOLE, Device
 from properties.kubernetes_rules import clashing_port, host_ports
 from properties.raw_objects import Object, Resources, add
-from properties.referee_devices import GPU, WHOLE, Device
 
 T = TypeVar("T")
 Draw: TypeAlias = Callable[[st.SearchStrategy[object]], object]

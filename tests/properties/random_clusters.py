@@ -6,9 +6,9 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
+from properties.gpu_facts import GPU
 from properties.object_builder import FOREIGN_GROUPS, OURS, PRIORITIES, Builder, Member, Mix
 from properties.raw_objects import Object
-from properties.referee_devices import GPU
 
 
 class World(Builder):

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from properties.cluster_facts import GPUS_ANNOTATION, Facts, Node, Pod, read_pod
+from properties.elastic_job_facts import moment, newest
 from properties.kubernetes_rules import Site
 from properties.raw_objects import Resources, at, flat, number, rows, strings, table, text
-from properties.referee_elastic import moment, newest
 
 ROUND_S = 1  # that a round takes
 SHRUNK = "Shrunk"  # the reason of surplus that leaves

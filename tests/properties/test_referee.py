@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from properties.cluster_facts import read_facts, requests_of
+from properties.gpu_facts import GPU
 from properties.missed_room import missed_opportunities
 from properties.random_clusters import contended_worlds, worlds
 from properties.raw_objects import Object, quantity
 from properties.referee import judge, violations
-from properties.referee_devices import GPU
 from properties.replay_rounds import Promise, read_state
 
 HERE, THERE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"

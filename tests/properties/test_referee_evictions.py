@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from properties.cluster_facts import read_facts
 from properties.deserved_shares import lost_dues
 from properties.elastic_clusters import NOW, claimed_worlds, elastic_worlds, growing_worlds
+from properties.elastic_job_facts import Elasticity, moment, newest, read_elasticity, written_moment
+from properties.gpu_facts import GPU
 from properties.growth_verdicts import grown_in_vain
 from properties.job_stream import BIG, START, Setting, Stream
 from properties.needless_victims import could_have_stayed
 from properties.raw_objects import Object
 from properties.referee import violations
-from properties.referee_devices import GPU
-from properties.referee_elastic import Elasticity, moment, newest, read_elasticity, written_moment
 from properties.replay_rounds import Promise, after, read_round, read_state
 from properties.test_referee import bind, broken, group, node, nominate, plan_of, pod, queue, round_of, wait
 from properties.test_referee_topology import TOPOLOGY, place

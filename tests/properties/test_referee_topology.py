@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 
 from properties.brute_force_links import rating, ring, value
 from properties.cluster_facts import read_facts
+from properties.gpu_facts import GPU, Ask, Device, is_called, rank_of, read_hardware
 from properties.lone_gang_verdicts import slower_links, slower_models, spread_in_vain
 from properties.missed_room import missed_opportunities
 from properties.raw_objects import Object, at, quantity
 from properties.referee import violations
-from properties.referee_devices import GPU, Ask, Device, is_called, rank_of, read_hardware
 from properties.replay_rounds import Promise, read_state
 from properties.test_referee import (
     bind,

@@ -8,10 +8,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from properties.object_builder import HOSTNAME, OURS, Host, Member, Mix
-from properties.random_clusters import World
-from properties.raw_objects import Object
-from properties.referee_devices import (
+from properties.gpu_facts import (
     FRACTION_ANNOTATION,
     MEMORY_ANNOTATION,
     MEMORY_LABEL,
@@ -19,6 +16,9 @@ from properties.referee_devices import (
     PRODUCT_LABELS,
     TOPOLOGY_ANNOTATION,
 )
+from properties.object_builder import HOSTNAME, OURS, Host, Member, Mix
+from properties.random_clusters import World
+from properties.raw_objects import Object
 
 BLOCK, RACK = "example.com/block", "example.com/rack"
 LEVELS = {"block": BLOCK, "rack": RACK, "host": HOSTNAME}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from properties.cluster_facts import Facts, Gang, Node, Pod
+from properties.gpu_facts import GPU, WHOLE, Ask, Device, rank_of
 from properties.raw_objects import quantity
-from properties.referee_devices import GPU, WHOLE, Ask, Device, rank_of
 from properties.replay_rounds import Move, Round, State
 
 

@@ -21,7 +21,7 @@ from properties.referee import violations
 from maniple.api.decode.decode import decode
 from maniple.cluster.in_memory_cluster import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.scheduler import load_policy
 from scenarios.later_rounds import after_rounds, chapters, leaving, newest, with_events
 from scenarios.shorthand import START, moment, objects_of, policy_of

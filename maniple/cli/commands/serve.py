@@ -14,7 +14,7 @@ from maniple.api.keys import Key, split_name
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_input import POLICY_OPTION, SCHEDULER_NAME_OPTION, read_policy
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, add_options, run_async, seconds_option
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 
 if TYPE_CHECKING:
     from maniple.kube.jobs.agent_endpoint import Endpoint

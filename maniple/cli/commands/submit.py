@@ -125,7 +125,7 @@ def command(
 async def _submit(
     client: "UserClient", submissions: list[Submission], wait: bool, follow: bool, timeout_s: float | None
 ) -> int:
-    from maniple.cli.support.wait_for_jobs import wait_for_jobs
+    from maniple.cli.support.wait_until_finished import wait_for_jobs
     from maniple.kube.user.submit import submit
 
     await submit(client, submissions)

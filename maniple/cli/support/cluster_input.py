@@ -14,7 +14,7 @@ from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, 
 from maniple.cli.support.read_files import read_sources
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
-from maniple.model.ownership import DEFAULT_SCHEDULER, Ours
+from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours
 from maniple.scheduler import Policy, load_policy
 
 POLICY_OPTION = click.option(

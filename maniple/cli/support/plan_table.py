@@ -36,7 +36,7 @@ def _round(view: RoundView) -> Iterable[str]:
         rows = [[nomination.pod, nomination.node] for nomination in view.nominations]
         yield "Nominates\n" + render(["POD", "NODE"], rows)
     if view.reservations:
-        rows = [[entry.group, _node_counts(entry.nodes), entry.expected] for entry in view.reservations]
+        rows = [[entry.group, node_counts(entry.nodes), entry.expected] for entry in view.reservations]
         yield "Reserves\n" + render(["GANG", "NODES", "EXPECTED"], rows)
     if view.waiting:
         rows = [[gang.group, gang.queue, _position(gang), gang.reason, _why(gang)] for gang in view.waiting]
@@ -62,7 +62,7 @@ def _nodes(start: GangStart) -> str:
     return _some(parts) + (f"; makes way for {', '.join(start.makes_way_for)}" if start.makes_way_for else "")
 
 
-def _node_counts(nodes: Mapping[str, int]) -> str:
+def node_counts(nodes: Mapping[str, int]) -> str:
     """`n1 ×2, n2`: nodes with the number of pods."""
     return _some([_times(node, count) for node, count in nodes.items()])
 

@@ -46,7 +46,7 @@ from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror, PodsByOwner, Seen
 from maniple.kube.transport.resource_kinds import JOBS, PODS, Resource
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 
 log = logging.getLogger("maniple.jobs")
 

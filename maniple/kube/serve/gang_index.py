@@ -15,8 +15,8 @@ from maniple.elastic.conditions import is_true
 from maniple.kube.transport.mirror import Mirror, PodsByOwner, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
 from maniple.model.job import Job
-from maniple.model.ownership import Ours
 from maniple.model.pod_identity import named_gangs
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 
 SCHEDULED = "Scheduled"  # the condition of a gang

@@ -31,7 +31,7 @@ from maniple.kube.transport.lease import Lease
 from maniple.kube.transport.login import Login
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import RESOURCES
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy
 

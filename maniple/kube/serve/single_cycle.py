@@ -11,7 +11,7 @@ from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import log_in
 from maniple.model.building.implied_pods import implied_pods
 from maniple.model.building.input_objects import Objects, describe
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.scheduler import Policy, schedule
 
 

@@ -32,7 +32,7 @@ from maniple.kube.serve.gang_status import (
 )
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.object_patches import Patches
-from maniple.kube.serve.write_throttle import Throttle
+from maniple.kube.serve.skip_repeated_writes import Throttle
 from maniple.kube.transport.client import STRATEGIC_PATCH
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef

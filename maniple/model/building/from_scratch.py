@@ -10,8 +10,8 @@ from maniple.api.errors import InputError
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects
 from maniple.model.disruption_budgets import find_budgets
-from maniple.model.ownership import Ours
 from maniple.model.plugin_reads import Reads
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.snapshot import Snapshot
 

@@ -29,10 +29,10 @@ from maniple.model.disruption_budgets import Budget, find_budgets
 from maniple.model.gpu.devices import gpu_problems
 from maniple.model.job import Job
 from maniple.model.nodes import same_resources
-from maniple.model.ownership import Ours
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityReader
 from maniple.model.pod_identity import JobKey, job_key, may_wait
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.queues import sound_queues
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot

@@ -11,8 +11,8 @@ from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.elastic import current_sizes
 from maniple.model.job import Job
-from maniple.model.ownership import Ours
 from maniple.model.pod_identity import JobKey, gang_of, job_key
+from maniple.model.pods_we_schedule import Ours
 
 
 class JobSpecs:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from maniple.api import kubernetes
 from maniple.api.keys import Key
 from maniple.model.counting import count_down, discard
-from maniple.model.ownership import Ours, matters
 from maniple.model.pod_affinity import term_keys
 from maniple.model.pod_identity import JobKey, may_wait, named_gangs
+from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.resources import RequestTable
 from maniple.model.volume_claims import claims_of
 

@@ -16,7 +16,7 @@ from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import evictable_jobs
 from maniple.scheduler.explain.tried import AboveShare
 from maniple.scheduler.framework.action import Ability
-from maniple.scheduler.framework.queue_dues import EPSILON, Due, entitled, spared
+from maniple.scheduler.framework.due_rules import EPSILON, Due, entitled, spared
 from maniple.scheduler.framework.session import Session
 
 

@@ -18,9 +18,9 @@ from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import Unit, placed_by_role, surplus_steps
 from maniple.scheduler.explain.tried import Surplus
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.due_rules import spared
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.plan import SHRUNK
-from maniple.scheduler.framework.queue_dues import spared
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.growth.resize_value import gpus_of, speed
 
@@ -30,7 +30,7 @@ class Shrink:
 
     def execute(self, session: Session) -> None:
         rules = [lambda claimant, candidates: returnable(session, claimant, candidates)]
-        session.leave_note(Surplus(rules, units_of=surplus_units, is_surplus=True))
+        session.leave_note(Surplus(rules, surplus_units))
         if session.snapshot.waiting:
             offered = OfferedUnits(session, session.snapshot.jobs, surplus_units)
             contend(session, SHRUNK, offered, rules, lambda *_: True)

@@ -1,22 +1,20 @@
-"""How the nodes look to the pods of one group that a gang needs: where they fit, would fit, or are refused."""
+"""How the nodes look to pods of one group: how many fit, how many would, and what each node objects to."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.quantity import format_quantity
-from maniple.api.types import GpuModel
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.framework.capacity import capacity
 from maniple.scheduler.framework.hooks import Check
+from maniple.scheduler.framework.node_capacity import capacity
+from maniple.scheduler.framework.plan import NodeCount
 from maniple.scheduler.framework.session import Session
 
 _MOST_PATTERNS = 24  # sets of objections, each of some nodes, that are lifted one by one and in pairs
-
-Models = Mapping[tuple[GpuModel, ...], int]  # which model each list of models stands for
 
 
 def usable_room(session: Session, *, later: bool = False) -> FloatArray:
@@ -27,104 +25,118 @@ def usable_room(session: Session, *, later: bool = False) -> FloatArray:
 
 
 class FitView:
-    """How every node looks to `count` pods of a group; `usable`: what they may use there (usable_room)."""
+    """[N] how every node looks to pods of a group. `model`: the GPU model that they must get; None: any.
 
-    def __init__(
-        self,
-        session: Session,
-        group: TaskGroup,
-        count: int,
-        usable: FloatArray,
-        models: Models | None = None,
-        *,
-        later: bool = False,
-    ) -> None:
-        self.group, self.count = group, count
-        self.counts_gpus = False  # whether its GPUs are looked at one by one
-        shape = group.shape
-        self.requests = shape.requests
-        model = models.get(shape.constraint.gpu_models) if models and shape.gpus else None
+    `later`: when all leaving pods have left.
+    """
+
+    def __init__(self, session: Session, group: TaskGroup, model: int | None = None, *, later: bool = False) -> None:
+        self.group = group
+        self.requests = group.shape.requests
+        self._session, self._model, self._later = session, model, later
         self.now = session.room_for(group, later=later, model=model, is_next=True)
-        self.checks = session.capacity.checks(group)
         self.pod_checks = session.pod_checks(group)
-        self._gpus, self._usable, self._later, self._model = session.gpus, usable, later, model
-        # Where GPUs are of the model that was chosen.
-        self.suited: BoolArray = np.ones(len(self.now), dtype=bool)
+        self.has_model: BoolArray = np.ones(len(self.now), dtype=bool)
         if model is not None:
-            self.suited = session.gpus.has_model(shape, model)
-        # If nothing were running and no node objected.
+            self.has_model = session.gpus.has_model(group.shape, model)
+        self.allowed = session.capacity.allowed(group)
+        # Pods that would fit if nothing were running: with no node objecting, and as nodes do object.
         self.largest = self._limited(session.snapshot.nodes.allocatable, empty=True)
-        self.allowed = all_pass(self.checks, len(self.now))
         self.empty: FloatArray = np.where(self.allowed, self.largest, 0.0)
-
-    def unrefused(self) -> FloatArray:
-        """Pods that would fit now if no node objected."""
-        return self._limited(self._usable, empty=False)
+        self.fits, self.fits_empty = (int(min(room.sum(), 1e9)) for room in (self.now, self.empty))
 
     def _limited(self, free: FloatArray, *, empty: bool) -> FloatArray:
-        """Pods that fit into what is free, on GPUs of the right model and one by one where they are counted so."""
-        shape = self.group.shape
-        room = np.where(self.suited, capacity(self.requests, free), 0.0)
-        if self._gpus.is_counted(shape):
+        """Pods that fit into what is free if no node objects."""
+        shape, gpus = self.group.shape, self._session.gpus
+        room = np.where(self.has_model, capacity(self.requests, free), 0.0)
+        if gpus.is_counted(shape):
             later = self._later and not empty
-            devices = self._gpus.fits(shape, None, free, later=later, empty=empty, model=self._model)
-            room = np.minimum(room, devices)
+            room = np.minimum(room, gpus.fits(shape, None, free, later=later, empty=empty, model=self._model))
         return np.minimum(room, 1.0) if shape.is_one_per_node else room
 
-    def gpus_for(self, node: int, count: int, *, is_first: bool) -> tuple[int, int]:
-        """(GPUs that the node would need beside those it has for so many pods more, thousandths of each); (0, 0) where
-        amounts say it all. What is left of GPUs in use is not counted on, but what is free of whole ones is, once.
+    # -- objections
+
+    def openings(self, nodes: IntArray, count: int) -> tuple[BoolArray, list[Check]]:
+        """Which of the nodes would take pods, with the fewest objections lifted; and these and all passing objections.
+
+        `count`: how many pods look for a place.
         """
-        shape = self.group.shape
-        if not self.counts_gpus:
-            return 0, 0
-        ask = shape.gpus[0]
-        milli = ask.milli
-        if ask.memory:
-            shares = self._gpus.tables[ask.row].milli_for(ask.memory, np.array([node]))[0]
-            milli = min(WHOLE, int(shares.min(initial=WHOLE)))
-        number = ask.count * -(-count // max(1, WHOLE // max(milli, 1)))
-        if ask.is_whole and is_first:
-            free = int((self._gpus.usable(ask.row, np.array([node]))[0] >= WHOLE).sum())
-            number -= min(free % ask.count, number)
-        return number, milli
+        failing = [check for check in self._session.capacity.checks(self.group) if not check.passes[nodes].all()]
+        refused = np.array([~check.passes[nodes] for check in failing], dtype=bool).reshape(len(failing), len(nodes))
+        lifted = self._fewest_to_lift(refused, nodes, count)
+        is_open: BoolArray = ~np.any(refused[~lifted], axis=0)
+        if not is_open.any():
+            is_open, lifted = ~is_open, np.ones(len(failing), dtype=bool)
+        objections = [failing[number] for number in np.flatnonzero(lifted)]
+        objections += [check for check in self.pod_checks if not check.passes[nodes].all()]
+        with_model = is_open & self.has_model[nodes]
+        return with_model if with_model.any() else is_open, objections
 
-    def each_gpu(self, milli: int) -> str:
-        """What each of them must be like, in words."""
-        shape = self.group.shape
-        kinds = " or ".join(entry.model for entry in shape.constraint.gpu_models)
-        share = "all" if milli == WHOLE else f"{milli / WHOLE:g}"
-        if shape.gpus[0].memory:
-            share = format_quantity(shape.gpus[0].memory, per_unit=1, binary=True)
-        return f"{f' of {kinds}' * bool(kinds)} with {share} of it free"
-
-    def lift(self, nodes: IntArray) -> tuple[Check, ...]:
-        """The fewest objections without which the pods would have a place on these nodes, now or if they were empty.
+    def _fewest_to_lift(self, refused: BoolArray, nodes: IntArray, count: int) -> BoolArray:
+        """The fewest objections without which the pods would have a place on the nodes, now or if they were empty.
 
         None where there are places enough without that, or too few even then. What is lifted must be all that some
         nodes object to, else it opens none: so the objections of nodes, and of pairs of them, are all that is tried.
         """
-        failing = [check for check in self.checks if not check.passes[nodes].all()]
-        if not failing or float(self.empty[nodes].sum()) >= self.count:
-            return ()
-        patterns, which = np.unique([~check.passes[nodes] for check in failing], axis=1, return_inverse=True)
-        rooms = [np.bincount(which, weights=room[nodes]) for room in (self.unrefused(), self.largest)]
+        none = np.zeros(len(refused), dtype=bool)
+        if not len(refused) or float(self.empty[nodes].sum()) >= count:
+            return none
+        patterns, which = np.unique(refused, axis=1, return_inverse=True)
+        unrefused = self._limited(usable_room(self._session, later=self._later), empty=False)
+        rooms = [np.bincount(which, weights=room[nodes]) for room in (unrefused, self.largest)]
         single = sorted(patterns.T.tolist(), key=sum)[:_MOST_PATTERNS]
-        tried = [*single, *(np.logical_or(*pair).tolist() for pair in itertools.combinations(single, 2))]
-        for lifted in sorted([*tried, [True] * len(failing)], key=sum):
-            opened = ~(patterns & ~np.array(lifted)[:, None]).any(axis=0)
-            if any(float(room[opened].sum()) >= self.count for room in rooms):
-                return tuple(check for check, is_lifted in zip(failing, lifted, strict=True) if is_lifted)
-        return ()
+        pairs = [np.logical_or(*pair).tolist() for pair in itertools.combinations(single, 2)]
+        for chosen in sorted([*single, *pairs, [True] * len(refused)], key=sum):
+            lifted = np.array(chosen)
+            opened = ~patterns[~lifted].any(axis=0)
+            if any(float(room[opened].sum()) >= count for room in rooms):
+                return lifted
+        return none
+
+    # -- for people
+
+    @cached_property
+    def node_counts(self) -> tuple[NodeCount, ...]:
+        """Every node once, by the first thing that is wrong with it for one pod."""
+        session, shape = self._session, self.group.shape
+        usable = np.minimum(session.free, session.future)
+        names, gpus = session.snapshot.axis.names, session.gpus
+        checks = [*session.capacity.checks(self.group), *self.pod_checks]
+        # Extended resources first: that a node has no GPUs says more than that it lacks memory.
+        for row in sorted(np.flatnonzero(self.requests).tolist(), key=lambda row: (row < 3, row)):
+            enough = usable[row] >= self.requests[row]
+            if row in gpus.tables:
+                text = f"insufficient {names[row]} beside unhealthy ones"
+                checks.append(Check(text, enough | ~gpus.has_unhealthy(row)))
+            checks.append(Check(f"insufficient {names[row]}", enough))
+        if gpus.is_counted(shape):
+            checks.append(Check("no GPU has so much of it free", gpus.fits(shape, None, usable) > 0))
+        if session.reserved.mask is not None:
+            has_room = capacity(self.requests, usable_room(session)) > 0
+            checks.append(Check("room is reserved for another gang", has_room))
+        is_open = np.ones(len(self.now), dtype=bool)
+        counts: dict[str, int] = {}
+        for check in (*checks, Check("has room, but not for all pods", np.zeros_like(is_open))):
+            refused = int((is_open & ~check.passes).sum())
+            if refused:
+                counts[check.reason] = counts.get(check.reason, 0) + refused
+            is_open &= check.passes
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(NodeCount(reason, number) for reason, number in ordered)
+
+    @cached_property
+    def asks(self) -> str:
+        """What one pod asks for."""
+        axis = self._session.snapshot.axis
+        amounts = axis.describe(self.requests)
+        for ask in self.group.shape.gpus:
+            if ask.memory:
+                amounts[axis.names[ask.row]] = f"{memory_text(ask.memory)} of {ask.count}"
+            elif not ask.is_whole:
+                each = "each of " * (ask.count > 1)
+                amounts[axis.names[ask.row]] = f"{ask.milli / WHOLE:g} of {each}{ask.count}"
+        return ", ".join(f"{value} {name}" for name, value in amounts.items()) or "no requests"
 
 
-def is_in(check: Check, lifted: Sequence[Check]) -> bool:
-    """By identity: arrays are not compared for a verdict."""
-    return any(other is check for other in lifted)
-
-
-def all_pass(checks: Sequence[Check], count: int) -> BoolArray:
-    passes = np.ones(count, dtype=bool)
-    for check in checks:
-        passes &= check.passes
-    return passes
+def memory_text(amount: int) -> str:
+    return format_quantity(amount, per_unit=1, binary=True)

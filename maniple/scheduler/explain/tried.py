@@ -1,17 +1,18 @@
 """What was tried for a gang that waits: the notes that actions left, in words.
 
-An action notes what it looks at. The words are found when the cycle is over, from the state in which the actions left
-it: a note costs nothing on the hot path, and its words are true of the plan. No action is known here by its name, so an
-action of another name, or with a note of its own, is shown like any other.
+An action notes what it looks at. The words are written when the cycle is over, from the state that the actions left: a
+note costs nothing on the hot path, and its words are true of the plan. Nothing here knows an action by its name.
 
-To look at each pod that might have been taken costs as much as taking it. A large cluster does that for the first kinds
-of gangs only; what is said of the others is as true, and shorter.
+Examining each possible victim costs as much as evicting it. A large cluster does it for the first kinds of gangs only;
+for the others the words are as true, and shorter.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
+from math import inf
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,32 +21,31 @@ from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.explain.nearest_miss import find_miss
-from maniple.scheduler.explain.running_pods import Holders, soonest
+from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
+from maniple.scheduler.framework.due_rules import EPSILON, entitled
 from maniple.scheduler.framework.hooks import Reason, VictimRule
 from maniple.scheduler.framework.plan import Nearest, Tried
-from maniple.scheduler.framework.queue_dues import EPSILON, entitled
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.placement_search import place_gang
 
 _MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
 
-
-@dataclass(slots=True)
-class EndOfCycle:
-    """What the explanations of one cycle share."""
-
-    session: Session
-    holders: Holders
-    looked_at: int = 0  # pods
+# Guards of running pods, as said of several pods. The others are such words already.
+_OF_SEVERAL = {
+    "cooling down": "of jobs that cool down",
+    "preemptable: false": "of jobs with preemptable: false",
+    "minRuntimeSeconds": "younger than minRuntimeSeconds",
+    "PodDisruptionBudget": "protected by a PodDisruptionBudget",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One gang that waits, and what is known of it by now."""
 
-    end: EndOfCycle
+    holders: Holders
     job: Job
     reason: Reason
     blocked: Reason | None  # by a limit or a share, as an action found out
@@ -55,23 +55,17 @@ class Case:
 
     @property
     def session(self) -> Session:
-        return self.end.session
+        return self.holders.session
 
     def tried(self) -> tuple[Tried, ...]:
         demand = self.session.demands.of(self.job)
-        notes = [(action, left.get(demand) or left.get(None)) for action, left in self.session.notes.items()]
-        tried = [Tried(action, note.describe(self)) for action, note in notes if note is not None]
+        notes = {action: notes.get(demand) or notes.get(None) for action, notes in self.session.notes.items()}
+        tried = (Tried(action, note.describe(self)) for action, note in notes.items() if note is not None)
         return tuple(entry for entry in tried if entry.why)
 
     def free_room(self) -> str:
-        """What the room lacks that is free, or the limit or share that closes it."""
+        """What the free room lacks, or the limit or share of the queue."""
         return self.reason.message if self.blocked or self.nearest is None else describe_nearest(self.nearest)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether a limit keeps it out, and not only its queue's share."""
-        needed = self.session.needed_resources(self.job)
-        return self.session.admissible(self.session.queue_of(self.job), needed) is not None
 
 
 class Note(ABC):
@@ -85,14 +79,11 @@ class Note(ABC):
 # --- free room
 
 
-@dataclass(frozen=True, slots=True)
 class FreeRoom(Note):
-    """Free room was handed out: to gangs that ask for something, or to those that ask for nothing."""
-
-    to_best_effort: bool = False
+    """Free room was handed out to gangs that ask for something."""
 
     def describe(self, case: Case) -> str:
-        return case.free_room() if case.job.is_best_effort == self.to_best_effort else ""
+        return "" if case.job.is_best_effort else case.free_room()
 
 
 class FreeAndReservedRoom(Note):
@@ -112,20 +103,27 @@ class FreeAndReservedRoom(Note):
         last_ready = max(reservation.ready for reservation in others)
         if now + lasts <= last_ready or (may_leave and now + job.min_runtime_s <= last_ready):
             return f"what is free of the room that is reserved for {names} is not enough for it"
-        ends = "it does not say when it ends" if np.isinf(lasts) else "it ends too late"
-        leaves = "may not be evicted" if not may_leave else "runs for its minRuntimeSeconds at least"
+        ends = "it does not say when it ends" if lasts == inf else "it ends too late"
+        leaves = "runs for its minRuntimeSeconds at least" if may_leave else "may not be evicted"
         return f"it could delay {names}, for which room is reserved: {ends}, and {leaves}"
 
 
 # --- room that others hold
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class OwnPodsLeave(Note):
+    """Nothing was looked at for a gang that loses pods itself."""
+
+    def describe(self, case: Case) -> str:
+        del case
+        return "pods of its own leave in this cycle, so it takes nothing from others"
+
+
+class Pool(NamedTuple):
     """Running jobs that an action may look at for a gang."""
 
     noun: str  # what their pods are, such as "of lower priority in queue 'q'"
-    count: int  # of pods, or of jobs with surplus
+    size: int  # how many pods they have; of surplus: how many jobs
     jobs: Iterable[Job]
 
 
@@ -134,69 +132,65 @@ class Victims(Note):
     """Pods of other jobs were looked at, as far as all rules let them go."""
 
     rules: Sequence[VictimRule]
-    units_of: UnitsOf = field(default=offered_units, kw_only=True)
-    is_surplus: bool = field(default=False, kw_only=True)  # only pods above a minimum
+    units_of: UnitsOf = offered_units
+    is_surplus: ClassVar[bool] = False  # only pods above a minimum
 
     @abstractmethod
     def pool(self, case: Case) -> Pool | str:
         """What there is to look at; or why there is nothing."""
 
     def describe(self, case: Case) -> str:
-        if case.is_surplus or case.job.is_best_effort:
+        session, job, holders = case.session, case.job, case.holders
+        if case.is_surplus or job.is_best_effort:
             return ""
-        if case.nearest is None and case.blocked is not None and not case.is_limited:
-            return "there is room without anybody leaving"
+        if case.nearest is None and case.blocked is not None:
+            limit = session.admissible(session.queue_of(job), session.needed_resources(job))
+            if limit is None:
+                return "there is room without anybody leaving"
         pool = self.pool(case)
         if isinstance(pool, str):
             return pool
-        if not case.is_thorough and case.end.looked_at + pool.count > _MOST_LOOKED_AT:
-            noun = f"{pods(pool.count)} {pool.noun}"
-            if self.is_surplus:
-                noun = f"surplus of {pool.count:,} job{'s' * (pool.count > 1)}"
-            return f"{noun}: taking what may be taken of that did not make room"
-        case.end.looked_at += pool.count
-        return self._describe_taking(case, pool)
+        if case.is_thorough or holders.looked_at + pool.size <= _MOST_LOOKED_AT:
+            holders.looked_at += pool.size
+            return self._describe_taking(case, pool.noun, list(pool.jobs))
+        noun = f"{pods(pool.size)} {pool.noun}"
+        if self.is_surplus:
+            noun = f"surplus of {pool.size:,} job{'s' * (pool.size > 1)}"
+        return f"{noun}: taking what may be taken of that did not make room"
 
-    def _describe_taking(self, case: Case, pool: Pool) -> str:
+    def _describe_taking(self, case: Case, noun: str, jobs: Sequence[Job]) -> str:
         """What would come of taking all that may be taken."""
-        session, shrunk = case.session, case.end.holders.shrunk
-        jobs = list(pool.jobs)
-        able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in shrunk)]
+        session, holders = case.session, case.holders
+        able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in holders.shrunk)]
         # As a table has them: the cheapest first, and no pod in two of them.
         units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
-        kept = allowed_units(session, case.job, units, self.rules)
-        taken = {pod.pod for unit in kept for pod in unit.pods}
-        noun, refused = self._refused(case, pool, jobs, taken)
-        if not kept:
+        allowed = allowed_units(session, case.job, units, self.rules)
+        taken = {pod.pod: pod for unit in allowed for pod in unit.pods}
+        spent = holders.spend(taken.values())
+        candidates = [(job, pod) for job in jobs for pod in job.placed if pod.node >= 0]
+        if self.is_surplus:
+            candidates = [(job, pod) for job, pod in candidates if pod.pod in holders.surplus(job)]
+        count = pods(len(candidates))
+        noun = f"{count} {noun}"
+        if self.is_surplus:
+            noun = f"surplus of {listed([*dict.fromkeys(job.name for job, _ in candidates)])} ({count})"
+        kept: dict[str, list[float]] = {}  # why pods are kept -> for how long each
+        for job, pod in candidates:
+            if pod.pod not in taken:
+                guard = holders.why_kept(case.job, job, pod, spent, of_surplus=self.is_surplus)
+                kept.setdefault(guard.what, []).append(guard.until)
+        refused = joined([_describe_kept(what, untils) for what, untils in kept.items()])
+        if not allowed:
             return f"{noun}, none of which may be taken: {refused}" if refused else noun
-        names = listed(sorted({unit.job.name for unit in kept}))
+        owners = listed(sorted({unit.job.name for unit in allowed}))
         rest = f"; may not be taken: {refused}" if refused else ""
-        return f"taking all that may be taken ({pods(len(taken))} of {names}) {_effect(case, kept)}{rest}"
+        return f"taking all that may be taken ({pods(len(taken))} of {owners}) {_effect(case, allowed)}{rest}"
 
-    def _refused(self, case: Case, pool: Pool, jobs: Sequence[Job], taken: set[str]) -> tuple[str, str]:
-        """(what there is in all, what of it may not be taken and why)"""
-        holders = case.end.holders
-        guards: dict[str, tuple[int, float | None]] = {}
-        names: dict[str, None] = {}
-        count = 0
-        spent = holders.spend(pod for job in jobs for pod in job.placed if pod.pod in taken)
-        for job in jobs:
-            surplus = holders.surplus(job) if self.is_surplus else None
-            for pod in job.placed:
-                if pod.node < 0 or (surplus is not None and pod.pod not in surplus):
-                    continue
-                count += 1
-                names.setdefault(job.name)
-                if pod.pod not in taken:
-                    guard = holders.why_kept(case.job, job, pod, of_surplus=self.is_surplus, spent=spent)
-                    number, until = guards.get(guard.of_several, (0, None))
-                    guards[guard.of_several] = (number + 1, soonest(until, guard.until))
-        noun = f"surplus of {listed(list(names))} ({pods(count)})" if self.is_surplus else f"{pods(count)} {pool.noun}"
-        parts = [
-            f"{number} {what}" + ("" if until is None else f" (the first for {until:g} s more)")
-            for what, (number, until) in guards.items()
-        ]
-        return noun, joined(parts)
+
+def _describe_kept(what: str, untils: Sequence[float]) -> str:
+    """`2 of jobs that cool down (the first for 40 s more)`"""
+    text = f"{len(untils)} {_OF_SEVERAL.get(what, what)}"
+    return text if min(untils) == inf else f"{text} (the first for {min(untils):g} s more)"
 
 
 def _effect(case: Case, units: Sequence[Unit]) -> str:
@@ -224,14 +218,6 @@ def _effect(case: Case, units: Sequence[Unit]) -> str:
     return f"would still not make room{' for all of it at once' * (miss.wanted > 1)}{where}"
 
 
-class OwnPodsLeave(Note):
-    """Nothing was looked at for a gang that loses pods itself."""
-
-    def describe(self, case: Case) -> str:
-        del case
-        return "pods of its own leave in this cycle, so it takes nothing from others"
-
-
 class LowerPriority(Victims):
     """Pods of jobs with a lower priority in the gang's queue."""
 
@@ -239,21 +225,21 @@ class LowerPriority(Victims):
         queue = case.session.queue_of(case.job).name
         if not self.rules:
             return "no plugin of the policy says what may be preempted"
-        jobs, count = case.end.holders.lower(case.job)
-        if not count:
+        jobs, count = case.holders.lower(case.job)
+        if not jobs:
             return f"nothing of lower priority runs in queue {queue!r}"
-        if all(map(case.end.holders.is_leaving, jobs)):
+        if all(map(case.holders.is_leaving, jobs)):
             return f"all of lower priority that runs in queue {queue!r} is leaving already"
         if not case.job.may_preempt:
             return "its PriorityClass says preemptionPolicy: Never"
-        return Pool(f"of lower priority in queue {queue!r}", count, case.end.holders.lower(case.job)[0])
+        return Pool(f"of lower priority in queue {queue!r}", count, jobs)
 
 
 class AboveShare(Victims):
     """Pods of queues that hold more than they deserve, for a queue that does not."""
 
     def pool(self, case: Case) -> Pool | str:
-        session, holders = case.session, case.end.holders
+        session, holders = case.session, case.holders
         if not self.rules:
             return "no plugin of the policy says what may be reclaimed"
         if session.due is None:
@@ -267,16 +253,18 @@ class AboveShare(Victims):
         names = listed([repr(session.snapshot.queues[queue].name) for queue in queues])
         noun = f"of queue {names}, which holds" if len(queues) == 1 else f"of queues {names}, which hold"
         jobs = chain.from_iterable(holders.by_queue[queue] for queue in queues)
-        return Pool(f"{noun} more than deserved", sum(map(holders.pods_of, queues)), jobs)
+        return Pool(f"{noun} more than deserved", sum(holders.pods_by_queue[queue] for queue in queues), jobs)
 
 
 class Surplus(Victims):
     """Pods above the minimum of their job: of the gang's queue, and of queues that hold more than they deserve."""
 
+    is_surplus = True
+
     def pool(self, case: Case) -> Pool | str:
-        by_queue = case.end.holders.with_surplus
+        by_queue = case.holders.with_surplus
         if not by_queue:
-            is_gone = bool(case.end.holders.shrunk)
+            is_gone = bool(case.holders.shrunk)
             return "all surplus has been taken for others already" if is_gone else "no job has surplus"
         if case.job.queue not in by_queue and case.session.due is not None:
             why = _not_due(case)
@@ -310,7 +298,7 @@ def _not_due(case: Case) -> str:
 
 def _above_share(case: Case, queues: set[int]) -> list[int] | str:
     """Those of the queues that hold more than they deserve and may lose it to the gang; or why there are none."""
-    session, holders, due = case.session, case.end.holders, case.session.due
+    session, holders, due = case.session, case.holders, case.session.due
     own = session.queue_of(case.job)
     path_up = set(session.queue_paths[own.index])
     allowed = set() if due is None else entitled(session, case.job, due)

@@ -1,14 +1,12 @@
-"""Explanations in words: counted pods, what a gang lacks node by node, and the change that would let it start."""
+"""Explanations in words: counted pods, the smallest change that would let a gang start, and the nearest miss."""
 
 from collections.abc import Sequence
 
-from msgspec import UnsetType
+from msgspec import UNSET
 
-from maniple.model.job import TaskGroup
-from maniple.model.resources import PODS, Axis, FloatArray
+from maniple.model.resources import PODS
 from maniple.scheduler.explain.nearest_miss import Lack, Miss
 from maniple.scheduler.framework.plan import Holder, Nearest
-from maniple.scheduler.framework.session import Session
 
 _MOST_KINDS = 3  # of lacks that are told apart
 _MOST_NAMES = 3
@@ -18,91 +16,78 @@ def pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count:,} pods"
 
 
-def joined(parts: Sequence[str], word: str = "and") -> str:
+def joined(parts: Sequence[str]) -> str:
     """`a, b and c`"""
-    return f" {word} ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+    return " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
 
 
-def listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
+def listed(names: Sequence[str]) -> str:
     """`a, b, c and 4 others`"""
-    if len(names) <= most:
+    if len(names) <= _MOST_NAMES:
         return joined(names)
-    others = len(names) - most
-    return f"{', '.join(names[:most])} and {others:,} other{'s' * (others > 1)}"
-
-
-def amounts(axis: Axis, vector: FloatArray) -> list[str]:
-    named = [f"{value} {name}" for name, value in axis.describe(vector).items()]
-    return [*named, *([f"room for {pods(int(vector[PODS]))}"] if vector[PODS] > 0 else [])]
+    others = len(names) - _MOST_NAMES
+    return f"{', '.join(names[:_MOST_NAMES])} and {others:,} other{'s' * (others > 1)}"
 
 
 # --- the smallest change
 
 
-def change(session: Session, miss: Miss, groups: Sequence[TaskGroup]) -> str:
-    """What would have to be otherwise so that the gang fits; empty if nothing is lacking."""
+def change(miss: Miss) -> str:
+    """What would have to be different so that the gang fits; empty if nothing is lacking."""
     if not miss.missing:
         return ""
-    if not len(session.snapshot.nodes):
+    if not len(miss.snapshot.nodes):
         return f"a node with room for {pods(miss.missing)} were added"
-    named = _named(session, miss, groups)
-    refused = any(lack.refusals for lack in miss.lacks)
-    if named and not miss.beyond and (refused or miss.missing == 1):
-        return named
-    if named and miss.wanted == miss.missing == 1:
-        return named
+    by_node = _by_node(miss)
+    is_refused = any(lack.refusals for lack in miss.lacks)
+    is_one = miss.missing == 1 and (not miss.beyond or miss.wanted == 1)
+    if by_node and (is_one or (is_refused and not miss.beyond)):
+        return by_node
     if miss.beyond == miss.missing:
-        base = f"the cluster had room for {miss.beyond:,}{' more' * (miss.beyond < miss.wanted)}"
+        text = f"the cluster had room for {miss.beyond:,}{' more' * (miss.beyond < miss.wanted)}"
     else:
-        base = f"room for {miss.missing - miss.beyond:,} more came free{_inside(session, miss)}"
+        inside = f" in {miss.level} {miss.domain}" if miss.level else ""
+        text = f"room for {miss.missing - miss.beyond:,} more came free{inside}"
         if miss.beyond:
-            base += f" and the cluster were larger by {pods(miss.beyond)}"
-    if named or miss.first is None:
-        return base + such_as(session, miss, groups)
-    return f"{base}; one would fit if {_clause(session, [miss.first], groups)}"
+            text += f" and the cluster were larger by {pods(miss.beyond)}"
+    if by_node or miss.first is None:
+        return text + such_as(miss)
+    return f"{text}; one would fit if {_of_nodes(miss, [miss.first])}"
 
 
-def _inside(session: Session, miss: Miss) -> str:
-    if not miss.level:
-        return ""
-    return f" in {miss.level} {session.snapshot.domains.levels[miss.level].names[miss.domain]}"
+def such_as(miss: Miss) -> str:
+    """`, such as if node n1 had 1 nvidia.com/gpu more`, if that is short enough."""
+    by_node = _by_node(miss)
+    return f", such as if {by_node}" if by_node else ""
 
 
-def such_as(session: Session, miss: Miss, groups: Sequence[TaskGroup]) -> str:
-    """`, such as if node n1 had 1 nvidia.com/gpu more`, where that is short enough to be said."""
-    named = _named(session, miss, groups)
-    return f", such as if {named}" if named else ""
-
-
-def _named(session: Session, miss: Miss, groups: Sequence[TaskGroup]) -> str:
+def _by_node(miss: Miss) -> str:
     """What each node lacks, if they are few or much alike."""
-    if miss.nodes > len(miss.lacks) or miss.homeless:
-        return ""
     kinds: dict[tuple[object, ...], list[Lack]] = {}
-    for lack in miss.lacks:
+    for lack in miss.lacks if miss.is_complete else ():
         kinds.setdefault((lack.refusals, tuple(lack.amounts), lack.gpus, lack.each), []).append(lack)
     if len(kinds) > _MOST_KINDS or any(len(alike) > _MOST_NAMES for alike in kinds.values()):
         return ""
-    return " and ".join(_clause(session, alike, groups) for alike in kinds.values())
+    return " and ".join(_of_nodes(miss, alike) for alike in kinds.values())
 
 
-def _clause(session: Session, alike: Sequence[Lack], groups: Sequence[TaskGroup]) -> str:
+def _of_nodes(miss: Miss, alike: Sequence[Lack]) -> str:
     """`nodes n1 and n2 each had 2 nvidia.com/gpu more`"""
     lack = alike[0]
-    names = [session.snapshot.nodes.names[lack.node] for lack in alike]
-    who = f"node {names[0]}" if len(names) == 1 else f"nodes {joined(names)} each"
-    parts = []
-    if lack.refusals:
-        parts.append(f"did not refuse it ({'; '.join(lack.refusals)})")
-    short = lack.amounts.copy()
+    names = [miss.snapshot.nodes.names[lack.node] for lack in alike]
+    nodes = f"node {names[0]}" if len(names) == 1 else f"nodes {joined(names)} each"
+    parts = [f"did not refuse it ({'; '.join(lack.refusals)})"] if lack.refusals else []
+    amounts = lack.amounts.copy()
     if lack.gpus:
-        short[[ask.row for group in groups for ask in group.shape.gpus[:1]]] = 0.0
-    more = amounts(session.snapshot.axis, short)
+        amounts[list(miss.gpu_rows)] = 0.0
+    more = [f"{value} {name}" for name, value in miss.snapshot.axis.describe(amounts).items()]
+    if amounts[PODS] > 0:
+        more.append(f"room for {pods(int(amounts[PODS]))}")
     if more:
         parts.append(f"had {joined(more)} more")
     if lack.gpus:
         parts.append(f"had {lack.gpus} more {'GPU' if lack.gpus == 1 else 'GPUs, each'}{lack.each}")
-    return f"{who} {' and '.join(parts)}" if parts else f"{who} had room for {pods(lack.pods)} more"
+    return f"{nodes} {' and '.join(parts or [f'had room for {pods(lack.pods)} more'])}"
 
 
 # --- the nearest miss
@@ -120,23 +105,15 @@ def describe_nearest(nearest: Nearest) -> str:
         text = f"needs room for {pods(nearest.pods)}{inside}; {place} has room for {nearest.fits:,}"
     if nearest.refusals:
         text += f"; refused because {'; '.join(nearest.refusals)}"
-    if nearest.held_by:
-        text += f"; held by {describe_holders(nearest)}"
-    return text
+    holders = [_describe_holder(holder) for holder in nearest.held_by]
+    if holders and nearest.others:
+        holders.append(f"{nearest.others:,} other job{'s' * (nearest.others > 1)}")
+    return f"{text}; held by {joined(holders)}" if holders else text
 
 
-def describe_holders(nearest: Nearest) -> str:
-    parts = [_holder(holder) for holder in nearest.held_by]
-    if nearest.others:
-        parts.append(f"{nearest.others:,} other job{'s' * (nearest.others > 1)}")
-    return joined(parts)
-
-
-def _holder(holder: Holder) -> str:
-    notes = [holder.what]
-    if not isinstance(holder.guard, UnsetType):
-        left = "" if isinstance(holder.until, UnsetType) else f" for {holder.until:g} s"
-        notes.append(f"{holder.guard}{left}")
+def _describe_holder(holder: Holder) -> str:
     if not holder.job:
         return f"{holder.what} ({holder.amount})"
-    return f"{holder.job} ({holder.amount}, {', '.join(notes)})"
+    guard = "" if holder.guard is UNSET else f", {holder.guard}"
+    until = "" if holder.until is UNSET else f" for {holder.until:g} s"
+    return f"{holder.job} ({holder.amount}, {holder.what}{guard}{until})"

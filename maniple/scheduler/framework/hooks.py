@@ -13,7 +13,7 @@ from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from maniple.scheduler.framework.queue_dues import Due
+    from maniple.scheduler.framework.due_rules import Due
     from maniple.scheduler.growth.resize_value import Sizing
 
 Key = float | tuple[float, ...]
@@ -86,8 +86,8 @@ def no_other_group(_: TaskGroup) -> bool:
 class Hooks:
     """The callbacks of one plugin for one session. Callbacks that it does not have are None.
 
-    Results for a gang are reused for its equals (demand.py). So a plugin declares what its callbacks look at, with the
-    three kinds. Kinds must not change in a cycle. A plugin without them is asked about each gang.
+    Results for a gang are reused for its equals (demand_cache_keys.py). So a plugin declares what its callbacks look
+    at, with the three kinds. Kinds must not change in a cycle. A plugin without them is asked about each gang.
     """
 
     # What preemptable, reclaimable, job_ready and job_pipelined look at of the job (the claimant), apart from its

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.pod_identity import JobKey
+from maniple.model.snapshot import Snapshot
 from maniple.scheduler.explain.verdict import Explainer
+from maniple.scheduler.framework.due_rules import counted_of, share_of
 from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
 from maniple.scheduler.framework.plan import (
     SHRUNK,
@@ -20,7 +22,6 @@ from maniple.scheduler.framework.plan import (
     Resize,
     format_rounded_up,
 )
-from maniple.scheduler.framework.queue_dues import counted_of, share_of
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed
 
@@ -89,7 +90,7 @@ def _binds(session: Session) -> Iterator[Bind]:
         for placed in session.placed:
             if not placed.later:
                 for pod, node, grants in _pods(placed):
-                    yield _bind(session, pod, node, grants, placed.backfill)
+                    yield make_bind(session.snapshot, session.gpus, pod, node, grants, placed.backfill)
         return
     # Indices follow the topology: pods in order go to nodes in the order of their domains' names. Nodes where the gang
     # already runs come first, nodes in another gang's reservation last.
@@ -104,20 +105,14 @@ def _binds(session: Session) -> Iterator[Bind]:
         slots = [(part.backfill, *slot) for part in parts for slot in part.slots()]
         slots.sort(key=lambda slot: (slot[0] != "", slot[1] not in home, rank[slot[1]]))
         for pod, (backfill, node, grants) in zip(pods, slots, strict=True):
-            yield _bind(session, pod, node, grants, backfill)
+            yield make_bind(session.snapshot, session.gpus, pod, node, grants, backfill)
 
 
-def _bind(session: Session, pod: str, node: int, grants: GpuGrants, backfill: str) -> Bind:
-    gpus = named_gpus(session.gpus, node, grants)
-    return Bind(pod, session.snapshot.nodes.names[node], *gpus, backfill or UNSET)
-
-
-def named_gpus(
-    room: FreeGpus, node: int, grants: GpuGrants
-) -> tuple[tuple[str, ...], float | UnsetType, float | UnsetType]:
-    """The ids of a pod's GPUs, its share of each if below 1, and the bandwidth of a ring over them."""
+def make_bind(snapshot: Snapshot, room: FreeGpus, pod: str, node: int, grants: GpuGrants, backfill: str) -> Bind:
+    """The bind names the ids of the pod's GPUs, its share of each if below 1, and the bandwidth of a ring over them."""
+    name = snapshot.nodes.names[node]
     if not grants:
-        return (), UNSET, UNSET
+        return Bind(pod, name, backfill=backfill or UNSET)
     is_mixed = len({grant.row for grant in grants}) > 1
     ids = []
     for grant in grants:
@@ -126,7 +121,14 @@ def named_gpus(
     # One number for all devices, even if their memory differs.
     share = max(grant.milli for grant in grants)
     ring = room.ring_gbs(node, grants)
-    return tuple(ids), UNSET if share == WHOLE else share / WHOLE, UNSET if ring is None else ring
+    return Bind(
+        pod,
+        name,
+        tuple(ids),
+        UNSET if share == WHOLE else share / WHOLE,
+        UNSET if ring is None else ring,
+        backfill or UNSET,
+    )
 
 
 def _shares(session: Session) -> Iterator[QueueShare]:

@@ -19,19 +19,19 @@ from maniple.model.pod_identity import JobKey, pod_order
 from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
-from maniple.scheduler.framework.capacity import NodeCapacity, capacity
-from maniple.scheduler.framework.demand import Demand, Demands
+from maniple.scheduler.framework.demand_cache_keys import Demand, Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
 from maniple.scheduler.framework.job_state import JobState
+from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
+from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.reservation.reservation_book import ReservationBook
 
 if TYPE_CHECKING:
     from maniple.scheduler.explain.tried import Note
+    from maniple.scheduler.framework.due_rules import Due
     from maniple.scheduler.framework.policy import PluginChoice
-    from maniple.scheduler.framework.queue_dues import Due
     from maniple.scheduler.framework.statement import Evicted, Placed
     from maniple.scheduler.growth.resize_value import Sizing
 

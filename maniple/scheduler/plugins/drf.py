@@ -11,10 +11,10 @@ import numpy as np
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.accounting import speeds_argument
 from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.share_accounting import speeds_argument
 
 
 class Drf:

@@ -15,11 +15,11 @@ import numpy as np
 
 from maniple.model.job import Queue
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.accounting import Accounting, speeds_argument
+from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, spared
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
-from maniple.scheduler.framework.queue_dues import EPSILON, Due, counted_of, share_of, spared
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.share_accounting import Accounting, speeds_argument
 
 
 class Proportion:

@@ -14,10 +14,10 @@ from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.due_rules import displaceable, spared
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.pod_columns import DeviceParts, stacked_requests
-from maniple.scheduler.framework.queue_dues import displaceable, spared
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Cleared
 

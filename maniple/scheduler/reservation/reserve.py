@@ -22,8 +22,8 @@ from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.eviction.victim_search import RoomMaker
+from maniple.scheduler.framework.due_rules import displaceable
 from maniple.scheduler.framework.job_state import SurplusCount
-from maniple.scheduler.framework.queue_dues import displaceable
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement
 from maniple.scheduler.placement.placement_search import place_gang

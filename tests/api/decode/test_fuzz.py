@@ -31,7 +31,7 @@ from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
 from maniple.cluster.in_memory_cluster import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.scheduler import Policy, load_policy
 
 Mutate = Callable[[Random], bytes]

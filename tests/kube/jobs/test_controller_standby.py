@@ -15,7 +15,7 @@ from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import Login
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import JOBS, PODS
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 
 
 def job(version: int) -> bytes:

@@ -16,7 +16,7 @@ from maniple.kube.serve.mirror_feed import Watcher
 from maniple.kube.transport.client import ApiError, Backoff
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import RESOURCES
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 
 QUEUES = next(one for one in RESOURCES if one.struct is types.Queue)
 

@@ -12,7 +12,7 @@ from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import NODES, PODS, QUEUES, RESOURCES, Resource
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 
 OUR_GROUPS, *FOREIGN_GROUPS = (one for one in RESOURCES if one.read_as is types.PodGroup)

@@ -11,9 +11,9 @@ import numpy as np
 
 from maniple.model.job import Job, Queue
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.framework.accounting import Accounting
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.share_accounting import Accounting
 
 # Shares are fractions of whole numbers; a smaller difference is a rounding error.
 EPSILON = 1e-6

@@ -20,8 +20,8 @@ from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import load_policy
-from maniple.scheduler.framework.accounting import Accounting, SpeedAccounting, speed_of
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, speed_of
 from scheduler.small_clusters import Object, group, member, node, plan, pod, queue
 
 H100, T4 = "NVIDIA-H100-80GB-HBM3", "Tesla-T4"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from maniple.model.job import Job, TaskGroup
 from maniple.model.plugin_reads import Reads
 from maniple.model.resources import BoolArray
-from maniple.scheduler.framework.demand import Demands
+from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.hooks import Check, Hooks, Victim, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session

@@ -2,13 +2,13 @@
 
 import pytest
 
-from maniple.kube.serve.write_throttle import Throttle
+from maniple.kube.serve.skip_repeated_writes import Throttle
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("maniple.kube.serve.write_throttle.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("maniple.kube.serve.skip_repeated_writes.time.monotonic", lambda: now[0])
     return now
 
 

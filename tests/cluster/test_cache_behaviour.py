@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from scheduler.small_clusters import Object, group, member, node, pod, queue
 
-from cluster.test_cache import Model
+from cluster.test_cache_equals_rebuild import Model
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import KINDS
 from maniple.cluster.cache import Cache

@@ -25,7 +25,7 @@ from maniple.cluster.cache import Cache
 from maniple.cluster.strip_unread_fields import stranger
 from maniple.model.building.input_objects import Objects, check_pods
 from maniple.model.disruption_budgets import find_budgets
-from maniple.model.ownership import Ours
+from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
 from maniple.scheduler.framework.plan import Bind

@@ -1,0 +1,180 @@
+"""Why there is no room for a gang: too little is free, or it would fit only if spread over domains or GPU models."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from maniple.api.types import GpuModel
+from maniple.model.job import Job, TaskGroup
+from maniple.scheduler.explain.fit_view import FitView
+from maniple.scheduler.explain.nearest_miss import Miss, member_models
+from maniple.scheduler.explain.words import change, pods, such_as
+from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.hooks import Need, Reason
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.placement.domains_and_models import by_domain, choices_of_models, home_of, members_of
+
+
+class NoRoom:
+    """`views`: its groups, in task order, and how the nodes look to each."""
+
+    def __init__(self, session: Session, job: Job, need: Need, views: Mapping[TaskGroup, FitView], miss: Miss) -> None:
+        self._session, self._job, self._need, self._views, self._miss = session, job, need, views, miss
+        self._level = session.snapshot.domains.levels[job.required] if job.required else None
+        # None: none of its pods runs, or it may be anywhere; -1: those that run are not in one domain.
+        self._home = None if self._level is None else home_of(self._level, members_of(session, job))
+        self._wanted = {
+            group: min(need.by_role.get(group.role, need.total), len(group.pods)) if len(views) > 1 else need.total
+            for group in views
+        }
+        # The group that is hardest to place speaks for the gang.
+        self.hardest = min(views, key=lambda group: views[group].fits - self._wanted[group])
+
+    def _needs(self, group: TaskGroup) -> str:
+        return f"needs {pods(self._wanted[group])} of {self._views[group].asks}"
+
+    def reason(self) -> Reason:
+        group, view = self.hardest, self._views[self.hardest]
+        needs, count = self._needs(group), self._wanted[group]
+        if all(view.fits_empty >= self._wanted[group] for group, view in self._views.items()):
+            never = self._fits_no_empty_domain()
+            if never is not None:
+                return never
+        if group.shape.gpus and self._session.gpus.allowed(group.shape.constraint.gpu_models) == ():
+            models = ", ".join(entry.model for entry in group.shape.constraint.gpu_models)
+            there = ", ".join(sorted(filter(None, self._session.gpus.models))) or "none with a known model"
+            message = f"{needs}, and allows the GPU models {models} only; the cluster has: {there}"
+            nodes = f"a node with a GPU of {models}" if count == 1 else f"nodes with GPUs of {models}"
+            return Reason("NoNodeFits", message, f"{nodes}{f' and room for {count} pods' * (count != 1)} were added")
+        would = change(self._miss)
+        rules = " and ".join(dict.fromkeys(filter(None, map(self._rules, self._views))))
+        if would and rules:
+            would += f", as far as their {rules} lets them"
+        if view.fits_empty < count:
+            code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
+            message = f"{needs}; even an empty cluster has room for {view.fits_empty}"
+            return Reason(code, message, would or "a node that meets the pod's demands were added")
+        would = would or "more room came free"
+        if view.fits < count:
+            return Reason("InsufficientResources", f"{needs} at once; there is room for {view.fits} now", would)
+        apart = self.fits_only_apart()
+        if apart is not None:
+            return apart
+        if self._rules(group):
+            message = f"{needs}; each finds a node, but not all together: {rules} stands between them"
+            would = f"there were more nodes where their {rules} lets them go"
+            return Reason("InsufficientResources", message, would)
+        if len(self._views) > 1:
+            message = f"{needs} together with its other pods; each part fits alone, but not all at once"
+            return Reason("InsufficientResources", message, would)
+        why, would = self.why_not_placed()
+        return Reason("NotTried", f"{needs}; {why}", would)
+
+    def why_not_placed(self) -> tuple[str, str]:
+        """Why pods wait for which there is room by now, and what would start them."""
+        if self._job.key in self._session.checked:
+            why = "there is room by the end of this cycle, and there was none when its turn came"
+            return why, "the next cycle came"
+        action = Ability.BACKFILL if self._job.is_best_effort else Ability.ALLOCATE
+        return "there is room, but no action of the policy places such pods", f"the policy's actions included {action}"
+
+    def _rules(self, group: TaskGroup) -> str:
+        """The rules that can keep the pods of the group apart."""
+        pod_affinity = group.pod_affinity
+        if pod_affinity is None or not group.is_coupled:
+            return "plugin rule (pod_predicate)" if self._session.is_coupled(group) else ""
+        rules = {
+            "pod affinity": any(map(pod_affinity.match, pod_affinity.affinity)),
+            "pod anti-affinity": any(map(pod_affinity.match, pod_affinity.anti_affinity)),
+            "topology spread": any(spread.is_required for spread in pod_affinity.spread),
+        }
+        return " and ".join(rule for rule, applies in rules.items() if applies)
+
+    # -- one domain or one model
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the job must be in one domain, and its running pods are not."""
+        return self._home is not None and self._home < 0
+
+    def fits_only_apart(self) -> Reason | None:
+        """The reason, if there is room for every group, but not in one domain or on one GPU model."""
+        session, job = self._session, self._job
+        by_models: dict[tuple[GpuModel, ...], list[TaskGroup]] = {}
+        if session.gpus.is_mixed and not job.mixed_models:
+            for group in self._views:
+                if group.shape.gpus:
+                    by_models.setdefault(group.shape.constraint.gpu_models, []).append(group)
+        for models, groups in by_models.items():
+            need = self._need if len(groups) == len(self._views) else Need({}, 1)
+            if not choices_of_models(session, job, need, groups, later=False):
+                return self._fits_no_model(models, groups)
+        return self._fits_no_domain()
+
+    def _fits_no_model(self, models: tuple[GpuModel, ...], groups: Sequence[TaskGroup]) -> Reason:
+        session, gpus = self._session, self._session.gpus
+        group = max(groups, key=lambda group: self._wanted[group])
+        needs, or_mixed = self._needs(group), "or spec.mixedGpuModels were true"
+        members = member_models(session, self._job, models)
+        if len(members) > 1:
+            message = f"{needs} on the GPU model of its running pods, which are on several"
+            return Reason("NoModelFits", message, f"its pods ran on one model, {or_mixed}")
+        names = [name or "the GPUs without a known model" for name in gpus.models]
+        codes = gpus.allowed(models)
+        rooms = {
+            code: int(min(1e9, session.room_for(group, later=False, model=code).sum()))
+            for code in (range(len(names)) if codes is None else codes)
+        }
+        best = members[0] if members else self._miss.models.get(models, -1)
+        name, room = names[best] if best >= 0 else "one model", rooms.get(best, 0)
+        if members:
+            message = f"{needs} on {name}, where its other pods run; there is room for {room} now"
+        else:
+            roomiest = sorted(
+                (code for code in rooms if rooms[code]), key=lambda code: (-rooms[code], gpus.models[code])
+            )
+            there = ", ".join(f"{names[code]} has room for {rooms[code]}" for code in roomiest[:5])
+            message = f"{needs} on one GPU model; {there or 'none has room'} now"
+        more = max(1, self._wanted[group] - room)
+        would = f"room for {more} more came free on {name}{such_as(self._miss)}, {or_mixed}"
+        return Reason("NoModelFits", message, would)
+
+    def _fits_no_domain(self) -> Reason | None:
+        level, home, groups = self._level, self._home, list(self._views)
+        if level is None:
+            return None
+        if not level.names:
+            message = f"must be in one {level.name}, and no node has the labels that say in which it is"
+            return Reason("NoDomainFits", message, f"nodes had the node label of level {level.name}")
+        if self.is_torn:
+            message = f"must be in one {level.name}, and its running pods are not"
+            return Reason("NoDomainFits", message, f"its running pods were in one {level.name}")
+        rooms = np.array([by_domain(level, self._session.room_for(group, later=False)) for group in groups])
+        counts = np.array([max(1, self._wanted[group]) for group in groups])
+        # The roomiest domain, and in it the group that is shortest.
+        best = int(np.argmax((rooms / counts[:, None]).min(axis=0))) if home is None else home
+        short = int(np.argmin(rooms[:, best] / counts))
+        which = (
+            f"the roomiest, {level.names[best]}" if home is None else f"{level.names[best]}, where its other pods run"
+        )
+        room = f"{which}, has room for {int(min(1e9, rooms[short, best]))} now"
+        if rooms[short, best] >= counts[short]:
+            room = "each part of it fits into one, but not all together"
+        message = f"{self._needs(groups[short])} in one {level.name}; {room}"
+        return Reason("NoDomainFits", message, change(self._miss) or "more room came free in one of them")
+
+    def _fits_no_empty_domain(self) -> Reason | None:
+        """The reason, if no domain could hold the gang even if nothing were running."""
+        level, wanted = self._level, self._wanted
+        if level is None:
+            return None
+        rooms = {group: by_domain(level, view.empty) for group, view in self._views.items()}
+        if np.all([rooms[group] >= count for group, count in wanted.items()], axis=0).any():
+            return None
+        largest = {group: int(room.max(initial=0.0)) for group, room in rooms.items()}
+        short = min(wanted, key=lambda group: largest[group] - wanted[group])
+        message = f"{self._needs(short)} in one {level.name}; even an empty one has room for {largest[short]}"
+        if largest[short] >= wanted[short]:
+            message = f"no {level.name} could hold all its pods together, even if it were empty"
+        would = f"a {level.name} were large enough{such_as(self._miss)}, or spec.topology named a wider level"
+        return Reason("NoDomainFits", message, would)
