@@ -27,7 +27,7 @@ class JobSpecs:
         self.gangs: set[JobKey] = set()  # valid
         self.gangless: set[JobKey] = set()  # valid PodGroups whose pods do not wait for each other
         self.growing: dict[JobKey, list[NextReplica]] = {}
-        self.touched: set[JobKey] = set()
+        self.touched: dict[JobKey, None] = {}  # mostly in the order of their names
         self._built: dict[JobKey, Job] = {}  # by the check, and not yet used
         self._contradictions: dict[JobKey, dict[str, str]] = {}  # job -> pods that cannot be its replicas -> why
 
@@ -38,12 +38,12 @@ class JobSpecs:
         else:
             key = job_key(item.metadata, "ElasticJob")
             self._elastic[key] = item
-        self.touched.add(key)
+        self.touched[key] = None
 
     def remove(self, key: JobKey) -> None:
         self._groups.pop(key, None)
         self._elastic.pop(key, None)
-        self.touched.add(key)
+        self.touched[key] = None
 
     def touch_all(self) -> None:
         self.gangs.clear()
@@ -51,16 +51,17 @@ class JobSpecs:
         self._sizes.clear()
         self._contradictions.clear()
         self.growing.clear()
-        self.touched |= self._groups.keys() | self._elastic.keys()
+        self.touched |= dict.fromkeys([*self._groups, *self._elastic])
 
     def touch_named(self, gangs: Iterable[str]) -> None:
         """Pods joined or left gangs of these names: the size of an ElasticJob may depend on them."""
         if self._elastic:
-            self.touched.update(key for key in ((gang, "ElasticJob") for gang in gangs) if key in self._elastic)
+            named = [(gang, "ElasticJob") for gang in gangs]
+            self.touched |= dict.fromkeys(key for key in named if key in self._elastic)
 
-    def check(self, checker: JobBuilder, wrong: set[JobKey]) -> set[JobKey]:
+    def check(self, checker: JobBuilder, wrong: set[JobKey]) -> dict[JobKey, None]:
         """Checks the touched jobs and returns them. `wrong`: jobs that the checker has reported."""
-        checked, self.touched = self.touched, set()
+        checked, self.touched = self.touched, {}
         for key in checked:
             group, elastic = self._groups.get(key), self._elastic.get(key)
             wrong.discard(key)
