@@ -135,6 +135,8 @@ class JobSpecs:
     def gang_of(self, name: str, pod: kubernetes.Pod) -> JobKey | None:
         """The gang of a pod that contradicts nothing; None if it does not concern us."""
         named = self._index.gangs.get(name, ())
+        if len(named) == 1 and named[0] in self.gangs:
+            return named[0]  # as nearly every pod: whose pod it is makes no difference
         return gang_of(name, named, self._ours.claims(pod), self.gangs, self._index, self.gangless)
 
     def build(self, key: JobKey, builder: JobBuilder) -> Job | None:

@@ -142,9 +142,13 @@ class _NodeGpus:
     def __init__(self, tables: Mapping[int, GpuTable], node: int) -> None:
         self._tables = tables
         self._node = node
-        self._there = {row: table.there[node].tolist() for row, table in tables.items()}
-        self.free = {row: [WHOLE * is_there for is_there in there] for row, there in self._there.items()}
-        self.releasing = {row: [0] * len(there) for row, there in self._there.items()}
+        self._there: dict[int, list[bool]] = {}
+        self.free: dict[int, list[int]] = {}
+        self.releasing: dict[int, list[int]] = {}
+        for row, table in tables.items():
+            there = self._there[row] = table.there[node].tolist()
+            self.free[row] = [WHOLE * is_there for is_there in there]
+            self.releasing[row] = [0] * len(there)
         self.granted: list[tuple[GpuGrant, ...]] = []  # by pod
 
     def assign(self, ask: GpuAsk, devices: tuple[int, ...], is_leaving: bool) -> tuple[int, ...]:
