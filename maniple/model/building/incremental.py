@@ -122,10 +122,11 @@ class SnapshotBuilder:
 
     def _touch(self, key: ObjectKey, old: Any, item: Any) -> None:
         kind, namespace, name = key
-        if isinstance(item, types.PodGroup | types.ElasticJob):
-            self._specs.put(item)
-        elif kind in (types.PodGroup, types.ElasticJob):
-            self._specs.remove((join_key((namespace, name)), kind.__name__))
+        if kind in (types.PodGroup, types.ElasticJob):
+            if item is None:
+                self._specs.remove((join_key((namespace, name)), kind.__name__))
+            else:
+                self._specs.put(item)
         elif kind is kubernetes.PodDisruptionBudget:
             self._touched_budgets.add(namespace)
         elif kind is kubernetes.PersistentVolumeClaim:
@@ -150,7 +151,7 @@ class SnapshotBuilder:
             if name in self.index.pods:
                 self.index.touched.add(name)
             else:
-                self._specs.touched.add((name.split(" ")[0], "ElasticJob"))
+                self._specs.touched[name.split(" ")[0], "ElasticJob"] = None
 
     # -- the snapshot
 
@@ -259,7 +260,7 @@ class SnapshotBuilder:
         checking = ClusterTables(self._ours, self._reads, RequestTable(), nodes=[], **rest)
         self._checker = JobBuilder(checking, self._report)
         self._specs.touch_all()
-        self._check_jobs()
+        checked = self._check_jobs()
         self._count_requests(index.pods.items())
         index.has_new_requests = False
         self._fixed_names = {"cpu", "memory", "pods"} | fixed_names(nodes, queues)
@@ -272,10 +273,10 @@ class SnapshotBuilder:
         index.touched_gangs.clear()
         self._touched_nodes.clear()
         self._touched_budgets = {namespace for namespace, _ in objects[kubernetes.PodDisruptionBudget]}
-        self._node_usage.dirty_jobs |= dict.fromkeys(sorted(self._specs.gangs))
+        self._node_usage.dirty_jobs |= dict.fromkeys(sorted(key for key in checked if key in self._specs.gangs))
         self._are_tables_stale = False
 
-    def _check_jobs(self) -> set[JobKey]:
+    def _check_jobs(self) -> dict[JobKey, None]:
         for name, kind in self._specs.touched if self.wrong else ():
             self.wrong.pop((types.PodGroup if kind == "PodGroup" else types.ElasticJob, *split_name(name)), None)
         return self._specs.check(self._checker, self._wrong_jobs)

@@ -109,11 +109,10 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
         is_critical=is_critical(pod),
         labels=meta.labels,
         ends=inf if pod.spec.active_deadline_seconds is None else started + lasts_s(pod),
+        makes_way_for=meta.annotations.get(BACKFILL_ANNOTATION, ""),
         is_ours=tables.ours.claims(pod),
+        annotations=pick(tables.reads.pod_annotations, meta.annotations),
     )
-    if meta.annotations:
-        placed.makes_way_for = meta.annotations.get(BACKFILL_ANNOTATION, "")
-        placed.annotations = pick(tables.reads.pod_annotations, meta.annotations)
     if usage.gpus is not None:
         placed.gpus = usage.gpus.gpus
         placed.gpu_models = gpu_models(pod, job)

@@ -127,12 +127,13 @@ class JobBuilder:
             job.backs_off_until = self.time(failures.last) + failures.pause_s
 
     def _check_levels(self, item: types.PodGroup | types.ElasticJob) -> None:
-        levels = self._tables.levels
-        for name in ("required", "preferred"):
-            level = getattr(item.spec.topology, name)
+        levels, topology = self._tables.levels, item.spec.topology
+        for name, level in (("required", topology.required), ("preferred", topology.preferred)):
+            if not level:
+                continue
             if "/" in level and self._level(level) not in levels:
                 self._report(item, f"topology: no Topology object has a level of the node label {level!r}; write one")
-            elif level and self._level(level) not in levels:
+            elif self._level(level) not in levels:
                 known = nearest(level, levels) or "; no Topology object defines any level"
                 self._report(item, f"spec.topology.{name}: unknown level {level!r}{known}")
 

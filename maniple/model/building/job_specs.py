@@ -27,7 +27,7 @@ class JobSpecs:
         self.gangs: set[JobKey] = set()  # valid
         self.gangless: set[JobKey] = set()  # valid PodGroups whose pods do not wait for each other
         self.growing: dict[JobKey, list[NextReplica]] = {}
-        self.touched: set[JobKey] = set()
+        self.touched: dict[JobKey, None] = {}  # mostly in the order of their names
         self._built: dict[JobKey, Job] = {}  # by the check, and not yet used
         self._contradictions: dict[JobKey, dict[str, str]] = {}  # job -> pods that cannot be its replicas -> why
 
@@ -38,12 +38,12 @@ class JobSpecs:
         else:
             key = job_key(item.metadata, "ElasticJob")
             self._elastic[key] = item
-        self.touched.add(key)
+        self.touched[key] = None
 
     def remove(self, key: JobKey) -> None:
         self._groups.pop(key, None)
         self._elastic.pop(key, None)
-        self.touched.add(key)
+        self.touched[key] = None
 
     def touch_all(self) -> None:
         self.gangs.clear()
@@ -51,33 +51,38 @@ class JobSpecs:
         self._sizes.clear()
         self._contradictions.clear()
         self.growing.clear()
-        self.touched |= self._groups.keys() | self._elastic.keys()
+        self.touched |= dict.fromkeys([*self._groups, *self._elastic])
 
     def touch_named(self, gangs: Iterable[str]) -> None:
         """Pods joined or left gangs of these names: the size of an ElasticJob may depend on them."""
         if self._elastic:
-            self.touched.update(key for key in ((gang, "ElasticJob") for gang in gangs) if key in self._elastic)
+            named = [(gang, "ElasticJob") for gang in gangs]
+            self.touched |= dict.fromkeys(key for key in named if key in self._elastic)
 
-    def check(self, checker: JobBuilder, wrong: set[JobKey]) -> set[JobKey]:
+    def check(self, checker: JobBuilder, wrong: set[JobKey]) -> dict[JobKey, None]:
         """Checks the touched jobs and returns them. `wrong`: jobs that the checker has reported."""
-        checked, self.touched = self.touched, set()
+        checked, self.touched = self.touched, {}
         for key in checked:
             group, elastic = self._groups.get(key), self._elastic.get(key)
             wrong.discard(key)
             self._built.pop(key, None)
             job = None
+            contradictions: dict[str, str] = {}
+            sizes: dict[str, int] = {}
             if group is not None:
                 job = checker.of_group(group)
             elif elastic is not None:
-                checker.of_elastic(elastic, current_sizes(elastic, []))
-            is_valid = (group is not None or elastic is not None) and key not in wrong
+                contradictions, sizes = self._read_replicas(key, elastic)
+                job = checker.of_elastic(elastic, sizes)
+            is_valid = job is not None and key not in wrong
             is_valid_gang = is_valid and (group is None or is_gang(group))
             if job is not None and is_valid_gang:
                 self._built[key] = job
             self._set_member(self.gangs, key, is_valid_gang)
             self._set_member(self.gangless, key, is_valid and not is_valid_gang)
             if key[1] == "ElasticJob":
-                self._count_replicas(key, elastic if is_valid else None)
+                self._set_contradictions(key, contradictions if is_valid else {})
+                self._set_sizes(key, elastic if is_valid else None, sizes)
         return checked
 
     def _set_member(self, jobs: set[JobKey], key: JobKey, is_member: bool) -> None:
@@ -85,26 +90,28 @@ class JobSpecs:
             self._index.touch_members(key[0])
             (jobs.add if is_member else jobs.discard)(key)
 
-    def _count_replicas(self, key: JobKey, job: types.ElasticJob | None) -> None:
-        """Finds the size of an ElasticJob, the next replica of each role, and pods that cannot be its replicas."""
+    def _read_replicas(self, key: JobKey, job: types.ElasticJob) -> tuple[dict[str, str], dict[str, int]]:
+        """Pods that cannot be replicas of the job, and why; and the size of each role without them."""
+        own = job.metadata.name
+        pods = [
+            pod
+            for pod in self._index.members(key[0])
+            if pod.metadata.labels.get(JOB_LABEL) == own and misplaced_note(pod, key) is None
+        ]
+        contradictions = {name_of(pod.metadata): str(problem) for pod, problem in replica_problems(job, pods)}
+        if contradictions:
+            pods = [pod for pod in pods if name_of(pod.metadata) not in contradictions]
+        return contradictions, current_sizes(job, pods)
+
+    def _set_sizes(self, key: JobKey, job: types.ElasticJob | None, sizes: dict[str, int]) -> None:
+        """Counts the next replica of each role. None: the job is gone or not valid."""
         index = self._index
         for role, _ in self.growing.pop(key, ()):
             index.count_request(replica_to_come(key, role), None)
         self._sizes.pop(key, None)
         if job is None:
-            self._set_contradictions(key, {})
             return
-        own = job.metadata.name
-        pods = [
-            pod
-            for pod in index.members(key[0])
-            if pod.metadata.labels.get(JOB_LABEL) == own and misplaced_note(pod, key) is None
-        ]
-        contradictions = {name_of(pod.metadata): str(problem) for pod, problem in replica_problems(job, pods)}
-        self._set_contradictions(key, contradictions)
-        if contradictions:
-            pods = [pod for pod in pods if name_of(pod.metadata) not in contradictions]
-        sizes = self._sizes[key] = current_sizes(job, pods)
+        self._sizes[key] = sizes
         growing = self.growing[key] = next_replicas(job, sizes, self._ours.scheduler_name)
         for role, replica in growing:
             index.count_request(replica_to_come(key, role), replica)
@@ -128,15 +135,19 @@ class JobSpecs:
     def gang_of(self, name: str, pod: kubernetes.Pod) -> JobKey | None:
         """The gang of a pod that contradicts nothing; None if it does not concern us."""
         named = self._index.gangs.get(name, ())
+        if len(named) == 1 and named[0] in self.gangs:
+            return named[0]  # as nearly every pod: whose pod it is makes no difference
         return gang_of(name, named, self._ours.claims(pod), self.gangs, self._index, self.gangless)
 
     def build(self, key: JobKey, builder: JobBuilder) -> Job | None:
         """The job without its pods; None if it has no valid object."""
         if key not in self.gangs:
             return None
-        if key in self._groups:
-            return self._built.pop(key, None) or builder.of_group(self._groups[key])
-        return builder.of_elastic(self._elastic[key], self._sizes[key])
+        built = self._built.pop(key, None)
+        if built is not None:
+            return built
+        group = self._groups.get(key)
+        return builder.of_elastic(self._elastic[key], self._sizes[key]) if group is None else builder.of_group(group)
 
 
 def replica_to_come(key: JobKey, role: types.ElasticRole) -> str:

@@ -72,15 +72,16 @@ class NodeUsage:
         usage.gpus, usage.held = self._holdings.read(pod, node, request)
         usage.exclusives = exclusives_of(pod.spec)
         if meta.owner_references:
-            usage.owner = pod_owner(meta)
+            owner = usage.owner = pod_owner(meta)
+            if owner:
+                counts = self.owners.get(owner)
+                if counts is None:
+                    self.owners[owner] = {node: 1}
+                else:
+                    counts[node] = counts.get(node, 0) + 1
         if tables.reader.has_terms:
             usage.pod_affinity = tables.reader.read(pod)
             self.pod_affinity[usage.pod_affinity, node] = self.pod_affinity.get((usage.pod_affinity, node), 0) + 1
-        if usage.owner:
-            counts = self.owners.get(usage.owner)
-            if counts is None:
-                counts = self.owners[usage.owner] = {}
-            counts[node] = counts.get(node, 0) + 1
         on_node = self._by_node.get(node)
         if on_node is None:
             self._by_node[node] = {name: usage}
@@ -117,6 +118,8 @@ class NodeUsage:
             usage = self._by_name.get(job[0])
             return [usage] if usage is not None and usage.job == job else []
         members = self._members.get(job, {})
+        if len(members) < 2:
+            return list(members.values())
         return [members[name] for name in sorted(members)]
 
     def settle(self) -> None:
@@ -157,15 +160,20 @@ class NodeUsage:
         for row, empty in self._empty.items():
             self.gpus_free[row][columns] = empty[columns]
             self.gpus_releasing[row][columns] = 0
-        before = [(pod, pod.gpus, pod.gpus.gpus) for pods in by_node for pod in pods if pod.gpus is not None]
+        before = [
+            (pod.job, pod.gpus, pod.gpus.gpus)
+            for pods in by_node
+            for pod in pods
+            if pod.gpus is not None and pod.job is not None and pod.job not in self.dirty_jobs
+        ]
         holders = {
             node: [pod.gpus for pod in pods if pod.gpus is not None] for node, pods in zip(nodes, by_node, strict=True)
         }
         self._holdings.settle(holders, self.gpus_free, self.gpus_releasing)
-        for pod, held, gpus in before:
+        for job, held, gpus in before:
             # A pod that does not name its devices may be taken to hold others than before.
-            if pod.job is not None and held.gpus != gpus:
-                self.dirty_jobs[pod.job] = None
+            if held.gpus != gpus:
+                self.dirty_jobs[job] = None
 
     def vectors(self) -> FloatArray:
         """[request, R] of all requests."""

@@ -23,7 +23,7 @@ class GangMembers:
         self._ours = ours
         self.by_gang: dict[str, set[str]] = {}
         # Gangs that own pods name: one that has no object of its own exists because of them.
-        self.called: Counter[JobKey] = Counter()
+        self.called: dict[JobKey, int] = {}
 
     def add(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> bool:
         """Whether a gang that was not called before is now."""
@@ -35,8 +35,9 @@ class GangMembers:
                 members.add(name)
         if not self._calls(pod):
             return False
-        self.called[gangs[-1]] += 1
-        return self.called[gangs[-1]] == 1
+        calling = self.called.get(gangs[-1], 0)
+        self.called[gangs[-1]] = calling + 1
+        return not calling
 
     def remove(self, name: str, pod: kubernetes.Pod, gangs: tuple[JobKey, ...]) -> bool:
         """Whether a gang is not called any more."""

@@ -25,21 +25,27 @@ def replica_problems(job: types.ElasticJob, pods: Iterable[kubernetes.Pod]) -> I
     a new pod or a copy never invalidates an existing replica.
     """
     roles = {role.name: role for role in job.spec.roles}
+    checked = [(pod, _problem(job, roles, pod)) for pod in pods if pod.status.phase not in FINISHED]
+    # The replacement of a pod that terminates may exist already.
+    places = [_place(pod) for pod, wrong in checked if wrong is None and pod.metadata.deletion_timestamp is None]
+    if len(set(places)) == len(checked):
+        return  # as in nearly every job: no order matters
     first: dict[tuple[str, int], str] = {}
-    for pod in sorted(pods, key=lambda pod: _seniority(pod, job.metadata.name)):
-        if pod.status.phase in FINISHED:
-            continue
-        wrong = _problem(job, roles, pod)
+    for pod, wrong in sorted(checked, key=lambda pair: _seniority(pair[0], job.metadata.name)):
         if wrong is not None:
             yield pod, wrong
             continue
         if pod.metadata.deletion_timestamp is not None:
-            continue  # its replacement may exist already
-        place = pod_role(pod.metadata), int(pod.metadata.labels[INDEX_LABEL])
+            continue
+        place = _place(pod)
         before = first.setdefault(place, pod.metadata.name)
         if before != pod.metadata.name:
             message = f"expected an index of its own among the role's replicas, found {str(place[1])!r}, which pod "
             yield pod, Problem(_INDEX, f"{message}{before} has too")
+
+
+def _place(pod: kubernetes.Pod) -> tuple[str, int]:
+    return pod_role(pod.metadata), int(pod.metadata.labels[INDEX_LABEL])
 
 
 def _seniority(pod: kubernetes.Pod, job: str) -> tuple[bool, bool, float, str]:
@@ -71,6 +77,8 @@ def _problem(job: types.ElasticJob, roles: dict[str, types.ElasticRole], pod: ku
         return Problem(_INDEX, "expected the pod's number among the replicas of its role, such as '0', found none")
     if not is_index(index):
         return Problem(_INDEX, f"expected a whole number of 0 or more, such as '0', found {index!r:.80}")
+    if name == f"{job.metadata.name}-{role}-{index}":
+        return None
     for other in roles:
         number = name.removeprefix(f"{job.metadata.name}-{other}-")
         if number == name or not (number.isascii() and number.isdecimal()):

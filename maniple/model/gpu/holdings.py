@@ -35,7 +35,7 @@ class GpuHoldings:
         self._shapes = shapes
         self._requests = requests
         self._parsed: dict[tuple[int, str, tuple[str, ...], int], tuple[int, ...]] = {}
-        self._granted: dict[tuple[GpuGrant, ...], tuple[GpuGrant, ...]] = {}  # one object for equal ones
+        self._granted: dict[object, tuple[GpuGrant, ...]] = {}  # one object for equal ones
 
     def read(self, pod: kubernetes.Pod, node: int, request: int) -> tuple[HeldGpus | None, int]:
         """The devices of a pod on a node (None: it requested none), and the request that equals what it holds."""
@@ -110,17 +110,30 @@ class GpuHoldings:
     def _settle(self, node: int, pods: Sequence[HeldGpus]) -> "_NodeGpus":
         gpus = _NodeGpus(self._tables, node)
         granted: list[tuple[GpuGrant, ...]] = [()] * len(pods)
-        asks = [list(zip(self._shapes.asks(pod.request), pod.named, strict=True)) for pod in pods]
+        unnamed: list[tuple[int, GpuAsk, tuple[int, ...]]] = []
         for number, pod in enumerate(pods):
-            for ask, named in asks[number]:
+            for ask, named in zip(self._shapes.asks(pod.request), pod.named, strict=True):
                 if named:
-                    granted[number] += gpus.assign(ask, named, pod.is_leaving)
-        for number, pod in enumerate(pods):
-            for ask, named in asks[number]:
+                    millis = gpus.assign(ask, named, pod.is_leaving)
+                    granted[number] = self._with_grants(granted[number], ask.row, named, millis)
                 if len(named) < ask.count:
-                    granted[number] += gpus.assign(ask, _lowest(gpus.free[ask.row], ask, named), pod.is_leaving)
-        gpus.granted = [self._granted.setdefault(devices, devices) for devices in granted]
+                    unnamed.append((number, ask, named))
+        for number, ask, named in unnamed:
+            devices = _lowest(gpus.free[ask.row], ask, named)
+            millis = gpus.assign(ask, devices, pods[number].is_leaving)
+            granted[number] = self._with_grants(granted[number], ask.row, devices, millis)
+        gpus.granted = granted
         return gpus
+
+    def _with_grants(
+        self, before: tuple[GpuGrant, ...], row: int, devices: tuple[int, ...], millis: tuple[int, ...]
+    ) -> tuple[GpuGrant, ...]:
+        key = (before, row, devices, millis)
+        granted = self._granted.get(key)
+        if granted is None:
+            grants = [GpuGrant(row, device, milli) for device, milli in zip(devices, millis, strict=True)]
+            granted = self._granted[key] = (*before, *grants)
+        return granted
 
 
 class _NodeGpus:
@@ -129,24 +142,29 @@ class _NodeGpus:
     def __init__(self, tables: Mapping[int, GpuTable], node: int) -> None:
         self._tables = tables
         self._node = node
-        self._there = {row: table.there[node].tolist() for row, table in tables.items()}
-        self.free = {row: [WHOLE * is_there for is_there in there] for row, there in self._there.items()}
-        self.releasing = {row: [0] * len(there) for row, there in self._there.items()}
+        self._there: dict[int, list[bool]] = {}
+        self.free: dict[int, list[int]] = {}
+        self.releasing: dict[int, list[int]] = {}
+        for row, table in tables.items():
+            there = self._there[row] = table.there[node].tolist()
+            self.free[row] = [WHOLE * is_there for is_there in there]
+            self.releasing[row] = [0] * len(there)
         self.granted: list[tuple[GpuGrant, ...]] = []  # by pod
 
-    def assign(self, ask: GpuAsk, devices: tuple[int, ...], is_leaving: bool) -> tuple[GpuGrant, ...]:
+    def assign(self, ask: GpuAsk, devices: tuple[int, ...], is_leaving: bool) -> tuple[int, ...]:
+        """Returns the thousandths of each device."""
         there, free, releasing = self._there[ask.row], self.free[ask.row], self.releasing[ask.row]
-        millis = [ask.milli] * len(devices)
+        millis = (ask.milli,) * len(devices)
         if ask.memory:
             shares = self._tables[ask.row].milli_for(ask.memory, np.array([self._node]))[0].tolist()
-            millis = [min(WHOLE, shares[device]) for device in devices]
+            millis = tuple([min(WHOLE, shares[device]) for device in devices])
         for device, milli in zip(devices, millis, strict=True):
             # A pod may still hold a lost or unhealthy device, which no other pod can get.
             if there[device]:
                 free[device] -= milli
                 if is_leaving:
                     releasing[device] += milli
-        return tuple([GpuGrant(ask.row, device, milli) for device, milli in zip(devices, millis, strict=True)])
+        return millis
 
 
 def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> tuple[int, ...]:
@@ -159,6 +177,7 @@ def _lowest(free: Sequence[int], ask: GpuAsk, named: tuple[int, ...]) -> tuple[i
     others = [device for device in range(len(free)) if device not in named]
     chosen = [device for device in others if free[device] >= ask.milli][:missing]
     if len(chosen) < missing:
-        rest = sorted((device for device in others if device not in chosen), key=lambda device: -free[device])
+        rest = [device for device in others if device not in chosen]
+        rest.sort(key=free.__getitem__, reverse=True)
         chosen += rest[: missing - len(chosen)]
     return tuple(chosen)
