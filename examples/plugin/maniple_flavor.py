@@ -15,7 +15,7 @@ from maniple.scheduler.framework.session import Session
 
 class Flavor:
     def __init__(self, arguments: Arguments) -> None:
-        (self.label,) = arguments.words("label", ("example.com/flavor",))
+        self.label = arguments.word("label", "example.com/flavor")
         self.reads = Reads(pod_labels=(self.label,))  # groups of waiting pods carry these labels and no others
 
     def open(self, session: Session) -> Hooks:

@@ -28,6 +28,13 @@ class Arguments:
         words = {"true": True, "false": False}
         return self._read(name, default, lambda text: words[text.lower()], "true or false")
 
+    def word(self, name: str, default: str) -> str:
+        def parse(text: str) -> str:
+            (word,) = text.replace(",", " ").split()
+            return word
+
+        return self._read(name, default, parse, "one word")
+
     def words(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
         def parse(text: str) -> tuple[str, ...]:
             return tuple(word.strip() for word in text.split(",") if word.strip())

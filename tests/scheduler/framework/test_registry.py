@@ -36,6 +36,11 @@ class Patient(Quiet):
         return Hooks(patience_s=1.0, job_need=lambda job: Need({}, job.min_member))
 
 
+class OneWord(Quiet):
+    def __init__(self, arguments: Arguments) -> None:
+        self.label = arguments.word("label", "a")
+
+
 class Seize(Preempt):
     """An action of ours under another name."""
 
@@ -74,6 +79,23 @@ def test_a_plugin_of_another_package_is_used_by_its_name(offers: list[EntryPoint
     offers.append(offer("quiet", "Quiet"))
     chosen = load_policy(policy("gang", "quiet"), "p.yaml")
     assert isinstance(chosen.tiers[0][1].plugin, Quiet)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("b", "b"), (" b ", "b"), ("", None), (",", None), ("b,c", None), ("b c", None)]
+)
+def test_an_argument_of_one_word_takes_no_other_number_of_words(
+    offers: list[EntryPoint], text: str, word: str | None
+) -> None:
+    offers.append(offer("one", "OneWord"))
+    given = policy("one").replace(b"name: one", f"name: one, arguments: {{label: {text!r}}}".encode())
+    if word is None:
+        wrong = f"p.yaml: tiers[0].plugins[0]: plugin one: argument label: expected one word, got {text!r}"
+        assert problems(given) == [wrong]
+    else:
+        plugin = load_policy(given, "p.yaml").tiers[0][0].plugin
+        assert isinstance(plugin, OneWord)
+        assert plugin.label == word
 
 
 def test_a_name_that_is_offered_twice_is_an_error_that_names_both(offers: list[EntryPoint]) -> None:
