@@ -19,31 +19,32 @@ LONGEST_S = 60.0
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """A new virtual environment with Maniple in it. The packages that Maniple needs are lent: no network is used."""
-    venv = tmp_path / "venv"
+def checkout(tmp_path: Path) -> Path:
+    """The template, and a new .venv with this Maniple. The packages that it needs are lent: no network is used."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(TEMPLATE, checkout / "examples" / "plugin", ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    venv = checkout / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     (site,) = venv.glob("lib/python*/site-packages")
-    (site / "lent.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    (site / "lent.pth").write_text(f"{ROOT}\nimport site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     python = venv / "bin" / "python"
     for name, module in (("maniple", "maniple"), ("pip", "pip")):
         script = venv / "bin" / name
         script.write_text(f'#!/bin/sh\nexec {python} -m {module} "$@"\n')
         script.chmod(0o755)
+    return checkout
+
+
+def test_a_plugin_is_copied_renamed_installed_tested_and_used(checkout: Path) -> None:
+    """All of it within a minute."""
+    (commands,) = re.findall(r"```\n(.*?)```", (TEMPLATE / "README.md").read_text(), re.S)
     outside = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYTEST", "COV"))}
     offline = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false", "PIP_QUIET": "1"}
-    return {**outside, **offline, "PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(venv)}
-
-
-def test_a_plugin_is_copied_renamed_installed_tested_and_used(tmp_path: Path, environment: dict[str, str]) -> None:
-    """All of it within a minute."""
-    shutil.copytree(TEMPLATE, tmp_path / "examples" / "plugin", ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    (commands,) = re.findall(r"```\n(.*?)```", (TEMPLATE / "README.md").read_text(), re.S)
     start = time.monotonic()
     done = subprocess.run(
         ["bash", "-euc", commands],
-        cwd=tmp_path,
-        env=environment,
+        cwd=checkout,
+        env={**outside, **offline},
         capture_output=True,
         text=True,
         timeout=LONGEST_S * 5,
@@ -53,4 +54,7 @@ def test_a_plugin_is_copied_renamed_installed_tested_and_used(tmp_path: Path, en
     assert "1 passed" in done.stdout
     assert re.search(r"default/train .* n2\n", done.stdout), done.stdout
     assert time.monotonic() - start < LONGEST_S
-    assert "flavor" not in "".join(path.read_text() for path in (tmp_path / "spot").glob("*.*") if path.is_file())
+    spot = checkout.parent / "spot"
+    renamed = [path for path in (*spot.glob("*.*"), *spot.glob("tests/*.py")) if path.name != "README.md"]
+    assert "flavor" not in "".join(path.read_text() for path in renamed if path.is_file())
+    assert (spot / "README.md").read_text() == (TEMPLATE / "README.md").read_text()
