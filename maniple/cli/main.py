@@ -89,7 +89,7 @@ def main() -> None:
         if module not in CLUSTER_EXTRA:
             raise
         needed = f"this command needs the extra 'cluster', and its module {module} is not installed"
-        click.echo(f"error: {needed}: pip install 'maniple[cluster]'", err=True)
+        click.echo(f"error: {needed}: pip install 'maniple[cluster]', or in a checkout make install", err=True)
         sys.exit(2)
     except OSError as error:  # a full disk, a folder that cannot be written to
         click.echo(f"error: {error}", err=True)
