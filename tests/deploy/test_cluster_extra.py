@@ -1,5 +1,6 @@
 """Planning needs four packages; commands that call a cluster need the extra."""
 
+import os
 import re
 import subprocess
 import sys
@@ -79,8 +80,10 @@ def maniple(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_like_container.install(tmp_path_factory.mktemp("extra"), NEEDED) / "bin" / "maniple"
 
 
-def run(maniple: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(maniple), *arguments], cwd="/", capture_output=True, text=True, check=False)
+def run(maniple: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **env}
+    command = [str(maniple), *arguments]
+    return subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
 
 
 def test_only_the_needed_packages_are_installed(maniple: Path) -> None:
@@ -105,3 +108,8 @@ def test_commands_that_need_a_cluster_name_the_missing_extra(maniple: Path, argu
     sentence = r"error: this command needs the extra 'cluster', and its module \w+ is not installed: "
     remedy = "pip install 'maniple[cluster]', or in a checkout make install\n"
     assert re.fullmatch(sentence + re.escape(remedy), done.stderr), done.stderr
+
+
+def test_completing_job_names_without_the_extra_is_silent(maniple: Path) -> None:
+    done = run(maniple, COMP_WORDS="maniple describe b", COMP_CWORD="2", _MANIPLE_COMPLETE="bash_complete")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")

@@ -119,17 +119,17 @@ def check_queues(wanted: Iterable[str], known: Iterable[str] | None, used: Itera
 def complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The cluster's jobs, for a shell that completes a name."""
     del param
-    from maniple.kube.user.client import connect
-
     where = [ctx.params.get(option) for option in ("kubeconfig", "context", "namespace")]
 
     async def job_names() -> list[str]:
+        from maniple.kube.user.client import connect
+
         async with asyncio.timeout(_COMPLETION_S), connect(*where) as client:
             return sorted(job.metadata.name for job in await client.jobs(client.namespace))
 
     try:
         names = asyncio.run(job_names())
-    except Exception:  # no cluster, no rights, no time: the shell must not show errors
+    except Exception:  # no extra, no cluster, no rights, no time: the shell must not show errors
         return []
     return [name for name in names if name.startswith(incomplete)]
 
