@@ -33,7 +33,10 @@ def command(folder: Path | None) -> None:
     if folder is None:
         click.echo("---\n".join(files().values()), nl=False)
         return
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
-        (folder / name).write_text(text, encoding="utf-8")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OSError(f"{folder / name}: cannot be written: {error.strerror}") from None
         click.echo(folder / name)
