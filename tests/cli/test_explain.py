@@ -167,6 +167,14 @@ def test_running_and_leaving_pods_are_told() -> None:
     [
         (["-f", NVLINK, "pear"], "error: default/pear: no such job"),
         (["-f", NVLINK, "pear"], "did you mean 'default/pair'?"),
+        (
+            ["-f", NVLINK, "-n", "other", "default/pair"],
+            "error: default/pair: namespace: expected 'other', as --namespace says, found 'default'",
+        ),
+        (
+            ["-f", NVLINK, "-n", "other", "PodGroup/default/pair"],
+            "error: PodGroup/default/pair: namespace: expected 'other', as --namespace says, found 'default'",
+        ),
         (["-f", "nosuch.yaml", "pair"], "nosuch.yaml: cannot be read"),
         (["pair"], "Missing option '-f'"),
         (["-f", NVLINK], "Missing argument 'JOB'"),

@@ -6,6 +6,7 @@ import click
 import msgspec
 from msgspec import UNSET
 
+from maniple.api.errors import InputError
 from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.plan_table import describe_queue, node_counts
 from maniple.cli.support.table import echo_json, render, render_fields
@@ -38,6 +39,9 @@ Exit codes: 0 explained, 2 wrong input or no such job.
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(source: ClusterInput, job: str, namespace: str | None, output: str) -> None:
     """Explain one job: where its pods are or go, on which GPUs, or why it waits."""
+    own_namespace = job.split("/")[-2] if "/" in job else None
+    if namespace and own_namespace and namespace != own_namespace:
+        raise InputError([f"{job}: namespace: expected {namespace!r}, as --namespace says, found {own_namespace!r}"])
     cluster, policy, default_namespace = source.read()
     snapshot = cluster.snapshot()
     gang = find_job(snapshot, job if "/" in job else f"{namespace or default_namespace}/{job}")
