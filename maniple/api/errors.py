@@ -55,7 +55,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or empty."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = [name for name in names if name.lower() == word.lower()]
     if not close:
-        close = [name for name in names if name.lower() == word.lower()]
+        close = difflib.get_close_matches(word, _alike_after_namespace(word, names), n=1, cutoff=0.6)
     return f"; did you mean {close[-1]!r}?" if close else ""
+
+
+def _alike_after_namespace(word: str, names: list[str]) -> list[str]:
+    """The names whose part after the last slash is close to the word's: a shared namespace is no similarity."""
+    if "/" not in word or not names:
+        return names
+    own = {name: name.rpartition("/")[2] for name in names}
+    alike = set(difflib.get_close_matches(word.rpartition("/")[2], set(own.values()), n=len(names), cutoff=0.6))
+    return [name for name in names if own[name] in alike]

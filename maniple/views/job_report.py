@@ -105,14 +105,20 @@ def report_job(snapshot: Snapshot, plan: Plan, job: Job) -> JobReport:
 
 def find_job(snapshot: Snapshot, name: str) -> Job:
     """The job `ns/name` or `Kind/ns/name`, or that of such a pod; InputError if there is none, or there are several."""
-    jobs = [job for job in snapshot.jobs if name in (job.name, f"{job.key[1]}/{job.name}")]
+    kind, _, after_kind = name.partition("/")
+    jobs = [
+        job
+        for job in snapshot.jobs
+        if name == job.name or (after_kind == job.name and kind.lower() == job.key[1].lower())
+    ]
     if len(jobs) > 1:
         names = " or ".join(f"{job.key[1]}/{job.name}" for job in jobs)
         raise InputError([f"{name}: several gangs have that name; write {names}"])
     if not jobs:
         jobs = [job for job in snapshot.jobs if name in {*(pod.pod for pod in job.placed), *_waiting_pods(job)}]
     if not jobs:
-        known = nearest(name, {job.name for job in snapshot.jobs}) or "; there are none"
+        label = after_kind if "/" in after_kind else name
+        known = nearest(label, {job.name for job in snapshot.jobs}) or "; there are none"
         raise InputError([f"{name}: no such job: neither PodGroup, ElasticJob nor pod of ours{known}"])
     return jobs[0]
 

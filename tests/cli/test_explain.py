@@ -167,6 +167,8 @@ def test_running_and_leaving_pods_are_told() -> None:
     [
         (["-f", NVLINK, "pear"], "error: default/pear: no such job"),
         (["-f", NVLINK, "pear"], "did you mean 'default/pair'?"),
+        (["-f", EXAMPLES / "01-small-behind-large.yaml", "A"], "did you mean 'default/a'?"),
+        (["-f", NVLINK, "PodGroup/default/PAIR"], "did you mean 'default/pair'?"),
         (
             ["-f", NVLINK, "-n", "other", "default/pair"],
             "error: default/pair: namespace: expected 'other', as --namespace says, found 'default'",
@@ -219,6 +221,7 @@ spec: {{schedulerName: maniple, {CONTAINERS}}}
     assert (job["kind"], job["state"], job["waiting"]) == ("ElasticJob", "Starts", None)
     group = story("-f", "-", "PodGroup/default/x", stdin=text)
     assert (group["kind"], group["state"], group["waiting"]["kind"]) == ("PodGroup", "Waits", "PodGroup")
+    assert story("-f", "-", "podgroup/default/x", stdin=text) == group
 
 
 def test_a_gated_pod_is_shown() -> None:
