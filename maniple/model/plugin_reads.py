@@ -22,6 +22,8 @@ class Reads:
 
     def __post_init__(self) -> None:
         for field in fields(self):
+            if isinstance(getattr(self, field.name), str):
+                raise TypeError(f"Reads.{field.name}: expected a tuple of keys, got one string")
             object.__setattr__(self, field.name, tuple(sorted(set(getattr(self, field.name)))))
 
     def __or__(self, other: "Reads") -> "Reads":

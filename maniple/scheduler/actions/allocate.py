@@ -174,6 +174,8 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
                 statement.mark_backfill(backfill)
                 statement.commit()
                 return True
+            refusal = session.refusal(job, "job_pipelined" if later else "job_ready")
+            session.blocked[job.key] = Reason("NotReady", f"there is room, but {refusal}", "that plugin let it start")
     return False
 
 

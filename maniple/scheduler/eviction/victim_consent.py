@@ -4,6 +4,7 @@ At most _MOST_ASKED rounds, each of which asks every rule once about all units.
 """
 
 from collections.abc import Hashable, Sequence
+from operator import is_
 
 from maniple.model.job import Job
 from maniple.scheduler.eviction.units import Unit
@@ -42,7 +43,7 @@ def _ask(claimant: Job, pool: Sequence[Unit], rules: Sequence[VictimRule]) -> tu
     all_refused: set[int] = set()
     suspects: set[int] = set()
     for rule in rules:
-        allowed = rule(claimant, left)
+        allowed = _candidates_in(rule(claimant, left), left)
         if len(allowed) < len(left):
             refused = {unit_of[victim] for victim in set(left).difference(allowed)}
             all_refused |= refused
@@ -51,6 +52,17 @@ def _ask(claimant: Job, pool: Sequence[Unit], rules: Sequence[VictimRule]) -> tu
         left = allowed
     spoilers = suspects & all_refused
     return [unit for number, unit in enumerate(pool) if number not in all_refused], min(spoilers, default=None)
+
+
+def _candidates_in(answer: Sequence[Victim], candidates: Sequence[Victim]) -> Sequence[Victim]:
+    """Returns the candidates that a rule's answer names. The rule may be a plugin's: nothing else may be evicted."""
+    if len(answer) == len(candidates) and all(map(is_, answer, candidates)):  # the common case: all of them
+        return candidates
+    named = set(answer)
+    if not named.issubset(candidates):
+        strange = next(item for item in named if item not in set(candidates))
+        raise TypeError(f"a victim rule returned {strange!r}, which is not one of the candidates that it was given")
+    return [victim for victim in candidates if victim in named]
 
 
 def _within_budgets(session: Session, candidates: Sequence[Victim]) -> Sequence[Victim]:

@@ -203,7 +203,9 @@ def _effect(case: Case, units: Sequence[Unit]) -> str:
                     statement.evict(unit.job, pod, "", job.name)
         before = session.state(job).allocated.copy()
         with Statement(session) as gang:
-            if place_gang(session, gang, job, later=True) and session.job_pipelined(job):
+            if place_gang(session, gang, job, later=True):
+                if refusal := session.refusal(job, "job_pipelined"):
+                    return f"would make room, but {refusal}"
                 more = session.state(job).allocated - before
                 limit = session.admissible(session.queue_of(job), more, is_charged=True)
                 if limit is not None:

@@ -176,7 +176,7 @@ class Explainer:
         if wanted:
             miss = self._miss(job, wanted)
             conditions += [change(miss)] if reason.is_in_line else [self._limits(job, miss), change(miss)]
-        return replace(reason, would_start_if=" and ".join(filter(None, conditions)))
+        return replace(reason, would_start_if=" and ".join(dict.fromkeys(filter(None, conditions))))
 
     def _limits(self, job: Job, miss: Miss) -> str:
         """What limits and shares of its queue would have to change; empty if nothing."""

@@ -47,8 +47,12 @@ class PluginChoice:
     off: frozenset[str] = frozenset()
 
     def open(self, session: Session) -> Hooks:
-        hooks = self.plugin.open(session)
-        return replace(hooks, **dict.fromkeys(self.off)) if self.off else hooks
+        try:
+            hooks = self.plugin.open(session)
+            return replace(hooks, **dict.fromkeys(self.off)) if self.off else hooks
+        except Exception as error:
+            error.add_note(f"plugin {self.name!r}")
+            raise
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,9 @@ def _try_out(policy: Policy, source: str) -> None:
     except InputError as error:
         raise InputError(f"{source}: {message}" for message in error.messages) from None
     except Exception as error:  # whatever a foreign plugin does
+        plugin = next(iter(getattr(error, "__notes__", ())), "a plugin")
         problem = f"{type(error).__name__}: {error}"
-        raise InputError([f"{source}: a plugin cannot be opened on an empty cluster: {problem}"]) from error
+        raise InputError([f"{source}: {plugin} cannot be opened on an empty cluster: {problem}"]) from error
 
 
 def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
@@ -150,7 +155,13 @@ def _plugin(given: object, where: str) -> PluginChoice:
         raise InputError([f"{where} ({name}): arguments: expected a map of names to simple values"])
     texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in arguments.items()}
     read = Arguments(name, texts, where)
-    plugin = plugin_class(read)
+    try:
+        plugin = plugin_class(read)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a foreign plugin does
+        problem = f"{type(error).__name__}: {error}"
+        raise InputError([f"{where} ({name}): the plugin cannot be created from its arguments: {problem}"]) from error
     read.finish()
     return PluginChoice(name, plugin, frozenset(off))
 

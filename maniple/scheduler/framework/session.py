@@ -88,7 +88,8 @@ class Session:
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
-        _check_claims([plugin.name for tier in tiers for plugin in tier], self.hooks)
+        self._plugin_names = [plugin.name for tier in tiers for plugin in tier]
+        _check_claims(self._plugin_names, self.hooks)
         # By name: the callbacks that plugins have, in the policy's order.
         self._callbacks: dict[str, list[Any]] = {
             field.name: [callback for hooks in self.hooks if (callback := getattr(hooks, field.name)) is not None]
@@ -208,6 +209,13 @@ class Session:
 
     def job_pipelined(self, job: Job) -> bool:
         return all(is_pipelined(job) for is_pipelined in self._callbacks["job_pipelined"])
+
+    def refusal(self, job: Job, callback: str) -> str:
+        """Says which plugin does not let the job start: the first whose callback of this name returns False."""
+        for name, hooks in zip(self._plugin_names, self.hooks, strict=True):
+            if (check := getattr(hooks, callback)) is not None and not check(job):
+                return f"plugin {name!r} does not let it start ({callback})"
+        return ""
 
     def job_need(self, job: Job) -> Need:
         """What the job needs before it may start; without a gang plugin any pod may start alone."""

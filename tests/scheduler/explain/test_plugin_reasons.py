@@ -24,6 +24,9 @@ class Embargo:
         self._says_cure = arguments.boolean("cure", default=True)
         self._curfew = arguments.boolean("curfew", default=False)
         self._overuse = arguments.boolean("overuse", default=False)
+        self._final = arguments.boolean("final", default=False)
+        self._ready = arguments.boolean("ready", default=True)
+        self._pipelined = arguments.boolean("pipelined", default=True)
 
     def open(self, session: Session) -> Hooks:
         del session
@@ -35,10 +38,14 @@ class Embargo:
 
         def refuse(queue: Queue, more: FloatArray, _: bool = False) -> Reason | None:
             del queue, more
-            return Reason("Curfew", "nothing starts at night", "it were day")
+            return Reason("Curfew", "nothing starts at night", "it were day", is_in_line=not self._final)
 
         return Hooks(
-            job_valid=valid, admissible=refuse if self._curfew else None, overused=refuse if self._overuse else None
+            job_valid=valid,
+            job_ready=lambda job: self._ready or not job.name.endswith("late"),
+            job_pipelined=lambda job: self._pipelined or not job.name.endswith("late"),
+            admissible=refuse if self._curfew else None,
+            overused=refuse if self._overuse else None,
         )
 
 
@@ -90,3 +97,22 @@ def test_a_share_of_a_plugin_leaves_the_gang_in_line_and_nobody_leaves_for_it() 
     tried = {row["action"]: row["why"] for row in entry["tried"]}
     assert tried["allocate"] == "nothing starts at night"
     assert tried["preempt"] == "there is room without anybody leaving"
+
+
+def test_a_plugin_that_holds_a_gang_back_is_named_although_there_is_room() -> None:
+    entry = waiting([node("n1"), pod("late")], ready=False)["late"]
+    assert (entry["reason"], entry["position"]) == ("NotReady", 1)
+    assert entry["message"] == "there is room, but plugin 'embargo' does not let it start (job_ready)"
+    assert entry["wouldStartIf"] == "that plugin let it start"
+
+
+def test_a_plugin_that_refuses_a_promise_is_named_and_not_the_victims() -> None:
+    objects = [node("n1"), pod("runs", "4", nodeName="n1"), pod("late", "4", priority=10)]
+    tried = {row["action"]: row["why"] for row in waiting(objects, pipelined=False)["late"]["tried"]}
+    refusal = "would make room, but plugin 'embargo' does not let it start (job_pipelined)"
+    assert tried["preempt"] == f"taking all that may be taken (1 pod of default/runs) {refusal}"
+
+
+def test_a_condition_is_told_once() -> None:
+    would = waiting([*FULL, pod("late")], curfew=True, final=True)["late"]["wouldStartIf"]
+    assert would == "it were day and node n1 had 1 cpu and 1Gi memory more"

@@ -162,7 +162,7 @@ class Fussy(Quiet):
 def test_a_plugin_that_cannot_be_opened_is_an_input_error(offers: list[EntryPoint]) -> None:
     offers.append(offer("fussy", "Fussy"))
     assert problems(policy("fussy")) == [
-        "p.yaml: a plugin cannot be opened on an empty cluster: ZeroDivisionError: no node of 0"
+        "p.yaml: plugin 'fussy' cannot be opened on an empty cluster: ZeroDivisionError: no node of 0"
     ]
 
 
@@ -185,3 +185,14 @@ def test_an_action_under_another_name_does_what_it_does(offers: list[EntryPoint]
     assert ours["binds"] == []
     for part in ("binds", "evictions", "nominations"):
         assert theirs[part] == ours[part]
+
+
+class Fragile(Quiet):
+    def __init__(self, arguments: Arguments) -> None:
+        raise RuntimeError(f"no licence for {arguments}")
+
+
+def test_a_plugin_that_cannot_be_created_is_an_input_error(offers: list[EntryPoint]) -> None:
+    offers.append(offer("fragile", "Fragile"))
+    (problem,) = problems(policy("fragile"))
+    assert "(fragile): the plugin cannot be created from its arguments: RuntimeError: no licence" in problem
