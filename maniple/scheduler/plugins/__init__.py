@@ -1,4 +1,4 @@
-"""The built-in plugins by their names in a policy file. A new one is one file here and one line below.
+"""The built-in plugins by their names in a policy file. A new one is one file here, an import and an entry below.
 
 Plugins of other packages are entry points of the group `maniple.plugins`; examples/plugin is a template.
 """
