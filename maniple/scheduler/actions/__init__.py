@@ -1,4 +1,4 @@
-"""The built-in actions by the name they have in a policy file. A new one is one file here, an import and an entry below.
+"""The built-in actions by their names in a policy file. A new one is one file here, an import and an entry below.
 
 Actions of other packages are entry points of the group `maniple.actions`.
 """
