@@ -139,8 +139,13 @@ def test_a_real_node_leaves_nothing_behind_when_stopped_or_killed(
     cluster = new_cluster(real_node=True)
     os.kill(runner_pid(cluster), signal.SIGKILL)
     wait_until("all processes to end", lambda: processes_of(cluster.layout) == [])
-    command("down", "--name", "some-other")
-    assert left_of(cluster) == []
+
+    def is_removed_by_the_next_command() -> bool:
+        command("down", "--name", "some-other")
+        return left_of(cluster) == []
+
+    # A killed process holds its lock until it has ended, a moment after its command line is gone.
+    wait_until("the next command to remove what is left", is_removed_by_the_next_command)
 
 
 def test_a_node_may_only_change_itself(real_node: Cluster) -> None:
