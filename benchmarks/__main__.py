@@ -126,8 +126,10 @@ def loading() -> list[Result]:
 def load_once() -> None:
     """Prints how long the bytes of a dump take to become a snapshot, and the most memory that took."""
     # Written by another process: what making the dump takes is not part of the figure.
-    code = "from benchmarks.generated_clusters import *; sys.stdout.buffer.write(dump(running(10_000, 10)))"
-    code = f"import sys; {code}"
+    code = (
+        "import sys; from benchmarks.generated_clusters import dump, running;"
+        "sys.stdout.buffer.write(dump(running(10_000, 10)))"
+    )
     with tempfile.TemporaryFile() as file:
         subprocess.run([sys.executable, "-c", code], check=True, stdout=file)
         file.seek(0)

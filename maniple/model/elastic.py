@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from maniple.api import kubernetes, types
 from maniple.model.pod_identity import may_wait, pod_order, pod_role
@@ -91,16 +90,8 @@ def _speed(curve: tuple[tuple[float, float], ...], replicas: float) -> float:
     return before[1]
 
 
-class SizedRole(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def least(self) -> int:
-        """The minimum, or the pinned size."""
-
-
 def role_sizes(
-    roles: Iterable[SizedRole], target: Iterable[types.RoleTarget], living: Iterable[tuple[str, int]]
+    roles: Iterable[types.ElasticRole], target: Iterable[types.RoleTarget], living: Iterable[tuple[str, int]]
 ) -> dict[str, int]:
     """Role -> replicas: the scheduler's last target, else the highest index plus one, and at least the minimum.
 

@@ -59,9 +59,8 @@ def _candidates_in(answer: Sequence[Victim], candidates: Sequence[Victim]) -> Se
     if len(answer) == len(candidates) and all(map(is_, answer, candidates)):  # the common case: all of them
         return candidates
     named = set(answer)
-    if not named.issubset(candidates):
-        strange = next(item for item in named if item not in set(candidates))
-        raise TypeError(f"a victim rule returned {strange!r}, which is not one of the candidates that it was given")
+    for stranger in named.difference(candidates):
+        raise TypeError(f"a victim rule returned {stranger!r}, which is not one of the candidates that it was given")
     return [victim for victim in candidates if victim in named]
 
 

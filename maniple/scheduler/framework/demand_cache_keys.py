@@ -85,9 +85,7 @@ class Demands:
 
     def of_group(self, group: TaskGroup) -> int:
         """Groups with the same number fit on the same nodes with the same scores, unless they depend on other pods."""
-        if not self.is_shared:
-            return next(self._serials)
-        return self.number_of(group) if self._group_kinds else group.shape.number
+        return self.number_of(group) if self.is_shared else next(self._serials)
 
     def number_of(self, group: TaskGroup) -> int:
         """The same, for bookkeeping that is not a cache."""
