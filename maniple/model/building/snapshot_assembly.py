@@ -35,4 +35,5 @@ def assemble_snapshot(
         exclusives=dict(usage.exclusives),
         owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
         budgets=tables.budgets,
+        volume_limits=tables.volume_limits,
     )

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from maniple.api.kubernetes import Taint, Toleration
+from maniple.api.quantity import whole_number
 from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import AffinityInfo, Spread
-from maniple.model.pod_shape import ZONE_LABELS
+from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import BoolArray
+from maniple.model.volume_claims import ZONE_LABELS
 from maniple.scheduler.framework.hooks import Check, Hooks, no_other_group, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -36,6 +38,9 @@ CHECKS = (
     "topologyspread",
     "volumes",
     "volumezones",
+    "volumelimits",
+    "claimsharing",
+    "resourceclaims",
 )
 # kube-batch's own switches for three of them.
 _KUBE_BATCH = {
@@ -80,8 +85,10 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
     """The checks on the node itself, the most telling reason first."""
     constraint = group.shape.constraint
     none = np.zeros(len(nodes), dtype=bool)
-    if constraint.missing_volumes:
-        yield "volumes", Check(constraint.missing_volumes[0], none)
+    if constraint.claims_resources:
+        yield "resourceclaims", Check("resourceClaims (dynamic resource allocation) are not supported yet", none)
+    if constraint.obstacles:
+        yield "volumes", Check(constraint.obstacles[0], none)
     if constraint.node_name:
         chosen = none.copy()
         if constraint.node_name in nodes.index:
@@ -139,9 +146,22 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     return any(
         (not t.effect or t.effect == taint.effect)
         and (not t.key or t.key == taint.key)
-        and (t.operator == "Exists" or (bool(t.key) and t.value == taint.value))
+        and (t.operator == "Exists" or (bool(t.key) and _meets(t, taint.value)))
         for t in tolerations
     )
+
+
+def _meets(toleration: Toleration, value: str) -> bool:
+    """Whether the value of a taint meets the toleration. An operator that is not known tolerates nothing."""
+    match toleration.operator:
+        case "Equal" | "":
+            return toleration.value == value
+        case "Gt" | "Lt":
+            bound, number = whole_number(toleration.value), whole_number(value)
+            if bound is None or number is None:
+                return False
+            return number > bound if toleration.operator == "Gt" else number < bound
+    return False
 
 
 def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]]:
@@ -158,12 +178,36 @@ def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]
                 if any(exclusive.clashes(other) for exclusive in wanted for other in held):
                     free[node] = False
             yield name, Check(reason, free)
+    if group.shape.exclusives:
+        yield from _claim_checks(session, group.shape.exclusives)
     if group.pod_affinity is not None:
         yield from (("podaffinity", check) for check in _affinity_checks(session, group.pod_affinity))
         for spread in group.pod_affinity.spread:
             if spread.is_required:
                 passes = _within_skew(session, group, group.pod_affinity, spread)
                 yield "topologyspread", Check("topology spread would be violated", passes)
+
+
+def _claim_checks(session: Session, exclusives: tuple[Exclusive, ...]) -> Iterator[tuple[str, Check]]:
+    """Claims that one pod of the cluster may use, and the number of volumes that a node can attach."""
+    count = len(session.snapshot.nodes)
+    claims = {exclusive for exclusive in exclusives if exclusive.kind == "claim"}
+    if claims:
+        is_free = all(claims.isdisjoint(held) for held in session.exclusives.values())
+        yield "claimsharing", Check("another pod uses the ReadWriteOncePod claim", np.full(count, is_free))
+    volumes = {exclusive for exclusive in exclusives if exclusive.kind == "volume"}
+    for driver in sorted({volume.driver for volume in volumes}):
+        limits = session.snapshot.volume_limits.get(driver)
+        if limits is None:
+            continue
+        own = {volume for volume in volumes if volume.driver == driver}
+        passes = limits >= len(own)
+        for node, held in session.exclusives.items():
+            if passes[node]:
+                attached = {volume for volume in held if volume.kind == "volume" and volume.driver == driver}
+                # As in kube-scheduler: a pod that brings no new volume is not refused.
+                passes[node] = own <= attached or len(own | attached) <= limits[node]
+        yield "volumelimits", Check(f"node can attach no more volumes of {driver}", passes)
 
 
 def _affinity_checks(session: Session, pod_affinity: AffinityInfo) -> Iterator[Check]:
