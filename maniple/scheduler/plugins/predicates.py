@@ -40,8 +40,9 @@ CHECKS = (
     "volumezones",
     "volumelimits",
     "claimsharing",
-    "resourceclaims",
 )
+# What a pod asks for and nobody can give yet: this check cannot be switched off.
+_ALWAYS = "resourceclaims"
 # kube-batch's own switches for three of them.
 _KUBE_BATCH = {
     "predicate.MemoryPressureEnable": "memorypressure",
@@ -62,7 +63,7 @@ class Predicates:
                 on.add(name)
             else:
                 on.discard(name)
-        self._on = frozenset(on)
+        self._on = frozenset({*on, _ALWAYS})
 
     def open(self, session: Session) -> Hooks:
         nodes = session.snapshot.nodes
@@ -86,7 +87,7 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
     constraint = group.shape.constraint
     none = np.zeros(len(nodes), dtype=bool)
     if constraint.claims_resources:
-        yield "resourceclaims", Check("resourceClaims (dynamic resource allocation) are not supported yet", none)
+        yield _ALWAYS, Check("resourceClaims (dynamic resource allocation) are not supported yet", none)
     if constraint.obstacles:
         yield "volumes", Check(constraint.obstacles[0], none)
     if constraint.node_name:

@@ -42,6 +42,7 @@ NO_WEIGHTS = {
     "balancedresource.weight": "0",
     "nodeaffinity.weight": "0",
     "podaffinity.weight": "0",
+    "topologyspread.weight": "0",
     "tainttoleration.weight": "0",
     "imagelocality.weight": "0",
     "selectorspread.weight": "0",
