@@ -93,6 +93,7 @@ _SKIPPED = {
     "storage.k8s.io/v1": frozenset({"CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"}),
 }
 _MOST_MESSAGES = 50
+_NO_PODS = "Node without pods"
 
 T = typing.TypeVar("T")
 
@@ -132,6 +133,10 @@ def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
     if errors:
         rest = len(errors) - _MOST_MESSAGES
         raise InputError(errors[:_MOST_MESSAGES] + ([f"… and {rest} more"] if rest > 0 else []))
+    closed = skipped.pop(_NO_PODS, 0)
+    if closed:
+        nodes = "1 Node takes" if closed == 1 else f"{closed} Nodes take"
+        decoded.notes.append(f"{nodes} no pods: status.allocatable has no `pods`; write for example pods: 110")
     if skipped:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
         decoded.notes.append(f"skipped, because scheduling does not read them: {counted}")
@@ -172,6 +177,8 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
         item = msgspec.structs.replace(item, metadata=metadata)
     decoded.objects.append(item)
     decoded.where.append(where)
+    if isinstance(item, kubernetes.Node) and "pods" not in (item.status.allocatable or item.status.capacity):
+        skipped[_NO_PODS] += 1
     return []
 
 
