@@ -199,7 +199,7 @@ class _Scorer:
     def _close_to(self, group: TaskGroup) -> FloatArray | None:
         if group.pod_affinity is None:
             return None
-        counts = self.session.affinity_counts
+        counts = self.session.neighbours.later.counts
         pulled = counts.attracted(group.pod_affinity, self.weights.symmetric)
         if pulled is None and not group.pod_affinity.preferred:
             return None
