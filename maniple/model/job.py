@@ -46,7 +46,8 @@ class TaskGroup(Struct, frozen=True, eq=False):
     @property
     def is_coupled(self) -> bool:
         """Whether placing one of its pods can change where the next may go, apart from the resources that it uses."""
-        return self.pod_affinity is not None and self.pod_affinity.has_terms
+        has_terms = self.pod_affinity is not None and self.pod_affinity.has_terms
+        return has_terms or (bool(self.shape.exclusives) and self.shape.is_one_per_cluster)
 
 
 class PlacedPod(Struct, eq=False):

@@ -37,12 +37,15 @@ class Snapshot:
     gpu_pods: Mapping[GpuPod, int]  # requests of pods with GPUs, placed and waiting -> number of pods
     # Placed pods, terminating pods included. Empty if no pod has affinity terms.
     pod_affinity: PodsOnNodes = field(default_factory=dict)
-    exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
+    # node -> ports, disks, claims and volumes in use
+    exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)
     # The same of terminating pods only.
     leaving_affinity: PodsOnNodes = field(default_factory=dict)
     leaving_exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[Budget] = ()
+    # CSI driver -> [N] the most volumes of it on each node; inf: no limit
+    volume_limits: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (self.free, self.releasing, self.total, self.queue_allocated, self.queue_pending):

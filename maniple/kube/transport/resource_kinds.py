@@ -53,7 +53,11 @@ class Resource:
 
 ObjectRef = tuple[Resource, Key]
 
-_IRREGULAR_PLURALS = {"PriorityClass": "priorityclasses", "Topology": "topologies"}
+_IRREGULAR_PLURALS = {
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+    "Topology": "topologies",
+}
 _OURS = {"Queue": types.Queue, "PodGroup": types.PodGroup}
 
 

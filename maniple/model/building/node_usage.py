@@ -14,7 +14,7 @@ from maniple.model.counting import count_down, count_up
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import JobKey, pod_owner
-from maniple.model.pod_shape import Exclusive, exclusives_of
+from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import FloatArray
 
 
@@ -72,7 +72,7 @@ class NodeUsage:
             return
         usage.node = node
         usage.gpus, usage.held = self._holdings.read(pod, node, request)
-        usage.exclusives = exclusives_of(pod.spec)
+        usage.exclusives = tables.shapes.exclusives(pod)
         if meta.owner_references:
             owner = usage.owner = pod_owner(meta)
             if owner:

@@ -37,4 +37,5 @@ def assemble_snapshot(
         leaving_exclusives=dict(usage.leaving_exclusives),
         owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
         budgets=tables.budgets,
+        volume_limits=tables.volume_limits,
     )

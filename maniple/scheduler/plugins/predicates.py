@@ -5,17 +5,20 @@ with the same constraints. Pods on it (host ports, disks, affinity) are checked 
 with such rules. Resources are not a predicate: the framework always checks them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from maniple.api.kubernetes import Taint, Toleration
+from maniple.api.quantity import whole_number
 from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import AffinityCounts, AffinityInfo, Spread
-from maniple.model.pod_shape import ZONE_LABELS
+from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import BoolArray
+from maniple.model.volume_claims import ZONE_LABELS
 from maniple.scheduler.framework.hooks import Check, Hooks, no_other_group, nothing_else
+from maniple.scheduler.framework.neighbours import View
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
@@ -36,7 +39,11 @@ CHECKS = (
     "topologyspread",
     "volumes",
     "volumezones",
+    "volumelimits",
+    "claimsharing",
 )
+# What a pod asks for and nobody can give yet: this check cannot be switched off.
+_ALWAYS = "resourceclaims"
 # kube-batch's own switches for three of them.
 _KUBE_BATCH = {
     "predicate.MemoryPressureEnable": "memorypressure",
@@ -57,7 +64,7 @@ class Predicates:
                 on.add(name)
             else:
                 on.discard(name)
-        self._on = frozenset(on)
+        self._on = frozenset({*on, _ALWAYS})
 
     def open(self, session: Session) -> Hooks:
         nodes = session.snapshot.nodes
@@ -80,8 +87,10 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
     """The checks on the node itself, the most telling reason first."""
     constraint = group.shape.constraint
     none = np.zeros(len(nodes), dtype=bool)
-    if constraint.missing_volumes:
-        yield "volumes", Check(constraint.missing_volumes[0], none)
+    if constraint.claims_resources:
+        yield _ALWAYS, Check("resourceClaims (dynamic resource allocation) are not supported yet", none)
+    if constraint.obstacles:
+        yield "volumes", Check(constraint.obstacles[0], none)
     if constraint.node_name:
         chosen = none.copy()
         if constraint.node_name in nodes.index:
@@ -139,9 +148,22 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     return any(
         (not t.effect or t.effect == taint.effect)
         and (not t.key or t.key == taint.key)
-        and (t.operator == "Exists" or (bool(t.key) and t.value == taint.value))
+        and (t.operator == "Exists" or (bool(t.key) and _meets(t, taint.value)))
         for t in tolerations
     )
+
+
+def _meets(toleration: Toleration, value: str) -> bool:
+    """Whether the value of a taint meets the toleration. An operator that is not known tolerates nothing."""
+    match toleration.operator:
+        case "Equal" | "":
+            return toleration.value == value
+        case "Gt" | "Lt":
+            bound, number = whole_number(toleration.value), whole_number(value)
+            if bound is None or number is None:
+                return False
+            return number > bound if toleration.operator == "Gt" else number < bound
+    return False
 
 
 def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[tuple[str, Check]]:
@@ -165,6 +187,8 @@ def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[t
                 if any(exclusive.clashes(other) for exclusive in wanted for other in held):
                     free[node] = False
             yield name, Check(reason, free)
+    if group.shape.exclusives:
+        yield from _claim_checks(session, group.shape.exclusives, views)
     if group.pod_affinity is not None:
         every_counts = [view.counts for view in views]
         yield from (("podaffinity", check) for check in _affinity_checks(group.pod_affinity, *every_counts))
@@ -172,6 +196,30 @@ def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[t
             if spread.is_required:
                 passes = _within_skew(session, group, group.pod_affinity, spread, view.counts)
                 yield "topologyspread", Check("topology spread would be violated", passes)
+
+
+def _claim_checks(
+    session: Session, exclusives: tuple[Exclusive, ...], views: Sequence[View]
+) -> Iterator[tuple[str, Check]]:
+    """Claims that one pod of the cluster may use, and the number of volumes that a node can attach."""
+    count = len(session.snapshot.nodes)
+    claims = {exclusive for exclusive in exclusives if exclusive.kind == "claim"}
+    if claims:
+        is_free = all(claims.isdisjoint(held) for view in views for held in view.exclusives.values())
+        yield "claimsharing", Check("another pod uses the ReadWriteOncePod claim", np.full(count, is_free))
+    volumes = {exclusive for exclusive in exclusives if exclusive.kind == "volume"}
+    for driver in sorted({volume.driver for volume in volumes}):
+        limits = session.snapshot.volume_limits.get(driver)
+        if limits is None:
+            continue
+        own = {volume for volume in volumes if volume.driver == driver}
+        passes = limits >= len(own)
+        for node, held in (item for view in views for item in view.exclusives.items()):
+            if passes[node]:
+                attached = {volume for volume in held if volume.kind == "volume" and volume.driver == driver}
+                # As in kube-scheduler: a pod that brings no new volume is not refused.
+                passes[node] = own <= attached or len(own | attached) <= limits[node]
+        yield "volumelimits", Check(f"node can attach no more volumes of {driver}", passes)
 
 
 def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others: AffinityCounts) -> Iterator[Check]:
