@@ -54,9 +54,9 @@ class ApiError(Exception):
         return self.status == 429 or self.status >= 500
 
     @property
-    def asked_pause_s(self) -> float:
-        """The pause that the server asks for. A storage that is being initialized asks for longer than it takes."""
-        return 0.0 if "storage is (re)initializing" in self.message else self.retry_after_s or 0.0
+    def is_starting(self) -> bool:
+        """Whether the server has not read this kind yet. That takes less time than the pause that it asks for."""
+        return self.status == 429 and "storage is (re)initializing" in self.message
 
 
 class UnansweredError(Exception):
@@ -110,11 +110,14 @@ class Backoff:
             self.reset()
         self._was_answered = is_answered
         self.failures += 1
-        asked = error.asked_pause_s if isinstance(error, ApiError) else 0.0
+        asked = (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0
+        is_starting = isinstance(error, ApiError) and error.is_starting
         longest = self._longest_s
-        if self._outage is not None and self._outage.is_recent:
+        if is_starting or (self._outage is not None and self._outage.is_recent):
             longest = min(longest, LONGEST_PAUSE_S)
-            if not isinstance(error, ApiError) or error.status != 429:  # an overloaded server is obeyed
+            if is_starting:
+                asked = 0.0
+            elif not isinstance(error, ApiError) or error.status != 429:  # an overloaded server is obeyed
                 asked = min(asked, longest)
         full = min(longest, self._first_s * 2.0 ** min(self.failures - 1, 20))
         return max(asked, full) * random.uniform(0.75, 1.25)

@@ -32,16 +32,19 @@ class Outage:
         return self.is_on or self._unanswered_at > time.monotonic() - _RECENT_S
 
     def note_silence(self) -> None:
-        """A request was not answered."""
+        """A request was not answered, or a proxy or a server without its etcd answered it."""
         now = time.monotonic()
         if self.is_on or now - self._answered_at > _BRIEF_S:
             self._unanswered_at = now
             self._returned.clear()
 
     def note_answer(self, status: int) -> None:
-        """A server that starts answers too, but refuses: it has not come back yet."""
+        """A server that starts, or whose etcd is away, answers too, but refuses: it is not there."""
+        if status >= 500:
+            self.note_silence()
+            return
         now = time.monotonic()
-        is_good = status < 500 and status not in (401, 403, 429)
+        is_good = status not in (401, 403, 429)
         if is_good:
             self._answered_at = now
         if is_good or now - self._unanswered_at > _RECENT_S:

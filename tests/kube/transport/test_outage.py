@@ -74,7 +74,9 @@ def test_the_first_answer_begins_the_pauses_anew() -> None:
 
 def test_a_storage_that_is_initializing_is_asked_again_before_it_asks_for_that() -> None:
     error = ApiError(429, "TooManyRequests", "storage is (re)initializing", retry_after_s=1.0)
-    assert Backoff(0.2).pause_s(error) <= 0.25
+    backoff = Backoff(0.2)
+    assert backoff.pause_s(error) <= 0.25
+    assert max(backoff.pause_s(error) for _ in range(50)) <= 1.25
 
 
 def test_an_overloaded_server_is_obeyed_also_after_an_outage() -> None:
@@ -112,6 +114,14 @@ def test_all_who_wait_go_on_when_the_server_is_back_but_not_at_once() -> None:
     assert moments[-1] < 30  # not the pause of a minute
     assert moments[50] - moments[0] > 0.05
     assert moments[-1] - moments[0] > 0.15
+
+
+def test_a_server_that_cannot_reach_its_etcd_is_away_too() -> None:
+    outage = Outage()
+    outage.note_answer(500)
+    assert outage.is_on
+    outage.note_answer(404)
+    assert not outage.is_on
 
 
 def test_one_unanswered_request_among_answered_ones_is_no_outage() -> None:
