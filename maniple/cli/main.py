@@ -8,6 +8,7 @@ import click
 
 from maniple import __version__
 from maniple.api.errors import InputError, did_you_mean
+from maniple.cli.support.given_once import check_given_once
 
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: what starts where, what waits and why.",
@@ -59,7 +60,10 @@ class _Commands(click.Group):
         word = args[0]
         if word not in COMMANDS and not word.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {word!r}{did_you_mean(word, COMMANDS) or '.'}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            check_given_once(name, command, rest, ctx)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

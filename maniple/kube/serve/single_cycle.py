@@ -24,12 +24,12 @@ async def one_cycle(
         start = time.perf_counter()
         if not dry_run:
             cycle = await server.run_once()
-            return None if cycle is None else Outcome([Round(*cycle)])
+            return None if cycle is None else Outcome([Round.of(*cycle)])
         await server.read_once()
         snapshot = await server.cache.snapshot(time.time())
         read = time.perf_counter()
         plan = schedule(snapshot, settings.policy)
-        return Outcome([Round(snapshot, plan)], read - start, [time.perf_counter() - read])
+        return Outcome([Round.of(snapshot, plan)], read - start, [time.perf_counter() - read])
 
 
 class Reading(NamedTuple):

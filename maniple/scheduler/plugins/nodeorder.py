@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from maniple.api.errors import did_you_mean, shown
 from maniple.api.kubernetes import NodeSelectorTerm
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
@@ -41,6 +42,7 @@ class NodeOrder:
         self.least = number("leastrequested.weight", 1.0)
         self.most = number("mostrequested.weight", 0.0)
         self.most_resources = arguments.words("mostrequested.resources", ("cpu", "memory"))
+        _check_resources(arguments, self.most_resources)
         self.balanced = number("balancedresource.weight", 1.0)
         self.node_affinity = number("nodeaffinity.weight", 1.0)
         self.pod_affinity = number("podaffinity.weight", 1.0)
@@ -58,6 +60,18 @@ class NodeOrder:
             group_kind=nothing_else,
             job_kind=scorer.owners if self.spread else nothing_else,
         )
+
+
+def _check_resources(arguments: Arguments, names: tuple[str, ...]) -> None:
+    """Refuses names that no resource has. Those with a slash, or of huge pages, depend on the cluster."""
+    known = (EXTENDED, "cpu", "memory", "ephemeral-storage", "pods")
+    for name in names:
+        if name not in known and "/" not in name and not name.startswith("hugepages-"):
+            expected = "a resource such as nvidia.com/gpu, or 'extended' for all of that form"
+            message = f"unknown resource {shown(name)}{did_you_mean(name, known) or f'; expected {expected}'}"
+            raise arguments.error("mostrequested.resources", message)
+    if not names:
+        raise arguments.error("mostrequested.resources", "expected at least one resource, found none")
 
 
 class _Scorer:
