@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from maniple.api.errors import nearest, printable, shown
+from maniple.api.errors import nearest, shown
 from maniple.api.meta import Struct
 from maniple.api.quantity import LARGEST, QuantityError, format_quantity, parse_quantity, to_units
+from maniple.api.terminal_text import printable
 from maniple.api.types import GPU_RESOURCES
 
 DEFAULT_RESOURCE = GPU_RESOURCES[0]

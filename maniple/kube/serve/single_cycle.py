@@ -3,7 +3,7 @@
 import time
 from typing import NamedTuple
 
-from maniple.api.errors import printable
+from maniple.api.terminal_text import printable
 from maniple.cluster.in_memory_cluster import Outcome, Round
 from maniple.cluster.strip_unread_fields import stranger
 from maniple.kube.serve.server import Server, Settings

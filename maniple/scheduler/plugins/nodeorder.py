@@ -68,7 +68,8 @@ def _check_resources(arguments: Arguments, names: tuple[str, ...]) -> None:
     for name in names:
         if name not in known and "/" not in name and not name.startswith("hugepages-"):
             expected = "a resource such as nvidia.com/gpu, or 'extended' for all of that form"
-            message = f"unknown resource {shown(name)}{did_you_mean(name, known) or f'; expected {expected}'}"
+            hint = "" if name == "gpu" else did_you_mean(name, known)  # which is not far from cpu
+            message = f"unknown resource {shown(name)}{hint or f'; expected {expected}'}"
             raise arguments.error("mostrequested.resources", message)
     if not names:
         raise arguments.error("mostrequested.resources", "expected at least one resource, found none")
