@@ -52,14 +52,24 @@ class MemoryCluster:
         self._step_s = ROUND_S if step_s is None else step_s
         self._holders: set[str] = set()  # gangs with a reservation
         self._arrivals: Arrivals | None = None
+        self._first: Snapshot | None = None  # the next snapshot, if it was built already
         if step_s is not None:
             self._arrivals = Arrivals(objects, np.inf if now is None else now)
             self._add_implied_pods([])
 
     def snapshot(self) -> Snapshot:
+        if self._first is not None:
+            snapshot, self._first = self._first, None
+            return snapshot
         snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads)
         self._now = snapshot.now
         return snapshot
+
+    def notes(self) -> list[str]:
+        """Notes about the objects. Those that contradict others are found by building the first snapshot."""
+        self._first = self.snapshot()
+        self._objects.note_set_aside()
+        return self._objects.notes.lines()
 
     def check_end(self, rounds: int) -> None:
         """Raises InputError if so many rounds would last beyond the last year."""
