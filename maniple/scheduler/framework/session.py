@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maniple.api.errors import InputError
+from maniple.model.disruption_budgets import BudgetCover
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityInfo, Term
@@ -64,6 +65,7 @@ class Session:
         # What will be free when all leaving pods have left and all promised pods have started.
         self.future = snapshot.free + snapshot.releasing
         self.gpus = FreeGpus(snapshot)
+        self.budget_cover = BudgetCover(snapshot.budgets)
         self._releasing = bool(snapshot.releasing.any())
         self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] including the queues below
         # A queue and its ancestors: all of them are charged for what its jobs hold.
@@ -342,8 +344,12 @@ class Session:
 
 
 def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:
-    above = [] if queue.parent < 0 else _path(queues, queues[queue.parent])
-    return [queue.index, *above]
+    """The queue and its ancestors, from below. The tree's depth is limited (model/queues.py)."""
+    path = [queue.index]
+    while queue.parent >= 0:
+        queue = queues[queue.parent]
+        path.append(queue.index)
+    return path
 
 
 def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:
