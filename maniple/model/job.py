@@ -16,7 +16,7 @@ from maniple.model.gpu.devices import GpuGrant
 from maniple.model.plugin_reads import nothing
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import pod_order
-from maniple.model.pod_shape import Shape
+from maniple.model.pod_shape import Exclusive, Shape
 from maniple.model.resources import FloatArray
 
 
@@ -66,6 +66,7 @@ class PlacedPod(Struct, eq=False):
     gpus: tuple[GpuGrant, ...] = ()
     ends: float = inf  # the latest time, if it has a deadline
     makes_way_for: str = ""  # the gang (ns/name) on whose reserved nodes it runs until that gang can start
+    exclusives: tuple[Exclusive, ...] = ()  # its host ports and disks
     is_ours: bool = True  # False: another scheduler placed it. It counts for its gang, but we do not evict it
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only the keys that plugins declare to read
 

@@ -73,11 +73,9 @@ class Axis:
 
     def describe(self, vector: FloatArray, *, zeros: bool = False) -> dict[str, str]:
         """The vector as a Kubernetes resource list, without pods."""
-        return {
-            name: self.text(row, float(vector[row]))
-            for row, name in enumerate(self.names)
-            if name != "pods" and np.isfinite(vector[row]) and (zeros or vector[row])
-        }
+        shown = np.isfinite(vector) if zeros else np.isfinite(vector) & (vector != 0)
+        rows = np.flatnonzero(shown).tolist()  # few of them, where pods name thousands of resources
+        return {self.names[row]: self.text(row, float(vector[row])) for row in rows if row != PODS}
 
     def text(self, row: int, units: float) -> str:
         name = self.names[row]

@@ -71,7 +71,7 @@ class _Maker:
         for rule in chosen:
             _RULES[rule](self, pod, running)
         for other in running:
-            self.add_running(other, may_terminate="spread" not in chosen)
+            self.add_running(other)
         self.case.pod = pod
         return self.case
 
@@ -116,14 +116,14 @@ class _Maker:
         labels = {self.app: rng.choice("xy")} if not self.one_in(4) else {}
         return {"metadata": {"name": self.name(name), "labels": labels}, "spec": spec}
 
-    def add_running(self, pod: Object, *, may_terminate: bool) -> None:
+    def add_running(self, pod: Object) -> None:
         name, node = pod["metadata"]["name"], self.rng.choice(self.case.nodes)
         status = pod.pop("status", {"phase": "Running"})
         if self.one_in(8):
             status = {"phase": "Succeeded"}
         self.add("POST", PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}})
         self.add("PATCH", f"{PODS}/{name}/status", {"status": status})
-        if may_terminate and status["phase"] == "Running" and self.one_in(5):
+        if status["phase"] == "Running" and self.one_in(5):
             self.add("DELETE", f"{PODS}/{name}")
 
     # -- rules

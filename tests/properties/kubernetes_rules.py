@@ -1,8 +1,8 @@
 """Whether a pod may run on a node: Kubernetes' required rules, from its documentation, for the referee.
 
 Rules between pods look at a whole set of placements at once, because a plan has no order: a set is
-objected to only if no order of binding could have been legal. Affinity and spread may count pods that are
-leaving or not: both ways are accepted.
+objected to only if no order of binding could have been legal. Company that is leaving satisfies the
+affinity of a pod that is bound, and counts in no spread. It is no company to a pod that is promised room.
 """
 
 from __future__ import annotations
@@ -284,16 +284,20 @@ def skew_broken(facts: Facts, site: Site, new: list[Site], present: list[Site]) 
     return None
 
 
-def objections_of_company(facts: Facts, new: list[Site], staying: list[Site], leaving: list[Site]) -> Iterator[str]:
-    """Required pod affinity and topology spread of the new sites."""
-    lonely = without_company(facts, new, staying + leaving)
-    if lonely and leaving:
+def objections_of_company(
+    facts: Facts, new: list[Site], staying: list[Site], leaving: list[Site], victims: list[Site]
+) -> Iterator[str]:
+    """Required pod affinity and topology spread of the new sites, beside pods that stay, that are leaving already, and
+    that are evicted in the same round: these are still there, or gone, when a pod is bound.
+    """
+    lonely = without_company(facts, new, staying + leaving + victims)
+    if lonely and (leaving or victims):
         lonely = [site for site in without_company(facts, new, staying) if site in lonely]
     for site in lonely:
         yield f"the required pod affinity of {site.pod.key} on {site.node.name} is not met"
     for site in new:
         broken = skew_broken(facts, site, new, staying)
-        if broken and (not leaving or skew_broken(facts, site, new, staying + leaving)):
+        if broken and (not victims or skew_broken(facts, site, new, staying + victims)):
             yield f"the topology spread of {site.pod.key} is broken: {broken}"
 
 

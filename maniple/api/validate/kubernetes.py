@@ -48,6 +48,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 Errors = list[Problem]
@@ -144,6 +145,8 @@ def check_pod_spec(spec: kubernetes.PodSpec, path: str, errors: Errors, *, is_li
 def _container(container: kubernetes.Container, path: str, errors: Errors) -> None:
     if container.name and not is_label(container.name):
         add(errors, f"{path}.name", A_LABEL, shown(container.name))
+    if container.restart_policy:
+        _one_of(container.restart_policy, _RESTART_POLICIES, f"{path}.restartPolicy", errors)
     _resources(container.resources, path, errors)
     for index, port in enumerate(container.ports):
         _port(port, f"{path}.ports[{index}]", errors)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from maniple.api.errors import did_you_mean, shown
 from maniple.api.kubernetes import NodeSelectorTerm
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
@@ -42,6 +43,7 @@ class NodeOrder:
         self.least = number("leastrequested.weight", 1.0)
         self.most = number("mostrequested.weight", 0.0)
         self.most_resources = arguments.words("mostrequested.resources", ("cpu", "memory"))
+        _check_resources(arguments, self.most_resources)
         self.balanced = number("balancedresource.weight", 1.0)
         self.node_affinity = number("nodeaffinity.weight", 1.0)
         self.pod_affinity = number("podaffinity.weight", 1.0)
@@ -60,6 +62,19 @@ class NodeOrder:
             group_kind=nothing_else,
             job_kind=scorer.owners if self.spread else nothing_else,
         )
+
+
+def _check_resources(arguments: Arguments, names: tuple[str, ...]) -> None:
+    """Refuses names that no resource has. Those with a slash, or of huge pages, depend on the cluster."""
+    known = (EXTENDED, "cpu", "memory", "ephemeral-storage", "pods")
+    for name in names:
+        if name not in known and "/" not in name and not name.startswith("hugepages-"):
+            expected = "a resource such as nvidia.com/gpu, or 'extended' for all of that form"
+            hint = "" if name == "gpu" else did_you_mean(name, known)  # which is not far from cpu
+            message = f"unknown resource {shown(name)}{hint or f'; expected {expected}'}"
+            raise arguments.error("mostrequested.resources", message)
+    if not names:
+        raise arguments.error("mostrequested.resources", "expected at least one resource, found none")
 
 
 class _Scorer:
@@ -202,7 +217,7 @@ class _Scorer:
     def _close_to(self, group: TaskGroup) -> FloatArray | None:
         if group.pod_affinity is None:
             return None
-        counts = self.session.affinity_counts
+        counts = self.session.neighbours.later.counts
         pulled = counts.attracted(group.pod_affinity, self.weights.symmetric)
         if pulled is None and not group.pod_affinity.preferred:
             return None
@@ -216,7 +231,7 @@ class _Scorer:
         wanted = [] if group.pod_affinity is None else [s for s in group.pod_affinity.spread if not s.is_required]
         if not wanted:
             return None
-        counts, nodes = self.session.affinity_counts, self.session.snapshot.nodes
+        counts, nodes = self.session.neighbours.later.counts, self.session.snapshot.nodes
         labelled = np.logical_and.reduce([counts.has_label(spread.term.topology_key) for spread in wanted])
         total = np.zeros(len(nodes))
         for spread in wanted:

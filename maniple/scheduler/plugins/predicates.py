@@ -5,7 +5,7 @@ with the same constraints. Pods on it (host ports, disks, affinity) are checked 
 with such rules. Resources are not a predicate: the framework always checks them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,11 +13,12 @@ from maniple.api.kubernetes import Taint, Toleration
 from maniple.api.quantity import whole_number
 from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
-from maniple.model.pod_affinity import AffinityInfo, Spread
+from maniple.model.pod_affinity import AffinityCounts, AffinityInfo, Spread
 from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import BoolArray
 from maniple.model.volume_claims import ZONE_LABELS
 from maniple.scheduler.framework.hooks import Check, Hooks, no_other_group, nothing_else
+from maniple.scheduler.framework.neighbours import View
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
@@ -71,8 +72,8 @@ class Predicates:
         def predicate(group: TaskGroup) -> Iterator[Check]:
             return (check for name, check in node_checks(nodes, group) if name in self._on)
 
-        def pod_predicate(group: TaskGroup) -> Iterator[Check]:
-            return (check for name, check in pod_checks(session, group) if name in self._on)
+        def pod_predicate(group: TaskGroup, later: bool) -> Iterator[Check]:
+            return (check for name, check in pod_checks(session, group, later=later) if name in self._on)
 
         return Hooks(
             predicate=predicate,
@@ -165,9 +166,16 @@ def _meets(toleration: Toleration, value: str) -> bool:
     return False
 
 
-def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]]:
-    """The checks on the pods of the node, including those placed in this cycle."""
+def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[tuple[str, Check]]:
+    """The checks on the pods of the node, including those placed in this cycle.
+
+    A pod that is bound now needs the company that is there now. It may clash neither with that nor with the pods that
+    are promised room.
+    """
     count = len(session.snapshot.nodes)
+    neighbours = session.neighbours
+    view = neighbours.later if later else neighbours.now
+    views = [view] if view is neighbours.later else [view, neighbours.later]
     for kind, name, reason in (
         ("port", "hostports", "host port is taken"),
         ("disk", "disks", "disk is in use"),
@@ -175,26 +183,29 @@ def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]
         wanted = [exclusive for exclusive in group.shape.exclusives if exclusive.kind == kind]
         if wanted:
             free = np.ones(count, dtype=bool)
-            for node, held in session.exclusives.items():
+            for node, held in (item for view in views for item in view.exclusives.items()):
                 if any(exclusive.clashes(other) for exclusive in wanted for other in held):
                     free[node] = False
             yield name, Check(reason, free)
     if group.shape.exclusives:
-        yield from _claim_checks(session, group.shape.exclusives)
+        yield from _claim_checks(session, group.shape.exclusives, views)
     if group.pod_affinity is not None:
-        yield from (("podaffinity", check) for check in _affinity_checks(session, group.pod_affinity))
+        every_counts = [view.counts for view in views]
+        yield from (("podaffinity", check) for check in _affinity_checks(group.pod_affinity, *every_counts))
         for spread in group.pod_affinity.spread:
             if spread.is_required:
-                passes = _within_skew(session, group, group.pod_affinity, spread)
+                passes = _within_skew(session, group, group.pod_affinity, spread, view.counts)
                 yield "topologyspread", Check("topology spread would be violated", passes)
 
 
-def _claim_checks(session: Session, exclusives: tuple[Exclusive, ...]) -> Iterator[tuple[str, Check]]:
+def _claim_checks(
+    session: Session, exclusives: tuple[Exclusive, ...], views: Sequence[View]
+) -> Iterator[tuple[str, Check]]:
     """Claims that one pod of the cluster may use, and the number of volumes that a node can attach."""
     count = len(session.snapshot.nodes)
     claims = {exclusive for exclusive in exclusives if exclusive.kind == "claim"}
     if claims:
-        is_free = all(claims.isdisjoint(held) for held in session.exclusives.values())
+        is_free = all(claims.isdisjoint(held) for view in views for held in view.exclusives.values())
         yield "claimsharing", Check("another pod uses the ReadWriteOncePod claim", np.full(count, is_free))
     volumes = {exclusive for exclusive in exclusives if exclusive.kind == "volume"}
     for driver in sorted({volume.driver for volume in volumes}):
@@ -203,7 +214,7 @@ def _claim_checks(session: Session, exclusives: tuple[Exclusive, ...]) -> Iterat
             continue
         own = {volume for volume in volumes if volume.driver == driver}
         passes = limits >= len(own)
-        for node, held in session.exclusives.items():
+        for node, held in (item for view in views for item in view.exclusives.items()):
             if passes[node]:
                 attached = {volume for volume in held if volume.kind == "volume" and volume.driver == driver}
                 # As in kube-scheduler: a pod that brings no new volume is not refused.
@@ -211,8 +222,8 @@ def _claim_checks(session: Session, exclusives: tuple[Exclusive, ...]) -> Iterat
         yield "volumelimits", Check(f"node can attach no more volumes of {driver}", passes)
 
 
-def _affinity_checks(session: Session, pod_affinity: AffinityInfo) -> Iterator[Check]:
-    counts = session.affinity_counts
+def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others: AffinityCounts) -> Iterator[Check]:
+    """Pods to be close to are looked for in `counts`, pods to keep away from also in `others`."""
     if pod_affinity.affinity:
         together = [counts.by_domain(term) > 0 for term in pod_affinity.affinity]
         labelled = [counts.has_label(term.topology_key) for term in pod_affinity.affinity]
@@ -221,16 +232,23 @@ def _affinity_checks(session: Session, pod_affinity: AffinityInfo) -> Iterator[C
         if alone and all(pod_affinity.match(term) for term in pod_affinity.affinity):
             together = labelled
         yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together))
+    views = (counts, *others)
     for term in pod_affinity.anti_affinity:
-        yield Check("a pod to keep away from is there (pod anti-affinity)", counts.by_domain(term) == 0)
-    banned = counts.repelled(pod_affinity)
-    if banned is not None:
-        yield Check("a pod there keeps others away (pod anti-affinity)", ~banned)
+        away = np.logical_and.reduce([view.by_domain(term) == 0 for view in views])
+        yield Check("a pod to keep away from is there (pod anti-affinity)", away)
+    banned = [mask for view in views if (mask := view.repelled(pod_affinity)) is not None]
+    if banned:
+        yield Check("a pod there keeps others away (pod anti-affinity)", ~np.logical_or.reduce(banned))
 
 
-def _within_skew(session: Session, group: TaskGroup, pod_affinity: AffinityInfo, spread: Spread) -> BoolArray:
-    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain."""
-    nodes, counts = session.snapshot.nodes, session.affinity_counts
+def _within_skew(
+    session: Session, group: TaskGroup, pod_affinity: AffinityInfo, spread: Spread, counts: AffinityCounts
+) -> BoolArray:
+    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain.
+
+    As in kube-scheduler, terminating pods do not count.
+    """
+    nodes = session.snapshot.nodes
     labelled = counts.has_label(spread.term.topology_key)
     # Pods can only go to nodes with the labels of all constraints, so other nodes are in no domain.
     eligible = np.logical_and.reduce(
@@ -245,7 +263,7 @@ def _within_skew(session: Session, group: TaskGroup, pod_affinity: AffinityInfo,
             eligible &= check.passes
     if not eligible.any():
         return labelled & False
-    matching = np.where(eligible, counts.matching(spread.term), 0.0)
+    matching = np.where(eligible, counts.staying(spread.term), 0.0)
     by_domain = counts.spread_out(matching, spread.term.topology_key)
     codes, _ = nodes.column(spread.term.topology_key)
     domains = len(np.unique(codes[eligible]))

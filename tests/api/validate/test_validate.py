@@ -73,7 +73,10 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
                 "containers": [
                     {
                         "name": "main",
-                        "resources": {"requests": {"cpu": 0.5, "nvidia.com/gpu": 1}, "limits": {"cpu": "500m"}},
+                        "resources": {
+                            "requests": {"cpu": 0.5, "nvidia.com/gpu": 1},
+                            "limits": {"cpu": "500m", "nvidia.com/gpu": "1"},
+                        },
                         "ports": [{"containerPort": 80, "hostPort": 8080}],
                     }
                 ],
