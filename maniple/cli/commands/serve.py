@@ -14,6 +14,7 @@ from maniple.api.keys import Key, split_name
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_input import POLICY_OPTION, SCHEDULER_NAME_OPTION, read_policy
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, add_options, run_async, seconds_option
+from maniple.cli.support.terminal import say
 from maniple.model.pods_we_schedule import Ours
 
 if TYPE_CHECKING:
@@ -141,10 +142,10 @@ def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry
 
     cycle = run_async(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
     if cycle is None:
-        click.echo("error: another replica leads; nothing was done", err=True)
+        say("error: another replica leads; nothing was done", err=True)
         raise SystemExit(3)
     if cycle.missing:
-        click.echo(f"note: {cycle.missing}", err=True)
+        say(f"note: {cycle.missing}", err=True)
         if output == "table" and plan_view(cycle.outcome).rounds[-1].is_idle:
             return  # "Nothing to do" would be said of gangs that cannot be seen
     show(cycle.outcome, output)

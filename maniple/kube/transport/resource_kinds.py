@@ -70,7 +70,11 @@ def missing_crds(missing: Iterable[Resource]) -> str:
 
 ObjectRef = tuple[Resource, Key]
 
-_IRREGULAR_PLURALS = {"PriorityClass": "priorityclasses", "Topology": "topologies"}
+_IRREGULAR_PLURALS = {
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+    "Topology": "topologies",
+}
 _OURS = {"Queue": types.Queue, "PodGroup": types.PodGroup}
 
 
