@@ -11,6 +11,7 @@ import click
 
 from maniple.cli.support.cluster_input import read_policy
 from maniple.cli.support.table import echo_json, render
+from maniple.cli.support.terminal import show
 from maniple.scheduler import Policy, default_policy
 from maniple.sim.baselines import BASELINES
 from maniple.sim.openb_benchmark import (
@@ -153,7 +154,7 @@ def openb(
         document = {"results": [result.to_json() for result in results]}
         echo_json(document)
     else:
-        click.echo(_describe(results))
+        show(_describe(results))
 
 
 def _policies(files: tuple[str, ...]) -> dict[str, Policy]:

@@ -18,6 +18,7 @@ from maniple.cli.support.job_options import (
     report_trouble,
     run_with_client,
 )
+from maniple.cli.support.terminal import show_error, show_note
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -65,7 +66,7 @@ def command(
                     await _until_gone(client, key, job.metadata.uid)
                     click.echo(f"{job_label(key)} deleted")
         except TimeoutError:
-            click.echo(f"error: not gone after {timeout_s:g} s; they will be when their pods have ended", err=True)
+            show_error(f"not gone after {timeout_s:g} s; they will be when their pods have ended")
             return TIMED_OUT
         return 0
 
@@ -104,8 +105,7 @@ async def _until_gone(client: "UserClient", key: Key, uid: str) -> None:
     except ApiError as error:
         if error.status != 403:
             raise
-        click.echo(
-            f"note: {job_label(key)}: is gone, its pods may still be ending: "
-            f"you may not list and watch the pods of namespace {key[0]}",
-            err=True,
+        show_note(
+            f"{job_label(key)}: is gone, its pods may still be ending: "
+            f"you may not list and watch the pods of namespace {key[0]}"
         )

@@ -17,6 +17,7 @@ from maniple.cli.support.job_options import (
     report_trouble,
     run_with_client,
 )
+from maniple.cli.support.terminal import show_error
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -100,7 +101,7 @@ def command(
 
     problem = run_with_client(connection, read)
     if problem:
-        click.echo(f"error: {problem}", err=True)
+        show_error(problem)
         raise SystemExit(1)
 
 

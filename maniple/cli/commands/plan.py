@@ -13,6 +13,7 @@ from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.cluster_options import seconds_option
 from maniple.cli.support.plan_table import describe
 from maniple.cli.support.table import echo_json
+from maniple.cli.support.terminal import show as show_text
 from maniple.cluster.in_memory_cluster import Outcome, run_rounds
 
 
@@ -61,7 +62,7 @@ def command(source: ClusterInput, more_files: tuple[str, ...], rounds: int, step
 
 def show(outcome: Outcome, output: str, *, with_times: bool = False) -> None:
     if output == "table":
-        click.echo(describe(outcome, with_times=with_times))
+        show_text(describe(outcome, with_times=with_times))
     elif output == "json":
         echo_json(outcome.to_json())
     else:

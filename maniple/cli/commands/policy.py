@@ -8,6 +8,7 @@ from maniple.api.decode.documents import load_one
 from maniple.api.errors import InputError
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.table import echo_json, render
+from maniple.cli.support.terminal import show
 from maniple.scheduler import load_policy
 from maniple.scheduler.framework.policy import default_policy_text
 from maniple.views.policy import PluginView, PolicyView, policy_view
@@ -66,7 +67,7 @@ def check(file: str, strict: bool, output: str) -> None:
     if output == "json":
         echo_json(view)
     else:
-        click.echo("\n\n".join(_sections(view)))
+        show("\n\n".join(_sections(view)))
 
 
 def _sections(view: PolicyView) -> Iterator[str]:

@@ -14,6 +14,7 @@ from maniple.api.keys import Key, split_name
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_input import POLICY_OPTION, SCHEDULER_NAME_OPTION, read_policy
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, add_options, run_async, seconds_option
+from maniple.cli.support.terminal import show_error
 from maniple.model.pods_we_schedule import Ours
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry
 
     outcome = run_async(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
     if outcome is None:
-        click.echo("error: another replica leads; nothing was done", err=True)
+        show_error("another replica leads; nothing was done")
         raise SystemExit(3)
     show(outcome, output)
 

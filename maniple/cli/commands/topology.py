@@ -13,6 +13,7 @@ from maniple.api.labels import GPU_TOPOLOGY_ANNOTATION
 from maniple.api.quantity import QuantityError, format_quantity
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.table import render
+from maniple.cli.support.terminal import show, show_note
 from maniple.model.gpu.link_search import Matrix
 from maniple.model.gpu.links import LinkClass, bandwidths, node_links
 
@@ -46,14 +47,14 @@ def command(file: str, output: str, node: str | None, model: str, memory: str | 
     topology, notes = _read(file)
     topology = _completed(topology, model, memory, resource)
     for note in notes:
-        click.echo(f"note: {printable(note)}", err=True)
+        show_note(note)
     if output == "json":
         click.echo(to_json(topology))
     elif output == "annotate":
         value = shlex.quote(to_json(topology))
         click.echo(f"kubectl annotate node {shlex.quote(node or '')} --overwrite {GPU_TOPOLOGY_ANNOTATION}={value}")
     else:
-        click.echo(_describe(topology))
+        show(_describe(topology))
 
 
 def _read(file: str) -> tuple[GpuTopology, list[str]]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from maniple.api.decode.decode import decode
-from maniple.api.errors import InputError, printable
+from maniple.api.errors import InputError
 from maniple.api.timestamps import LAST_YEAR, to_seconds
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
 from maniple.cli.support.read_files import read_sources
+from maniple.cli.support.terminal import show_note
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours
@@ -61,7 +62,7 @@ class ClusterInput:
             objects, notes = self._read_files()
             namespace = "default"
         for note in notes:
-            click.echo(f"note: {printable(note)}", err=True)
+            show_note(note)
         reads = None if policy is None else policy.reads
         return MemoryCluster(objects, ours, now_s, step_s, reads), policy, namespace
 
@@ -108,7 +109,7 @@ def read_policy(file: str | None) -> Policy | None:
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
     for note in policy.notes:
-        click.echo(f"note: {printable(f'{file}: {note}')}", err=True)
+        show_note(f"{file}: {note}")
     return policy
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from maniple.api import types
-from maniple.api.errors import InputError, nearest, printable
+from maniple.api.errors import InputError, nearest
 from maniple.api.keys import Key, job_label, key_of
 from maniple.api.phases import FINISHED
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
+from maniple.cli.support.terminal import show_note
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -68,8 +69,8 @@ def report_trouble(client: "UserClient") -> None:
 
     def report() -> None:
         trouble = client.trouble
-        message = f"does not answer, trying again: {printable(trouble)}" if trouble else "answers again"
-        click.echo(f"note: the API server {message}", err=True)
+        message = f"does not answer, trying again: {trouble}" if trouble else "answers again"
+        show_note(f"the API server {message}")
 
     client.on_trouble = report
 

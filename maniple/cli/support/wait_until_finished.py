@@ -10,6 +10,7 @@ from maniple.api.errors import InputError, printable
 from maniple.api.keys import Key, join_key
 from maniple.api.phases import FINISHED
 from maniple.cli.support.job_options import report_trouble
+from maniple.cli.support.terminal import show_error, show_note
 from maniple.views.jobs import status_line
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ async def wait_for_jobs(client: "UserClient", jobs: list[Key], *, with_logs: boo
             codes = await asyncio.gather(*(_wait(client, key) for key in jobs))
             await asyncio.gather(*logs)
     except TimeoutError:
-        click.echo(f"error: not finished after {timeout_s:g} s; the jobs go on", err=True)
+        show_error(f"not finished after {timeout_s:g} s; the jobs go on")
         return TIMED_OUT
     finally:
         for task in logs:
@@ -64,4 +65,4 @@ async def _print_log(client: "UserClient", key: Key, with_name: bool) -> None:
     try:
         await follow_logs(client, key, choice, on_line)
     except InputError as error:  # the exit code is about the job, not its log
-        click.echo(f"note: {error}", err=True)
+        show_note(str(error))
