@@ -10,7 +10,8 @@ import click
 
 from maniple import __version__
 from maniple.api.errors import InputError, did_you_mean
-from maniple.cli.support.terminal import show_error, show_note
+from maniple.cli.support.given_once import check_given_once
+from maniple.cli.support.terminal import say, say_error, say_note
 
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: what starts where, what waits and why.",
@@ -64,7 +65,10 @@ class _Commands(click.Group):
         word = args[0]
         if word not in COMMANDS and not word.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {word!r}{did_you_mean(word, COMMANDS) or '.'}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            check_given_once(name, command, rest, ctx)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -95,12 +99,12 @@ def _run() -> int:
         return code if isinstance(code, int) else 0
     except InputError as error:
         for message in error.messages:
-            show_error(message)
+            say_error(message)
         return WRONG
     except click.UsageError as error:
         return _show_usage_error(error)
     except click.ClickException as error:
-        show_error(_lower(error.format_message()))
+        say_error(_lower(error.format_message()))
         return error.exit_code
     except click.Abort:  # Ctrl-C
         return INTERRUPTED
@@ -109,24 +113,24 @@ def _run() -> int:
         if module not in CLUSTER_EXTRA:
             raise
         needed = f"this command needs the extra 'cluster', and its module {module} is not installed"
-        show_error(f"{needed}: pip install 'maniple[cluster]', or in a checkout make install")
+        say_error(f"{needed}: pip install 'maniple[cluster]', or in a checkout make install")
         return WRONG
     except BrokenPipeError:  # `maniple plan … | head`
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
         return 1
     except OSError as error:  # a full disk, a folder that cannot be written to
-        show_error(str(error))
+        say_error(str(error))
         return 1
 
 
 def _show_usage_error(error: click.UsageError) -> int:
     if error.ctx is not None and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
-        click.echo(error.ctx.get_help(), err=True)  # a group without a command
+        say(error.ctx.get_help(), err=True)  # a group without a command
         return WRONG
-    show_error(_lower(error.format_message()))
+    say_error(_lower(error.format_message()))
     if error.ctx is not None:
-        show_note(f"'{error.ctx.command_path} --help' says what can be written")
+        say_note(f"'{error.ctx.command_path} --help' says what can be written")
     return WRONG
 
 

@@ -109,10 +109,10 @@ def commands(block: Block) -> Iterator[Command]:
 
 @cache
 def run_on_a_cluster() -> frozenset[str]:
-    """The commands of the pages install and jobs. tests/e2e runs those that end and need no registry."""
+    """The commands of the pages install, jobs and cluster. tests/e2e runs those that end and need no registry."""
     lines = (
         command.line
-        for page in ("install.md", "jobs.md")
+        for page in ("install.md", "jobs.md", "cluster.md")
         for block in blocks(ROOT / "docs" / page)
         if block.language == "console"
         for command in commands(block)

@@ -11,7 +11,7 @@ import click
 
 from maniple.cli.support.cluster_input import read_policy
 from maniple.cli.support.table import echo_json, render
-from maniple.cli.support.terminal import show
+from maniple.cli.support.terminal import say, say_progress
 from maniple.scheduler import Policy, default_policy
 from maniple.sim.baselines import BASELINES
 from maniple.sim.openb_benchmark import (
@@ -154,7 +154,7 @@ def openb(
         document = {"results": [result.to_json() for result in results]}
         echo_json(document)
     else:
-        show(_describe(results))
+        say(_describe(results))
 
 
 def _policies(files: tuple[str, ...]) -> dict[str, Policy]:
@@ -196,14 +196,14 @@ def _run_seeds(
         for mark, value in outcome.unallocated_percent.items():
             result.unallocated_percent[mark].append(value)
     if sys.stderr.isatty():
-        click.echo("\r\033[K", nl=False, err=True)
+        say_progress("")
     return result
 
 
 def _progress(title: str) -> Callable[[int, int], None] | None:
     if not sys.stderr.isatty():
         return None
-    return lambda done, of: click.echo(f"\r\033[K{title}: {100 * done // of} %", nl=False, err=True)
+    return lambda done, of: say_progress(f"{title}: {100 * done // of} %")
 
 
 def _describe(results: list[Result]) -> str:

@@ -8,7 +8,7 @@ from maniple.api.decode.documents import load_one
 from maniple.api.errors import InputError
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.table import echo_json, render
-from maniple.cli.support.terminal import show
+from maniple.cli.support.terminal import say
 from maniple.scheduler import load_policy
 from maniple.scheduler.framework.policy import default_policy_text
 from maniple.views.policy import PluginView, PolicyView, policy_view
@@ -36,7 +36,7 @@ def command(ctx: click.Context, output: str) -> None:
     if output == "json":
         echo_json(load_one(text, "default policy"))
     else:
-        click.echo(text.decode(), nl=False)
+        say(text.decode(), nl=False)
 
 
 @command.command(
@@ -67,7 +67,7 @@ def check(file: str, strict: bool, output: str) -> None:
     if output == "json":
         echo_json(view)
     else:
-        show("\n\n".join(_sections(view)))
+        say("\n\n".join(_sections(view)))
 
 
 def _sections(view: PolicyView) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""What commands print for people: results, errors and notes. JSON, YAML and logs are printed as they are.
+"""The only place from which commands print. Names in the text cannot control the terminal (api/terminal_text.py).
 
-Control characters are escaped first. On a terminal, titles, headers and prefixes then get colours, unless NO_COLOR is
-set; FORCE_COLOR sets them elsewhere too. The text is the same with and without them.
+On a terminal, titles, headers and prefixes get colours after that, unless NO_COLOR is set; FORCE_COLOR sets them
+elsewhere, too. The text is the same with and without them.
 """
 
 import os
@@ -9,32 +9,50 @@ import re
 import sys
 
 import click
+import msgspec
 
-from maniple.api.errors import printable
+from maniple.api.terminal_text import printable, printable_json, printable_lines, printable_log
 
+_START_OF_LINE = "\r\033[K"  # and clears it
 _TITLES = {"Starts": "green", "Waits": "yellow", "Leaves": "red", "Not as in that file": "yellow"}
+_PREFIXES = {"error:": "red", "note:": "yellow"}
 _HEADER = re.compile(r" *[A-Z][A-Z0-9 ,/%]*")
 
 
-def show(text: str) -> None:
-    """Prints a result to standard output."""
-    text = "\n".join(map(printable, text.split("\n")))
-    has_colours = _has_colours(is_error=False)
-    click.echo(paint(text) if has_colours else text, color=has_colours)
+def say(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints text of one or several lines. nl=False: for programs, such as YAML, and never coloured."""
+    shown = printable_lines(str(text))
+    has_colours = nl and _has_colours(err)
+    if has_colours:
+        shown = _paint_prefix(shown) if err else paint(shown)
+    click.echo(shown, err=err, nl=nl, color=has_colours)
 
 
-def show_error(message: str) -> None:
-    _show_message("error", message, "red")
+def say_error(message: object) -> None:
+    say(f"error: {message}", err=True)
 
 
-def show_note(message: str) -> None:
-    _show_message("note", message, "yellow")
+def say_note(message: object) -> None:
+    say(f"note: {message}", err=True)
 
 
-def _show_message(kind: str, message: str, colour: str) -> None:
-    has_colours = _has_colours(is_error=True)
-    prefix = click.style(f"{kind}:", fg=colour, bold=True) if has_colours else f"{kind}:"
-    click.echo(f"{prefix} {printable(message)}", err=True, color=has_colours)
+def say_json(value: object) -> None:
+    say_json_text(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+
+
+def say_json_text(text: str) -> None:
+    click.echo(printable_json(text))
+
+
+def say_log(line: str) -> None:
+    """A line of a job's log: unchanged into a file or a pipe."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    click.echo(printable_log(line) if is_terminal else line)
+
+
+def say_progress(text: str, *, nl: bool = False) -> None:
+    """Replaces the last line of standard error, which must be a terminal."""
+    click.echo(_START_OF_LINE + printable(text), nl=nl, err=True)
 
 
 def paint(text: str) -> str:
@@ -53,7 +71,12 @@ def paint(text: str) -> str:
     return "\n".join(painted)
 
 
-def _has_colours(*, is_error: bool) -> bool:
+def _paint_prefix(text: str) -> str:
+    prefix, _, rest = text.partition(" ")
+    return f"{click.style(prefix, fg=_PREFIXES[prefix], bold=True)} {rest}" if prefix in _PREFIXES else text
+
+
+def _has_colours(is_error: bool) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

@@ -121,6 +121,22 @@ WRONG: list[tuple[str, list[str]]] = [
     ),
     *(
         (
+            argument("nodeorder", "mostrequested.resources", value),
+            [f"{AT}: plugin nodeorder: argument mostrequested.resources: {message}"],
+        )
+        for value, message in (
+            ("extendd", "unknown resource 'extendd'; did you mean 'extended'?"),
+            ("cpu,Memory", "unknown resource 'Memory'; did you mean 'memory'?"),
+            (
+                "gpu",
+                "unknown resource 'gpu'; "
+                "expected a resource such as nvidia.com/gpu, or 'extended' for all of that form",
+            ),
+            (" , ", "expected at least one resource, found none"),
+        )
+    ),
+    *(
+        (
             argument("proportion", "borrow", value),
             [f"{AT}: plugin proportion: argument borrow: expected true or false, got {str(value)!r}"],
         )
