@@ -27,7 +27,7 @@ def main() -> None:
         pip = [str(Path(folder) / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
         subprocess.run([*pip, "install", *wanted], check=True)
         frozen = subprocess.run([*pip, "freeze"], check=True, capture_output=True, text=True).stdout
-    header = "# Written by `make lock` from pyproject.toml; CI and `make install` use exactly these.\n"
+    header = "# Written by `make lock` from pyproject.toml; CI, `make install` and `make dev` use exactly these.\n"
     (ROOT / "requirements.lock").write_text(header + frozen)
     print(f"requirements.lock: {len(frozen.splitlines())} packages", file=sys.stderr)
 

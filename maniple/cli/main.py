@@ -2,14 +2,16 @@
 
 import importlib
 import io
+import os
 import sys
+from contextlib import suppress
 
 import click
 
 from maniple import __version__
 from maniple.api.errors import InputError, did_you_mean
 from maniple.cli.support.given_once import check_given_once
-from maniple.cli.support.terminal import say
+from maniple.cli.support.terminal import say, say_error, say_note
 
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: what starts where, what waits and why.",
@@ -33,6 +35,7 @@ COMMANDS = {
 }
 # The modules of the extra maniple[cluster], without which commands that talk to a cluster do not run.
 CLUSTER_EXTRA = ("aiohttp", "cryptography", "httptools", "kubernetes_asyncio", "prometheus_client", "uvloop")
+WRONG, INTERRUPTED = 2, 130  # exit codes
 EPILOG = """\b
 Examples:
   maniple plan -f cluster.yaml
@@ -80,26 +83,63 @@ def group() -> None:
 
 
 def main() -> None:
-    """Exit codes: 0 done, 2 wrong input or usage, 1 anything else."""
+    """Exit codes: 0 done, 2 wrong input or usage, 130 interrupted, 1 anything else. Some commands have more."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without × shows ?, and no traceback
+    code = _run()
+    if code:
+        sys.exit(code)
+
+
+def _run() -> int:
+    """Runs the command. Every error is a line `error: …` on standard error; the answer is the exit code."""
     try:
-        group(prog_name="maniple")
+        code = group.main(prog_name="maniple", standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except InputError as error:
         for message in error.messages:
-            say(f"error: {message}", err=True)
-        sys.exit(2)
+            say_error(message)
+        return WRONG
+    except click.UsageError as error:
+        return _show_usage_error(error)
+    except click.ClickException as error:
+        say_error(_lower(error.format_message()))
+        return error.exit_code
+    except click.Abort:  # Ctrl-C
+        return INTERRUPTED
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in CLUSTER_EXTRA:
             raise
         needed = f"this command needs the extra 'cluster', and its module {module} is not installed"
-        say(f"error: {needed}: pip install 'maniple[cluster]', or in a checkout make install", err=True)
-        sys.exit(2)
+        say_error(f"{needed}: pip install 'maniple[cluster]', or in a checkout make install")
+        return WRONG
+    except BrokenPipeError:  # `maniple plan … | head`
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+        return 1
     except OSError as error:  # a full disk, a folder that cannot be written to
-        say(f"error: {error}", err=True)
-        sys.exit(1)
+        say_error(str(error))
+        return 1
+
+
+def _show_usage_error(error: click.UsageError) -> int:
+    if error.ctx is not None and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        say(error.ctx.get_help(), err=True)  # a group without a command
+        return WRONG
+    say_error(_lower(error.format_message()))
+    if error.ctx is not None:
+        say_note(f"'{error.ctx.command_path} --help' says what can be written")
+    return WRONG
+
+
+def _lower(sentence: str) -> str:
+    """Click's sentences as ours: one line, without a capital and a full stop."""
+    sentence = " ".join(sentence.split()).removesuffix(".")
+    sentence = sentence.replace(". Did you mean", "; did you mean").replace(". Choose from", "; choose from")
+    is_word = sentence[:1].isupper() and not sentence[1:2].isupper()
+    return sentence[:1].lower() + sentence[1:] if is_word else sentence
 
 
 if __name__ == "__main__":

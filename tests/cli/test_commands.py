@@ -45,13 +45,13 @@ def test_the_installed_command_is_the_same_program() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pln"], "Error: No such command 'pln'; did you mean 'plan'?"),
-        (["submi", "--name", "bert"], "Error: No such command 'submi'; did you mean 'submit'?"),
-        (["xyzzy"], "Error: No such command 'xyzzy'."),
+        (["pln"], "error: no such command 'pln'; did you mean 'plan'?"),
+        (["submi", "--name", "bert"], "error: no such command 'submi'; did you mean 'submit'?"),
+        (["xyzzy"], "error: no such command 'xyzzy'\n"),
         (["--nope"], "--nope"),
-        (["completion", "tcsh"], "Error: Invalid value for '{bash|zsh|fish}': 'tcsh' is not one of"),
-        (["completion"], "Error: Missing argument '{bash|zsh|fish}'."),
-        (["crds", "--write", __file__], "Error: Invalid value for '--write': Directory"),
+        (["completion", "tcsh"], "error: invalid value for '{bash|zsh|fish}': 'tcsh' is not one of"),
+        (["completion"], "error: missing argument '{bash|zsh|fish}'"),
+        (["crds", "--write", __file__], "error: invalid value for '--write': Directory"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_prints_only_to_standard_error(arguments: list[str], message: str) -> None:

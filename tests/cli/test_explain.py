@@ -178,8 +178,8 @@ def test_running_and_leaving_pods_are_told() -> None:
             "error: PodGroup/default/pair: namespace: expected 'other', as --namespace says, found 'default'",
         ),
         (["-f", "nosuch.yaml", "pair"], "nosuch.yaml: cannot be read"),
-        (["pair"], "Missing option '-f'"),
-        (["-f", NVLINK], "Missing argument 'JOB'"),
+        (["pair"], "missing option '-f'"),
+        (["-f", NVLINK], "missing argument 'JOB'"),
     ],
 )
 def test_what_is_wrong_is_said_and_the_exit_code_is_2(arguments: list[str | Path], says: str) -> None:
@@ -316,4 +316,4 @@ spec: {{schedulerName: maniple, {CONTAINERS}}}
 def test_a_live_cluster_and_files_are_not_mixed() -> None:
     done = run("explain", "-f", RACK, "--live", "first")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--live reads a cluster: name no files with it." in done.stderr
+    assert "--live reads a cluster: name no files with it" in done.stderr

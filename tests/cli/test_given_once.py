@@ -29,7 +29,7 @@ def test_an_option_given_twice_is_refused(words: tuple[str, ...]) -> None:
     *command, option = words
     done = run_here(*command, option, "1", option, "2")
     assert done.returncode == 2
-    assert f"Option '{option}' is given 2 times; expected once." in done.stderr
+    assert f"error: option '{option}' is given 2 times; expected once" in done.stderr
 
 
 def test_a_list_of_values_and_what_follows_a_double_dash_are_no_repetition() -> None:

@@ -232,23 +232,24 @@ def test_wrong_values_of_options_are_refused(arguments: list[str], message: str)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Missing option '-f' / '--file'"),
-        (["-f", str(FIRST), "--rounds", "0"], "Invalid value for '--rounds': 0 is not in the range 1<=x<=100000."),
-        (["-f", str(FIRST), "--rounds", "x"], "Invalid value for '--rounds': 'x' is not a valid integer range."),
-        (["-f", str(FIRST), "-o", "xml"], "Invalid value for '-o' / '--output': 'xml' is not one of"),
+        ([], "missing option '-f' / '--file'"),
+        (["-f", str(FIRST), "--rounds", "0"], "invalid value for '--rounds': 0 is not in the range 1<=x<=100000"),
+        (["-f", str(FIRST), "--rounds", "x"], "invalid value for '--rounds': 'x' is not a valid integer range"),
+        (["-f", str(FIRST), "-o", "xml"], "invalid value for '-o' / '--output': 'xml' is not one of"),
         (["-f", str(FIRST), "--round", "2"], "--round"),
         (["-f", str(FIRST), "--step", "nan"], "Invalid value for '--step': 'nan' is not a number of seconds."),
         (
             ["-f", str(FIRST), "--policy", "no.yaml", "--policy", "a.yaml"],
-            "Option '--policy' is given 2 times; expected",
+            "option '--policy' is given 2 times; expected",
         ),
-        (["-f", str(FIRST), "-o", "json", "--output=yaml"], "Option '--output' is given 2 times; expected once."),
+        (["-f", str(FIRST), "-o", "json", "--output=yaml"], "option '--output' is given 2 times; expected once"),
     ],
 )
 def test_wrong_usage_is_refused_with_a_hint(arguments: list[str], message: str) -> None:
-    lines = refused(*arguments)
-    assert message in lines[-1]
-    assert "Try 'maniple plan --help' for help." in lines
+    error, hint = refused(*arguments)
+    assert error.startswith("error: ")
+    assert message in error
+    assert hint == "note: 'maniple plan --help' says what can be written"
 
 
 # -- output
@@ -438,7 +439,7 @@ def test_a_closed_pipe_causes_no_traceback() -> None:
         assert process.stderr
         assert process.stdout.readline() == b"{\n"
         process.stdout.close()
-        assert process.stderr.read() == b""
+        assert process.stderr.read().strip() == b""
         assert process.wait(timeout=60) in (0, 1)  # which of them is up to click
 
 
@@ -476,6 +477,6 @@ def test_ctrl_c_while_reading_input_stops_quietly() -> None:
         process.stdin.flush()
         wait_until("it to wait for more", lambda: waits_for(process, process.stdin))
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=60) == 130
         assert process.stdout.read() == b""
-        assert process.stderr.read().strip() == b"Aborted!"
+        assert process.stderr.read().strip() == b""

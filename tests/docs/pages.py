@@ -24,7 +24,11 @@ POLICY_INPUT = ROOT / "examples" / "policies" / "volcano.yaml"  # for `maniple p
 
 # Commands on the pages that no test runs, each with the reason.
 NOT_RUN = {
-    "make install": "it creates the environment of the tests",
+    "make install": "it asks the package index; tests/tools compares what it installs",
+    "make dev": "it creates the environment of the tests",
+    "pip install .": "it asks the package index; tests/deploy installs the wheel",
+    "pipx install '.[cluster]'": "it asks the package index; tests/deploy installs the wheel",
+    "uvx --from . maniple plan -f examples/01-small-behind-large.yaml": "it asks the package index",
     "make test": "it runs this test",
     "make bench": "it takes minutes",
     ".venv/bin/python -m benchmarks loading": "it takes minutes",

@@ -23,4 +23,4 @@ def command(shell: str) -> None:
     assert completer is not None  # Choice allows only shells that click has one for
     # Not .source(): it fails if the shell itself is not installed, as in a container build.
     complete = completer(group, {}, "maniple", "_MANIPLE_COMPLETE")
-    say(complete.source_template % complete.source_vars())
+    say(f"{complete.source_template % complete.source_vars()}\n", nl=False)

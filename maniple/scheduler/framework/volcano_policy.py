@@ -251,9 +251,10 @@ class _Translation:
         return {**entry, "arguments": arguments}
 
     def _nodeorder(self, entry: Entry, where: str) -> Entry:
+        del where
         arguments = {**NODEORDER_WEIGHTS, **_arguments(entry)}
-        if arguments.pop("podtopologyspread.weight", None) is not None:
-            self._note(where, "podtopologyspread.weight is left out: only required spread counts")
+        if "podtopologyspread.weight" in arguments:
+            arguments["topologyspread.weight"] = arguments.pop("podtopologyspread.weight")
         return {**entry, "arguments": arguments}
 
     def _binpack(self, entry: Entry, where: str) -> Entry:
@@ -276,12 +277,12 @@ class _Translation:
         self._note(
             where, f"read as nodeorder's mostrequested.weight, for {', '.join(packed) or 'no resource'}{equally}"
         )
-        none = dict.fromkeys(("leastrequested", "balancedresource", "nodeaffinity", "podaffinity"), "0")
+        others = ("leastrequested", "balancedresource", "nodeaffinity", "podaffinity", "topologyspread")
         return {
             **entry,
             "name": "nodeorder",
             "arguments": {
-                **{f"{name}.weight": value for name, value in none.items()},
+                **{f"{name}.weight": "0" for name in others},
                 "mostrequested.weight": weight if packed else 0,
                 "mostrequested.resources": ",".join(packed) or "cpu",
             },

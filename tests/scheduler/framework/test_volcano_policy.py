@@ -147,10 +147,12 @@ def test_what_volcano_does_not_have_either_is_an_error_at_its_own_place() -> Non
 
 
 def test_nodeorder_has_volcanos_weights_unless_the_file_says_otherwise() -> None:
-    policy = load(with_plugins(plugin("nodeorder", **{"podaffinity.weight": 7})))
+    arguments = {"podaffinity.weight": 7, "podtopologyspread.weight": 5}
+    policy = load(with_plugins(plugin("nodeorder", **arguments)))
     chosen = values(policy, "nodeorder")
-    weights = {name: chosen[f"{name}.weight"] for name in ("nodeaffinity", "podaffinity", "tainttoleration")}
-    assert weights == {"nodeaffinity": 2, "podaffinity": 7, "tainttoleration": 3}
+    names = ("nodeaffinity", "podaffinity", "tainttoleration", "topologyspread")
+    assert [chosen[f"{name}.weight"] for name in names] == [2, 7, 3, 5]
+    assert [note.where for note in policy.notes] == ["actions"]
 
 
 def test_binpack_packs_the_resources_that_it_names() -> None:
@@ -168,6 +170,7 @@ def test_binpack_packs_the_resources_that_it_names() -> None:
         assert chosen["mostrequested.weight"] == 10
         assert chosen["mostrequested.resources"] == ("nvidia.com/gpu", "example.com/foo")
         assert chosen["leastrequested.weight"] == (4 if own else 0)
+        assert chosen["topologyspread.weight"] == (2 if own else 0)
         assert "weights count as equal" in policy.notes[-1].what
 
 
