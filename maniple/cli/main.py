@@ -25,6 +25,7 @@ COMMANDS = {
     "resume": "Resume suspended jobs.",
     "delete": "Delete jobs and their pods.",
     "watch": "Watch jobs live: sizes over time, GPUs, queues.",
+    "policy": "Print the built-in policy, or explain a policy file.",
     "topology": "Show how the GPUs of a node are linked, or write it as an annotation.",
     "bench": "Run published benchmarks on their data, to see what a policy is worth.",
     "crds": "Print or write the CustomResourceDefinitions.",

@@ -37,6 +37,8 @@ Object = (
     | kubernetes.PodDisruptionBudget
     | kubernetes.PersistentVolume
     | kubernetes.PersistentVolumeClaim
+    | kubernetes.StorageClass
+    | kubernetes.CSINode
     | kubernetes.Namespace
     | ours.Queue
     | ours.PodGroup
@@ -50,6 +52,8 @@ KINDS: dict[tuple[str, str], type[Struct]] = {
     ("v1", "Namespace"): kubernetes.Namespace,
     ("v1", "PersistentVolume"): kubernetes.PersistentVolume,
     ("v1", "PersistentVolumeClaim"): kubernetes.PersistentVolumeClaim,
+    ("storage.k8s.io/v1", "StorageClass"): kubernetes.StorageClass,
+    ("storage.k8s.io/v1", "CSINode"): kubernetes.CSINode,
     ("scheduling.k8s.io/v1", "PriorityClass"): kubernetes.PriorityClass,
     ("policy/v1", "PodDisruptionBudget"): kubernetes.PodDisruptionBudget,
     (ours.API_VERSION, "Queue"): ours.Queue,
@@ -73,6 +77,8 @@ CLUSTER_SCOPED = (
     kubernetes.Node,
     kubernetes.Namespace,
     kubernetes.PersistentVolume,
+    kubernetes.StorageClass,
+    kubernetes.CSINode,
     kubernetes.PriorityClass,
     ours.Queue,
     ours.Topology,
@@ -87,6 +93,7 @@ _SKIPPED = {
         }
     ),
     "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
+    "storage.k8s.io/v1": frozenset({"CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"}),
 }
 MOST_MESSAGES = 50
 _ONLY_OURS = ("ElasticJob",)  # kinds that no other system has

@@ -107,13 +107,16 @@ input_options = options_as(
 
 
 def read_policy(file: str | None) -> Policy | None:
-    """None: no file is named, and the built-in policy counts."""
+    """None: no file is named, and the built-in policy counts. What another system's file means here is noted."""
     if file is None:
         return None
     try:
-        return load_policy(Path(file).read_bytes(), file)
+        policy = load_policy(Path(file).read_bytes(), file)
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
+    for note in policy.notes:
+        say(f"note: {file}: {note}", err=True)
+    return policy
 
 
 def _read_time(text: str | None) -> float | None:

@@ -26,6 +26,8 @@ class Objects:
     budgets: list[kubernetes.PodDisruptionBudget] = field(default_factory=list)
     volumes: list[kubernetes.PersistentVolume] = field(default_factory=list)
     claims: list[kubernetes.PersistentVolumeClaim] = field(default_factory=list)
+    storage_classes: list[kubernetes.StorageClass] = field(default_factory=list)
+    csi_nodes: list[kubernetes.CSINode] = field(default_factory=list)
     namespaces: list[kubernetes.Namespace] = field(default_factory=list)
     queues: list[types.Queue] = field(default_factory=list)
     pod_groups: list[types.PodGroup] = field(default_factory=list)
@@ -46,6 +48,8 @@ class Objects:
             kubernetes.PodDisruptionBudget: self.budgets,
             kubernetes.PersistentVolume: self.volumes,
             kubernetes.PersistentVolumeClaim: self.claims,
+            kubernetes.StorageClass: self.storage_classes,
+            kubernetes.CSINode: self.csi_nodes,
             kubernetes.Namespace: self.namespaces,
             types.Queue: self.queues,
             types.PodGroup: self.pod_groups,

@@ -54,8 +54,8 @@ WRONG: list[tuple[str, list[str]]] = [
         [f"p.yaml: actions: unknown action 'backfil'; did you mean 'backfill'? {KNOWN_ACTIONS}"],
     ),
     (
-        GOOD.replace("backfill", "enqueue"),
-        [f"p.yaml: actions: unknown action 'enqueue'; {KNOWN_ACTIONS}"],
+        GOOD.replace("backfill", "dequeue"),
+        [f"p.yaml: actions: unknown action 'dequeue'; {KNOWN_ACTIONS}"],
     ),
     (GOOD.replace("backfill", "grow, backfill"), ["p.yaml: actions: grow must be the last action"]),
     (
