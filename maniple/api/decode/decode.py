@@ -25,6 +25,7 @@ from maniple.api.decode.wrong_fields import FieldProblem, all_problems
 from maniple.api.errors import InputError, Problem, nearest
 from maniple.api.keys import join_key
 from maniple.api.meta import Struct
+from maniple.api.validate.kubernetes import own_key_notes
 from maniple.api.validate.ours import problems
 
 Object = (
@@ -158,6 +159,7 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
         decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in source.unread())
         source = source.ours()
     item = typing.cast(Object, source)
+    decoded.notes.extend(f"{where}: {kind[1]} {_name(raw)}: {note}" for note in own_key_notes(item))
     if wrong := problems(item):
         return [f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in wrong]
     if not item.metadata.namespace and not isinstance(item, CLUSTER_SCOPED):

@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from functools import lru_cache
 
-from maniple.api import kubernetes
+from maniple.api import kubernetes, types
 from maniple.api.bind_failures import bind_failure_problems
 from maniple.api.errors import Problem, nearest, shown
 from maniple.api.gpu import assignment
@@ -22,8 +22,8 @@ from maniple.api.labels import (
     RESERVED_ANNOTATION,
 )
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta
+from maniple.api.queue_names import queue_name_problem
 from maniple.api.timestamps import LAST_YEAR
-from maniple.api.types import GROUP
 from maniple.api.validate.resources import REQUESTS, check_pair, check_quantities
 
 MAX_USER_PRIORITY = 1_000_000_000
@@ -45,6 +45,7 @@ _FIELD_OPERATORS = ("In", "NotIn")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_OWN_PREFIX = f"{types.GROUP}/"
 
 Errors = list[Problem]
 
@@ -61,24 +62,45 @@ def check_pod(pod: kubernetes.Pod, errors: Errors) -> None:
     if metadata.annotations:
         check_gpu_requests(metadata.annotations, "metadata", errors)
         check_gang_annotations(metadata, errors)
+    check_queue_name(metadata, errors)
     check_own_keys(metadata, errors)
     check_pod_spec(pod.spec, "spec", errors)
     _one_of(pod.status.phase, _PHASES, "status.phase", errors)
     check_time(pod.status.start_time, "status.startTime", errors)
 
 
+def check_queue_name(metadata: ObjectMeta, errors: Errors) -> None:
+    problem = queue_name_problem(metadata)
+    if problem is not None:
+        errors.append(problem)
+
+
 def check_own_keys(metadata: ObjectMeta, errors: Errors) -> None:
     """Refuses unknown labels and annotations of maniple.dev: a typing error would be ignored silently.
 
-    Objects from an API server (they have a uid) are not checked: another version of Maniple may know the key.
+    Objects from an API server (they have a uid) are not refused: another version of Maniple may know the key. Their
+    unknown keys become notes.
     """
-    if metadata.uid:
-        return
+    if not metadata.uid:
+        errors.extend(unknown_own_keys(metadata))
+
+
+def unknown_own_keys(metadata: ObjectMeta | types.TemplateMeta, path: str = "metadata") -> Errors:
     own_keys = (("label", metadata.labels, OWN_LABELS), ("annotation", metadata.annotations, OWN_ANNOTATIONS))
-    for kind, keys, known in own_keys:
-        for key in keys:
-            if key.startswith(f"{GROUP}/") and key not in known:
-                errors.append(Problem(f"metadata.{kind}s[{key}]", f"unknown {kind}{nearest(key, known)}"))
+    return [
+        Problem(f"{path}.{kind}s[{key}]", f"unknown {kind}{nearest(key, known)}")
+        for kind, keys, known in own_keys
+        for key in keys
+        if key.startswith(_OWN_PREFIX) and key not in known
+    ]
+
+
+def own_key_notes(item: object) -> tuple[str, ...]:
+    """What is said of an API server's object with a label or annotation of ours that is not known."""
+    metadata = getattr(item, "metadata", None)
+    if not isinstance(metadata, ObjectMeta) or not metadata.uid:
+        return ()
+    return tuple(f"{problem.field}: {problem.message}; it is not read" for problem in unknown_own_keys(metadata))
 
 
 def check_gpu_requests(annotations: dict[str, str], path: str, errors: Errors) -> None:
@@ -280,6 +302,7 @@ def check_persistent_volume(volume: kubernetes.PersistentVolume, errors: Errors)
 def check_namespace(namespace: kubernetes.Namespace, errors: Errors) -> None:
     if not is_label(namespace.metadata.name):
         add(errors, "metadata.name", A_LABEL, shown(namespace.metadata.name))
+    check_own_keys(namespace.metadata, errors)
 
 
 # --- names and values

@@ -3,12 +3,14 @@
 import time
 from typing import NamedTuple
 
+from maniple.api import kubernetes
 from maniple.api.errors import printable
 from maniple.cluster.in_memory_cluster import Outcome, Round
 from maniple.cluster.strip_unread_fields import stranger
 from maniple.kube.serve.server import Server, Settings
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import log_in
+from maniple.kube.transport.resource_kinds import PODS
 from maniple.model.building.implied_pods import implied_pods
 from maniple.model.building.input_objects import Objects, describe
 from maniple.model.pods_we_schedule import Ours
@@ -50,6 +52,12 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours, 
     await server.cache.snapshot(time.time())
     rejected = {resource.describe(key): why for (resource, key), why in server.loop.rejected().items()}
     notes = [f"{name}: set aside: {printable('; '.join(why))}" for name, why in rejected.items()]
+    notes += [
+        f"{PODS.describe(key)}: {note}"
+        for key, seen in server.mirror.seen(PODS).items()
+        if isinstance(seen.item, kubernetes.Pod) and ours.claims(seen.item)
+        for note in seen.notes
+    ]
     objects = server.mirror.objects()
     held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in rejected]
     for items in objects.by_kind().values():

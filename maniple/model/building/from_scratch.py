@@ -36,7 +36,8 @@ def build_snapshot(
     if builder.wrong:
         # Problems of implied pods are left out: the problem is their ElasticJob's, which is reported.
         items = [*objects.nodes, *objects.pod_groups, *objects.elastic_jobs, *objects.pods]
-        _raise_if(objects, [(item, text) for item in items for text in builder.wrong.get(key_of_object(item), ())])
+        for some in (objects.namespaces, items):  # a namespace's queue is wrong for all of its pods: that is said once
+            _raise_if(objects, [(item, text) for item in some for text in builder.wrong.get(key_of_object(item), ())])
     # Budgets count all existing pods: also those that no decision depends on, and none that are still to be created.
     return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods))
 

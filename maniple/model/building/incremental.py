@@ -22,6 +22,7 @@ from maniple.model.building.job_builder import JobBuilder
 from maniple.model.building.job_specs import JobSpecs
 from maniple.model.building.node_usage import NodeUsage
 from maniple.model.building.pod_index import PodIndex
+from maniple.model.building.queue_choice import has_same_queue
 from maniple.model.building.queue_usage import JobUsage, QueueUsage
 from maniple.model.building.snapshot_assembly import assemble_snapshot
 from maniple.model.building.sorted_jobs import SortedJobs
@@ -134,7 +135,7 @@ class SnapshotBuilder:
             self._touch_users({(namespace, name)})
         elif kind is kubernetes.PersistentVolume:
             self._touch_users(self._storage.put_volume(name, item))
-        elif kind is kubernetes.Namespace:
+        elif kind is kubernetes.Namespace and has_same_queue(old, item):
             self._touch_counted(self.index.minding)
         elif kind is kubernetes.Node and old is not None and item is not None and same_resources(old, item):
             self._touched_nodes.add(name)
@@ -239,8 +240,7 @@ class SnapshotBuilder:
         index, objects = self.index, self._objects
         self.wrong.clear()
         queues, wrong_queues = sound_queues(_sorted(objects[types.Queue]))
-        for name, problems in wrong_queues.items():
-            self.wrong[types.Queue, "", name] = problems
+        self.wrong |= {(types.Queue, "", name): problems for name, problems in wrong_queues.items()}
         nodes = []
         for node in _sorted(objects[kubernetes.Node]):
             problems = gpu_problems(node)
@@ -254,11 +254,15 @@ class SnapshotBuilder:
             "topologies": _sorted(objects[types.Topology]),
             "claims": self._storage.claims,
             "volumes": self._storage.volumes,
+            "namespaces": _sorted(objects[kubernetes.Namespace]),
         }
         index.forget_requests()
         # Which resources exist depends on jobs. Whether a job is valid depends on neither nodes nor pods.
         checking = ClusterTables(self._ours, self._reads, RequestTable(), nodes=[], **rest)
         self._checker = JobBuilder(checking, self._report)
+        self._specs.queue_choice = checking.queue_choice
+        wrong_namespaces = checking.queue_choice.wrong.items()
+        self.wrong |= {(kubernetes.Namespace, "", name): [problem] for name, problem in wrong_namespaces}
         self._specs.touch_all()
         checked = self._check_jobs()
         self._count_requests(index.pods.items())
@@ -360,7 +364,7 @@ class SnapshotBuilder:
             job, usage = self._build_job(key)
             self._queue_usage.put(key, usage)
             jobs[key] = job
-            if job is not None and (job.groups or job.gated):
+            if job is not None and (job.groups or job.gated or self._specs.lacks_pods(job)):
                 waiting[key] = job
             elif key in self._waiting:
                 waiting[key] = None
