@@ -1,6 +1,6 @@
 """Strips objects of all that no decision depends on, so that a heartbeat or a status update is not a change."""
 
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -27,8 +27,7 @@ def stripped(item: Object, reads: Reads = _NO_READS) -> Object:
     if isinstance(item, kubernetes.Node):
         return _node(item)
     if isinstance(item, types.PodGroup):
-        phase: Literal["", "Finished"] = "Finished" if item.status.phase == "Finished" else ""
-        return replace(_annotated(item, reads), status=types.PodGroupStatus(phase=phase))
+        return replace(_annotated(item, reads), status=types.PodGroupStatus())
     if isinstance(item, types.ElasticJob):
         status = item.status
         phase = status.phase if status.phase in FINISHED else ""

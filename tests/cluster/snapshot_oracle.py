@@ -126,17 +126,10 @@ class _Oracle:
             self.builder.settle(job)
         return self.snapshot(usage, now)
 
-    def lacks_pods(self, job: Job) -> bool:
-        """Whether it is a PodGroup that is not over, and has no pods that run, wait or have succeeded."""
-        statuses = {key_of(group)[0]: group.status.phase for group in self.objects.pod_groups}
-        has_pods = job.placed or job.strangers or job.succeeded
-        is_group = job.key[1] == "PodGroup" and job.exists
-        return is_group and not has_pods and statuses.get(job.name) != "Finished"
-
     def snapshot(self, usage: _Usage, now: float) -> Snapshot:
         tables = self.tables
         jobs = sorted(self.jobs.values(), key=lambda job: job.key)
-        waiting = [job for job in jobs if job.groups or job.gated or self.lacks_pods(job)]
+        waiting = [job for job in jobs if job.groups or job.gated]
         queue_pending = np.zeros((len(tables.queues), len(tables.axis)))
         for job in waiting:
             if job.pending is not None and job.exists and not job.is_suspended:

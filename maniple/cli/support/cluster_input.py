@@ -68,7 +68,7 @@ class ClusterInput:
 
     def _read_files(self) -> tuple[Objects, list[str]]:
         decoded = decode(read_sources(self.files))
-        if not decoded.objects:
+        if not decoded.objects and not decoded.workloads:
             raise InputError(
                 ["the input has no objects that scheduling reads; expected nodes, pods and the like", *decoded.notes]
             )

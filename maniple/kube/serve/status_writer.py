@@ -138,7 +138,7 @@ class Statuses:
             self._gangs.touched.add(key)
             return
         self._begin(ref, self._patches.write(*ref, _exactly(seen, change.status), "status"))
-        if why is not None and members and self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
+        if why is not None and self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
             self._events.add(Regarding.of(*ref, seen.uid), why.reason, why.message, "Schedule", "Warning")
         if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first write to it
             self._report_unread(seen)

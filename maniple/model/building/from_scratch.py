@@ -10,7 +10,9 @@ from maniple.api.errors import InputError
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects
 from maniple.model.disruption_budgets import find_budgets
+from maniple.model.job import Job
 from maniple.model.plugin_reads import Reads
+from maniple.model.pod_identity import job_key, named_gangs
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.snapshot import Snapshot
@@ -39,7 +41,22 @@ def build_snapshot(
         for some in (objects.namespaces, items):  # a namespace's queue is wrong for all of its pods: that is said once
             _raise_if(objects, [(item, text) for item in some for text in builder.wrong.get(key_of_object(item), ())])
     # Budgets count all existing pods: also those that no decision depends on, and none that are still to be created.
-    return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods))
+    waiting = _with_podless_groups(snapshot, objects)
+    return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods), waiting=waiting)
+
+
+def _with_podless_groups(snapshot: Snapshot, objects: Objects) -> Sequence[Job]:
+    """The waiting jobs, and PodGroups that wait for their pods to be created: none of them is in the input."""
+    if not objects.pod_groups:
+        return snapshot.waiting
+    named = {gang for pod in objects.pods for gang in named_gangs(pod)}
+    groups = {job_key(group.metadata, "PodGroup"): group for group in objects.pod_groups}
+    podless = [
+        job
+        for job in snapshot.jobs
+        if job.key in groups and job.key not in named and groups[job.key].status.phase != "Finished"
+    ]
+    return sorted([*snapshot.waiting, *podless], key=lambda job: job.key) if podless else snapshot.waiting
 
 
 def _raise_if(objects: Objects, problems: Sequence[tuple[Object, str]]) -> None:

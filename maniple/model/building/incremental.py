@@ -364,7 +364,7 @@ class SnapshotBuilder:
             job, usage = self._build_job(key)
             self._queue_usage.put(key, usage)
             jobs[key] = job
-            if job is not None and (job.groups or job.gated or self._specs.lacks_pods(job)):
+            if job is not None and (job.groups or job.gated):
                 waiting[key] = job
             elif key in self._waiting:
                 waiting[key] = None

@@ -11,6 +11,7 @@ from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
 from maniple.model.building.implied_pods import implied_pods, pods_by_job
 from maniple.model.building.job_builder import is_gang
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
+from maniple.model.building.workload_pods import make_pods
 from maniple.model.pod_identity import gang_of, job_key, named_gangs
 
 
@@ -71,6 +72,14 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
             twice.append(f"{where}: {describe(item)}: given twice; an object may stand in the input once")
         seen.add(key)
         by_kind[type(item)].append(item)
+    made = make_pods(decoded, scheduler_name)
+    new_objects: list[tuple[Object, str]] = [*made.groups, *made.pods]
+    for new, where in new_objects:
+        decoded.objects.append(new)
+        decoded.where.append(where)
+        by_kind[type(new)].append(new)
+        seen.add((type(new), *key_of(new.metadata)))
+    decoded.notes += made.notes
     check_pods(objects)
     objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
     twice += [

@@ -165,13 +165,6 @@ class JobSpecs:
             return named[0]  # as nearly every pod: whose pod it is makes no difference
         return gang_of(name, named, self._ours.claims(pod), self.gangs, self._index, self.gangless)
 
-    def lacks_pods(self, job: Job) -> bool:
-        """Whether it is a PodGroup that waits for all of its pods to be created."""
-        group = self._groups.get(job.key)
-        if group is None or job.placed or job.groups or job.gated or job.strangers or job.succeeded:
-            return False
-        return group.status.phase != "Finished"
-
     def build(self, key: JobKey, builder: JobBuilder) -> Job | None:
         """The job without its pods; None if it has no valid object."""
         if key not in self.gangs:
