@@ -19,7 +19,7 @@ from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.cluster.assumed_writes import marked, with_bind, with_sizes
 from maniple.cluster.simulated_arrivals_and_ends import Arrivals
-from maniple.model.building.from_scratch import build_snapshot
+from maniple.model.building.from_scratch import build_snapshot, gangs_with_pods
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
 from maniple.model.building.input_objects import Objects
 from maniple.model.plugin_reads import Reads
@@ -48,13 +48,15 @@ class MemoryCluster:
         self._now = now
         self._step_s = ROUND_S if step_s is None else step_s
         self._holders: set[str] = set()  # gangs with a reservation
+        self._had_pods: set[JobKey] = set()  # gangs that had pods in some round
         self._arrivals: Arrivals | None = None
         if step_s is not None:
             self._arrivals = Arrivals(objects, np.inf if now is None else now)
             self._add_implied_pods([])
 
     def snapshot(self) -> Snapshot:
-        snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads)
+        self._had_pods |= gangs_with_pods(self._objects)
+        snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads, self._had_pods)
         self._now = snapshot.now
         return snapshot
 
