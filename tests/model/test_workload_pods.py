@@ -326,7 +326,7 @@ def test_notes_say_what_was_made_and_what_was_not() -> None:
         "pods that do not exist yet are made from templates: 1 of 1 Deployment, 3 of 2 Job",
     ]
     notes = read(job("a", suspend=True), job("b", suspend=True))[1].notes
-    assert notes == ["2 Job make no pods: spec.suspend is true"]
+    assert notes == ["f, items[0]: Job default/a: makes no pods: spec.suspend is true (1 more like it)"]
 
 
 def test_an_object_of_an_api_server_may_have_fields_that_are_newer() -> None:

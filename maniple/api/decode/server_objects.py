@@ -13,7 +13,7 @@ from maniple.api.decode.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts, is_replica, read_replica_facts
 from maniple.api.types import ElasticJob
-from maniple.api.validate.kubernetes import own_key_notes
+from maniple.api.validate.own_keys import own_key_notes
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):

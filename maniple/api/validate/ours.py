@@ -14,6 +14,7 @@ from maniple.api.meta import ObjectMeta
 from maniple.api.queue_names import queue_name, queue_path
 from maniple.api.validate import kubernetes as kube
 from maniple.api.validate.kubernetes import A_LABEL, Errors, add, check_metadata, is_label, is_service_name
+from maniple.api.validate.own_keys import check_own_keys, check_queue_name, unknown_own_keys
 from maniple.api.validate.resources import check_pair
 
 MAX_REPLICAS = 100_000
@@ -40,8 +41,8 @@ def _queue(queue: types.Queue, errors: Errors) -> None:
 def _gang_metadata(metadata: ObjectMeta, queue: str, errors: Errors) -> None:
     check_metadata(metadata, errors)
     kube.check_gang_annotations(metadata, errors)
-    kube.check_own_keys(metadata, errors)
-    kube.check_queue_name(metadata, errors)
+    check_own_keys(metadata, errors)
+    check_queue_name(metadata, errors)
     named = queue_name(metadata)
     if queue and named and named != queue:
         add(errors, queue_path(metadata), f"{shown(queue)}, as spec.queue says, or none", shown(named))
@@ -73,7 +74,7 @@ def _elastic_job(job: types.ElasticJob, errors: Errors) -> None:
             add(errors, f"{path}.pin", f"at least min ({role.min}) and at most max ({role.max})", role.pin)
         _template_queue(job, role.template.metadata, f"{path}.template", errors)
         if not job.metadata.uid:
-            errors.extend(kube.unknown_own_keys(role.template.metadata, f"{path}.template.metadata"))
+            errors.extend(unknown_own_keys(role.template.metadata, f"{path}.template.metadata"))
         _nproc(role.template.metadata.annotations, f"{path}.template.metadata", errors)
         _gpu_models(role.gpu_models, f"{path}.gpuModels", errors)
         kube.check_gpu_requests(role.template.metadata.annotations, f"{path}.template.metadata", errors)
@@ -166,6 +167,8 @@ _CHECKS: dict[type, Callable[[Any, Errors], None]] = {
     kubernetes.PriorityClass: kube.check_priority_class,
     kubernetes.PodDisruptionBudget: kube.check_pod_disruption_budget,
     kubernetes.PersistentVolume: kube.check_persistent_volume,
-    kubernetes.PersistentVolumeClaim: lambda claim, errors: check_metadata(claim.metadata, errors),
+    kubernetes.PersistentVolumeClaim: kube.check_persistent_volume_claim,
+    kubernetes.StorageClass: kube.check_storage_class,
+    kubernetes.CSINode: lambda node, errors: check_metadata(node.metadata, errors),
     kubernetes.Namespace: kube.check_namespace,
 }

@@ -6,6 +6,7 @@ from maniple.api.types import GROUP
 from maniple.api.validate import kubernetes as kube
 from maniple.api.validate.kubernetes import A_NAME, Errors, add, check_metadata, is_name
 from maniple.api.validate.ours import MAX_REPLICAS
+from maniple.api.validate.own_keys import check_queue_name, unknown_own_keys
 from maniple.api.workloads.common import PodSet, Workload
 
 
@@ -41,10 +42,10 @@ def _template(item: Workload, path: str, pods: PodSet, errors: Errors) -> None:
     kube.check_gpu_requests(template.metadata.annotations, f"{path}.metadata", errors)
     meta = ObjectMeta(labels=template.metadata.labels, annotations=template.metadata.annotations)
     queue: Errors = []
-    kube.check_queue_name(meta, queue)
+    check_queue_name(meta, queue)
     errors.extend(Problem(f"{path}.{problem.field}", problem.message) for problem in queue)
     if not item.metadata.uid:
-        errors.extend(kube.unknown_own_keys(template.metadata, f"{path}.metadata"))
+        errors.extend(unknown_own_keys(template.metadata, f"{path}.metadata"))
     kube.check_pod_spec(template.spec, f"{path}.spec", errors)
 
 

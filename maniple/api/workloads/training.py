@@ -16,7 +16,8 @@ _VOLCANO_OVER = ("Completed", "Failed", "Aborted", "Terminated", "Aborting", "Co
 def _group(
     meta: ObjectMeta, name: str, least: int, queue: str, priority: str, roles: Sequence[PodGroupRole] = ()
 ) -> PodGroup:
-    metadata = ObjectMeta(name=name, namespace=meta.namespace, creation_timestamp=meta.creation_timestamp)
+    created = meta.creation_timestamp
+    metadata = ObjectMeta(name=name, namespace=meta.namespace, uid=meta.uid, creation_timestamp=created)
     spec = PodGroupSpec(max(1, least), queue=queue, priority_class_name=priority, roles=tuple(roles))
     return PodGroup(metadata, spec)
 

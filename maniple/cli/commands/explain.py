@@ -10,6 +10,7 @@ from maniple.api.errors import InputError
 from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.plan_table import describe_queue, node_counts
 from maniple.cli.support.table import echo_json, render, render_fields
+from maniple.cli.support.terminal import say
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.job import Job
 from maniple.model.pods_we_schedule import how_to_plan
@@ -59,7 +60,7 @@ def command(source: ClusterInput, job: str, namespace: str | None, output: str) 
     if output == "json":
         echo_json(report)
     else:
-        click.echo("\n\n".join(_sections(report)))
+        say("\n\n".join(_sections(report)))
 
 
 def _find_job(cluster: MemoryCluster, snapshot: Snapshot, name: str) -> Job:

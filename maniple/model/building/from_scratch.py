@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
-from maniple.api.decode.decode import Object
-from maniple.api.errors import InputError
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects
 from maniple.model.disruption_budgets import find_budgets
@@ -30,7 +28,7 @@ def build_snapshot(
     `had_pods`: gangs whose pods were there and are gone. Raises InputError with every contradiction between objects.
     """
     # What else is wrong depends on the queues, so a broken tree is reported alone.
-    _raise_if(objects, tree_problems(with_default(objects.queues)))
+    objects.refuse(tree_problems(with_default(objects.queues)))
     builder = SnapshotBuilder(ours or Ours(), reads)
     with _paused_gc():
         for items in objects.by_kind().values():
@@ -43,7 +41,7 @@ def build_snapshot(
         # Problems of implied pods are left out: the problem is their ElasticJob's, which is reported.
         items = [*objects.nodes, *objects.pod_groups, *objects.elastic_jobs, *objects.pods]
         for some in (objects.namespaces, items):  # a namespace's queue is wrong for all of its pods: that is said once
-            _raise_if(objects, [(item, text) for item in some for text in builder.wrong.get(key_of_object(item), ())])
+            objects.refuse((item, text) for item in some for text in builder.wrong.get(key_of_object(item), ()))
     # Budgets count all existing pods: also those that no decision depends on, and none that are still to be created.
     waiting = _with_podless_groups(snapshot, objects, had_pods)
     return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods), waiting=waiting)
@@ -65,11 +63,6 @@ def _with_podless_groups(snapshot: Snapshot, objects: Objects, had_pods: Set[Job
         if job.key in groups and job.key not in named and groups[job.key].status.phase != "Finished"
     ]
     return sorted([*snapshot.waiting, *podless], key=lambda job: job.key) if podless else snapshot.waiting
-
-
-def _raise_if(objects: Objects, problems: Sequence[tuple[Object, str]]) -> None:
-    if problems:
-        raise InputError(dict.fromkeys(f"{objects.place_of(item)}: {text}" for item, text in problems))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Decoded
+from maniple.api.decode.notes import Notes
 from maniple.api.errors import InputError
 from maniple.api.keys import Key, key_of, name_of
 from maniple.api.labels import POD_GROUP_LABEL, ROLE_LABEL
@@ -36,17 +37,16 @@ class Made:
 
     pods: list[tuple[kubernetes.Pod, str]] = field(default_factory=list)
     groups: list[tuple[types.PodGroup, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
 
 
-def make_pods(decoded: Decoded, scheduler_name: str) -> Made:
+def make_pods(decoded: Decoded, scheduler_name: str, *, strict: bool = True) -> Made:
     """`scheduler_name`: the scheduler of pods whose template names none. InputError for what cannot be."""
     made = Made()
     if not decoded.workloads:
         return made
     places = {id(item): f"{where}: {describe(item)}" for item, where in decoded.workloads}
-    workloads = [item for item, _ in decoded.workloads]
-    _refuse_twice(workloads, places)
+    workloads = _distinct([item for item, _ in decoded.workloads], places, strict=strict)
     pods = [item for item in decoded.objects if isinstance(item, kubernetes.Pod)]
     groups = {key_of(item.metadata) for item in decoded.objects if isinstance(item, types.PodGroup)}
     owned = Owners(workloads).pods_of(pods)
@@ -62,15 +62,15 @@ def make_pods(decoded: Decoded, scheduler_name: str) -> Made:
         raise InputError([f"the workloads of the input would make {total} pods; expected at most {MOST_PODS}"])
     counts: Counter[str] = Counter()
     of_kind: Counter[str] = Counter()
-    idle: dict[tuple[str, str], list[str]] = {}  # kind, why -> places of workloads that make no pods
     for item in roots:
         place, existing, kind = places[id(item)], owned[id(item)], KIND_OF[type(item)]
         if item.is_over():
             continue
         if why := item.why_none():
-            idle.setdefault((kind, why), []).append(place)
+            made.notes.add((kind, why), f"{place}: makes no pods: {why}")
             continue
-        made.notes += [f"{place}: {name} has no counterpart here and is not read" for name in item.unread()]
+        for name in item.unread():
+            made.notes.add((kind, name), f"{place}: {name} has no counterpart here and is not read")
         group = _own_name(item.gang(), kind, {key_of(other.metadata) for other, _ in made.groups})
         new = list(_pods(item, group, existing, taken, scheduler_name))
         made.pods += [(pod, place) for pod in new]
@@ -79,12 +79,9 @@ def make_pods(decoded: Decoded, scheduler_name: str) -> Made:
         if new:
             of_kind[kind] += 1
             counts[kind] += len(new)
-    for (kind, why), several in idle.items():
-        some = f"{several[0]}: makes no pods" if len(several) == 1 else f"{len(several)} {kind} make no pods"
-        made.notes.append(f"{some}: {why}")
     if counts:
         listed = ", ".join(f"{counts[kind]} of {of_kind[kind]} {kind}" for kind in sorted(counts))
-        made.notes.append(f"pods that do not exist yet are made from templates: {listed}")
+        made.notes.add("made", f"pods that do not exist yet are made from templates: {listed}")
     return made
 
 
@@ -99,16 +96,18 @@ def describe(item: Workload) -> str:
     return f"{KIND_OF[type(item)]} {name_of(item.metadata)}"
 
 
-def _refuse_twice(workloads: Sequence[Workload], places: dict[int, str]) -> None:
-    seen: set[tuple[type, str, str]] = set()
+def _distinct(workloads: Sequence[Workload], places: dict[int, str], *, strict: bool) -> list[Workload]:
+    """Each workload once. Unless `strict`, one of a real cluster may be in several dumps: the last counts."""
+    seen: dict[tuple[type, str, str], Workload] = {}
     twice = []
     for item in workloads:
         key = (type(item), *key_of(item.metadata))
-        if key in seen:
+        if key in seen and (strict or not (item.metadata.uid and seen[key].metadata.uid)):
             twice.append(f"{places[id(item)]}: given twice; an object may stand in the input once")
-        seen.add(key)
+        seen[key] = item
     if twice:
         raise InputError(twice)
+    return list(seen.values())
 
 
 def _needs(group: types.PodGroup, pods: Sequence[kubernetes.Pod]) -> bool:
@@ -222,6 +221,7 @@ def _make(
         metadata=ObjectMeta(
             name=name,
             namespace=meta.namespace,
+            uid=meta.uid,  # what is wrong with a real cluster's objects is set aside
             labels={**template.metadata.labels, **pods.labels},
             annotations=template.metadata.annotations,
             creation_timestamp=meta.creation_timestamp,
