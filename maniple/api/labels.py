@@ -6,6 +6,9 @@ JOB_LABEL = "maniple.dev/job"
 ROLE_LABEL = "maniple.dev/role"
 INDEX_LABEL = "maniple.dev/index"
 
+# The queue of a pod without a gang, a gang, or a namespace's gangs and pods that name none: queue_names.py.
+QUEUE_LABEL = QUEUE_ANNOTATION = "maniple.dev/queue"
+
 # Annotations of nodes.
 GPU_TOPOLOGY_ANNOTATION = "maniple.dev/gpu-topology"  # its GPUs and their links: gpu/topology_annotation.py
 

@@ -23,6 +23,9 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.int
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
 Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+QueueName = Annotated[
+    str, Meta(max_length=253, description="The queue whose share it uses. Empty: that of its namespace, else default.")
+]
 RoleName = Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 
 
@@ -128,7 +131,7 @@ class PodGroupRole(Struct, frozen=True):
 
 class PodGroupSpec(Struct, frozen=True):
     min_member: Annotated[int, Meta(ge=1, le=100_000, description="Pods that start together or not at all.")] = 1
-    queue: Annotated[str, Meta(max_length=253, description="The queue whose share it uses.")] = DEFAULT_QUEUE
+    queue: QueueName = ""
     priority_class_name: Annotated[
         str, Meta(max_length=253, description="PriorityClass of the gang. Empty: the highest priority of its pods.")
     ] = ""
@@ -208,7 +211,7 @@ class ElasticJobSpec(Struct, frozen=True):
     roles: Annotated[
         tuple[ElasticRole, ...], Meta(min_length=1, max_length=16, description="Kinds of replicas, such as worker.")
     ]
-    queue: Annotated[str, Meta(max_length=253, description="The queue whose share it uses.")] = DEFAULT_QUEUE
+    queue: QueueName = ""
     priority_class_name: Annotated[str, Meta(max_length=253, description="PriorityClass of the job and its pods.")] = ""
     framework: Annotated[
         Literal["torch", "torchrun", "horovod", "none"], Meta(description="How workers learn of a new size.")

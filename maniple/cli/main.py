@@ -39,7 +39,7 @@ WRONG, INTERRUPTED = 2, 130  # exit codes
 EPILOG = """\b
 Examples:
   maniple plan -f cluster.yaml
-  kubectl get nodes,pods -A -o json | maniple plan -f - --all -o json
+  kubectl get nodes,pods,podgroups,queues -A -o json | maniple plan -f - --all -o json
   maniple crds | kubectl apply -f -
   maniple serve --dry-run
   maniple submit --name bert --gpus 4:8 --image training:1 -- python train.py

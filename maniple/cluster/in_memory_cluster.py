@@ -23,11 +23,12 @@ from maniple.api.phases import FINISHED
 from maniple.api.timestamps import LAST_YEAR
 from maniple.cluster.assumed_writes import marked, with_bind, with_sizes
 from maniple.cluster.simulated_arrivals_and_ends import Arrivals
-from maniple.model.building.from_scratch import build_snapshot
+from maniple.model.building.from_scratch import build_snapshot, gangs_with_pods
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
 from maniple.model.building.input_objects import Objects
 from maniple.model.plugin_reads import Reads
-from maniple.model.pods_we_schedule import Ours
+from maniple.model.pod_identity import JobKey, may_wait, named_gangs
+from maniple.model.pods_we_schedule import Ours, how_to_plan, scheduler_of
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
@@ -53,6 +54,7 @@ class MemoryCluster:
         self._now = now
         self._step_s = ROUND_S if step_s is None else step_s
         self._holders: set[str] = set()  # gangs with a reservation
+        self._had_pods: set[JobKey] = set()  # gangs that had pods in some round
         self._arrivals: Arrivals | None = None
         self._first: Snapshot | None = None  # the next snapshot, if it was built already
         if step_s is not None:
@@ -63,7 +65,8 @@ class MemoryCluster:
         if self._first is not None:
             snapshot, self._first = self._first, None
             return snapshot
-        snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads)
+        self._had_pods |= gangs_with_pods(self._objects)
+        snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads, self._had_pods)
         self._now = snapshot.now
         return snapshot
 
@@ -89,6 +92,27 @@ class MemoryCluster:
                     return elastic_job.status.phase
                 return "Suspended" if elastic_job.spec.suspend else ""
         return ""
+
+    def why_not_planned(self, pod: str) -> str:
+        """Why a pod of the input is no job, nor part of one; empty if there is no such pod, nor a gang of that name."""
+        item = next((item for item in self._objects.pods if name_of(item.metadata) == pod), None)
+        if item is None:
+            schedulers = self.schedulers_of((pod, "PodGroup"))
+            if not schedulers:
+                return ""
+            return f"its pods belong to scheduler {' and '.join(schedulers)}: {how_to_plan(schedulers[0])}"
+        if item.status.phase in FINISHED:
+            return f"the pod has {item.status.phase.lower()}, and waits for nothing"
+        if not self._ours.claims(item):
+            scheduler, node = scheduler_of(item), item.spec.node_name
+            where = f"runs on node {node}" if node else "waits for a node"
+            return f"the pod {where} and belongs to scheduler {scheduler}: {how_to_plan(scheduler)}"
+        return "the pod is being deleted, and waits for nothing" if item.metadata.deletion_timestamp else ""
+
+    def schedulers_of(self, gang: JobKey) -> list[str]:
+        """The schedulers of a gang's pods that wait."""
+        pods = (pod for pod in self._objects.pods if gang in named_gangs(pod) and not pod.spec.node_name)
+        return sorted({scheduler_of(pod) for pod in pods if may_wait(pod)})
 
     def apply(self, plan: Plan) -> None:
         now = datetime.fromtimestamp(self._now or 0.0, UTC)

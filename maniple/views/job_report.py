@@ -17,6 +17,7 @@ from maniple.scheduler.framework.make_plan import make_bind
 from maniple.scheduler.framework.plan import Bind, Eviction, Plan, QueueShare, ReservedNodes, Waiting
 
 RUNS, STARTS, PROMISED, RESERVED, LEAVES, WAITS = "Runs", "Starts", "Promised", "Reserved", "Leaves", "Waits"
+ENDED = "Ended"  # all of its pods have succeeded
 
 
 class PodReport(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ class ReservationReport(msgspec.Struct, frozen=True):
 class JobReport(msgspec.Struct, frozen=True):
     job: str
     kind: str  # PodGroup, ElasticJob or Pod
-    state: str  # that of its pods which says most: Starts, Leaves, Promised, Reserved, Waits, else Runs
+    state: str  # that of its pods which says most: Starts, Leaves, Promised, Reserved, Waits, else Runs; Ended
     queue: QueueShare
     position: int | None  # in the queue's line, 1 is next; None: it is not in line
     line: int  # how many are in that line
@@ -82,7 +83,7 @@ def report_job(snapshot: Snapshot, plan: Plan, job: Job) -> JobReport:
     return JobReport(
         job=job.name,
         kind=job.key[1],
-        state=next((state for state in (STARTS, LEAVES, PROMISED, RESERVED, WAITS) if state in states), RUNS),
+        state=ENDED if job.succeeded and not pods and not job.strangers else _state(states),
         queue=next(share for share in plan.queues if share.name == queue),
         position=None if waiting is None else waiting.position,
         line=sum(entry.queue == queue and entry.position is not None for entry in plan.waiting),
@@ -101,6 +102,10 @@ def report_job(snapshot: Snapshot, plan: Plan, job: Job) -> JobReport:
         backs_off_s=_seconds_until(snapshot, job.backs_off_until),
         waiting=waiting,
     )
+
+
+def _state(states: set[str]) -> str:
+    return next((state for state in (STARTS, LEAVES, PROMISED, RESERVED, WAITS) if state in states), RUNS)
 
 
 def find_job(snapshot: Snapshot, name: str) -> Job:

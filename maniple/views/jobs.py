@@ -9,6 +9,7 @@ import msgspec
 from maniple.api import types
 from maniple.api.keys import Key, key_of
 from maniple.api.phases import FINISHED
+from maniple.api.queue_names import queue_name
 from maniple.api.timestamps import format_timestamp
 from maniple.elastic.conditions import HINDERED
 from maniple.kube.user.replica_pod import ReplicaPod
@@ -93,6 +94,11 @@ class JobView(msgspec.Struct, frozen=True, rename="camel"):
         return self.phase in FINISHED
 
 
+def queue_of(job: types.ElasticJob) -> str:
+    """The queue that the job names. One of its namespace is not known here."""
+    return job.spec.queue or queue_name(job.metadata) or types.DEFAULT_QUEUE
+
+
 def job_view(job: types.ElasticJob, replicas: Iterable[ReplicaPod]) -> JobView:
     """`replicas` are the pods of this job."""
     pods = list(replicas)
@@ -114,7 +120,7 @@ def job_view(job: types.ElasticJob, replicas: Iterable[ReplicaPod]) -> JobView:
     return JobView(
         namespace=job.metadata.namespace,
         name=job.metadata.name,
-        queue=job.spec.queue or types.DEFAULT_QUEUE,
+        queue=queue_of(job),
         phase=job.status.phase,
         framework=job.spec.framework,
         roles=roles,

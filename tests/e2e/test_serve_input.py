@@ -53,6 +53,31 @@ def test_mistakes_beyond_the_schema_are_reported_on_the_object_and_stop_nothing_
     bench.wait("no complaint", lambda: _condition(bench, "lost")["status"] == "True")
 
 
+def test_a_pod_names_its_queue_and_an_unknown_key_of_ours_is_an_event(bench: Bench) -> None:
+    bench.nodes(1)
+    name = f"{bench.namespace}-small"
+    bench.client.post(f"{OURS}/queues", queue(name, limit={"nvidia.com/gpu": "1"}))
+    bench.serve()
+    key = "maniple.dev/queue"
+    bench.client.patch(f"/api/v1/namespaces/{bench.namespace}", {"metadata": {"labels": {key: name}}})
+    pods = {
+        "first": bench.pod("first", labels={key: name}),
+        "lost": bench.pod("lost", labels={key: "no-such-queue"}),
+        "other": bench.pod("other", labels={key: "default", "maniple.dev/queu": "x"}),
+    }
+    bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", pods["first"])
+    bench.wait_bound(["first"])
+    bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", bench.pod("second"))
+    for pod in ("lost", "other"):
+        bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", pods[pod])
+    bench.wait_bound(["other"])
+    bench.wait("the second to say why", lambda: f"queue '{name}' is limited" in _said_by_pod(bench, "second"))
+    bench.wait("the lost one to say why", lambda: "unknown queue 'no-such-queue'" in _said_by_pod(bench, "lost"))
+    bench.wait("events", lambda: [event["regarding"]["name"] for event in bench.events("NotRead")] == ["other"])
+    assert "did you mean 'maniple.dev/queue'?" in bench.events("NotRead")[0]["note"]
+    bench.client.delete(f"{OURS}/queues/{name}")
+
+
 def test_a_pod_that_claims_to_be_an_impossible_replica_is_reported(bench: Bench) -> None:
     bench.nodes(1)
     template = {"spec": {"schedulerName": bench.scheduler, "containers": [{"name": "main", "image": "pause"}]}}

@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
 from maniple.api.meta import Int32, ObjectMeta, ResourceList, Struct
-from maniple.api.types import DEFAULT_QUEUE, PodGroup, PodGroupRole, PodGroupSpec, Queue, QueueSpec
+from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, PodGroupStatus, Queue, QueueSpec
 
 Unknown = Mapping[str, object]
+_OVER = ("Finished", "Completed", "Failed")  # phases of their PodGroups
 
 
 class OtherObject(Struct, frozen=True):
@@ -26,10 +27,14 @@ class OtherObject(Struct, frozen=True):
         names = zip(self.spec.__struct_fields__, self.spec.__struct_encode_fields__, strict=True)
         return [f"spec.{written}" for name, written in names if name in self.UNREAD and getattr(self.spec, name)]
 
+    def group_status(self) -> PodGroupStatus:
+        """Of a PodGroup only whether it is over counts: then it does not wait for pods."""
+        return PodGroupStatus(phase="Finished" if self.status.get("phase") in _OVER else "")
+
 
 class KubeBatchPodGroupSpec(Struct, frozen=True):
     min_member: Int32 = 1
-    queue: str = DEFAULT_QUEUE
+    queue: str = ""
     priority_class_name: str = ""
     min_resources: ResourceList = {}
 
@@ -44,7 +49,7 @@ class KubeBatchPodGroup(OtherObject, frozen=True):
             queue=self.spec.queue,
             priority_class_name=self.spec.priority_class_name,
         )
-        return PodGroup(metadata=self.metadata, spec=spec)
+        return PodGroup(self.metadata, spec, self.group_status())
 
 
 class KubeBatchQueueSpec(Struct, frozen=True):
@@ -63,7 +68,7 @@ class KubeBatchQueue(OtherObject, frozen=True):
 class VolcanoPodGroupSpec(Struct, frozen=True):
     min_member: Int32 = 1
     min_task_member: dict[str, Int32] = {}
-    queue: str = DEFAULT_QUEUE
+    queue: str = ""
     priority_class_name: str = ""
     min_resources: ResourceList = {}
     network_topology: Unknown = {}
@@ -85,7 +90,7 @@ class VolcanoPodGroup(OtherObject, frozen=True):
             priority_class_name=self.spec.priority_class_name,
             roles=roles,
         )
-        return PodGroup(metadata=self.metadata, spec=spec)
+        return PodGroup(self.metadata, spec, self.group_status())
 
 
 class VolcanoGuarantee(Struct, frozen=True):
@@ -136,7 +141,7 @@ class CoschedulingPodGroup(OtherObject, frozen=True):
     spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
 
     def ours(self) -> PodGroup:
-        return PodGroup(metadata=self.metadata, spec=PodGroupSpec(min_member=max(1, self.spec.min_member)))
+        return PodGroup(self.metadata, PodGroupSpec(min_member=max(1, self.spec.min_member)), self.group_status())
 
 
 ForeignObject = (

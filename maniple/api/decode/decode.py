@@ -29,6 +29,10 @@ from maniple.api.errors import InputError, Problem, nearest, shown
 from maniple.api.keys import join_key
 from maniple.api.meta import Struct
 from maniple.api.validate.ours import problems
+from maniple.api.validate.own_keys import own_key_notes
+from maniple.api.validate.workloads import own_keys_on_workload, workload_problems
+from maniple.api.workloads.common import Closed, Lenient, Workload
+from maniple.api.workloads.kinds import WORKLOADS, misspelt_fields, near_kind
 
 Object = (
     kubernetes.Node
@@ -125,6 +129,7 @@ class Decoded:
     objects: list[Object] = field(default_factory=list)
     where: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    workloads: list[tuple[Workload, str]] = field(default_factory=list)  # each with its place
 
 
 def decode(sources: Iterable[tuple[str, bytes]], *, strict: bool = True) -> Decoded:
@@ -174,6 +179,8 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
         except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
             return _Wrong(where, "", [f"not valid JSON: {error}"])
         kind = (header.api_version, header.kind)
+    if kind in WORKLOADS:
+        return _decode_workload(document, kind, decoded, notes)
     struct = KINDS.get(kind) or _CHECKED.get(kind)
     if struct is None and (problem := _unknown_kind(*kind)):
         return _Wrong(where, kind[1], [problem])
@@ -190,6 +197,8 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
             notes.add((kind[1], name), f"{what}: {name} has no counterpart here and is not read")
         source = source.ours()
     item = typing.cast(Object, source)
+    for note in own_key_notes(item):
+        notes.add((kind[1], note), f"{where}: {kind[1]} {_name(raw)}: {note}")
     if wrong := problems(item):
         return _Wrong(f"{where}: {kind[1]} {_name(raw)}", kind[1], list(map(str, wrong)))
     _add(item, where, decoded)
@@ -229,6 +238,30 @@ def _add(item: Object, where: str, decoded: Decoded) -> None:
         item = msgspec.structs.replace(item, metadata=metadata)
     decoded.objects.append(item)
     decoded.where.append(where)
+
+
+def _decode_workload(
+    document: documents.Document, kind: tuple[str, str], decoded: Decoded, notes: Notes
+) -> _Wrong | None:
+    """Adds a workload, whose pods are made later, or returns what is wrong with it."""
+    raw, struct = document.raw, WORKLOADS[kind]
+    what = f"{document.where}: {kind[1]} {_name(raw)}"
+    try:
+        item = typing.cast(Workload, typed(raw, struct))
+    except FieldError as error:
+        return _Wrong(what, kind[1], list(map(str, error.problems)))
+    wrong = list(workload_problems(item))
+    if not item.metadata.uid:
+        wrong += misspelt_fields(msgspec.json.decode(raw), struct)
+    if wrong:
+        return _Wrong(what, kind[1], list(map(str, wrong)))
+    for note in own_keys_on_workload(item.metadata):
+        notes.add((kind[1], note), f"{what}: {note}")
+    if not item.metadata.namespace:
+        metadata = msgspec.structs.replace(item.metadata, namespace="default")
+        item = msgspec.structs.replace(item, metadata=metadata)
+    decoded.workloads.append((item, document.where))
+    return None
 
 
 # How the API server and kubectl begin an object. Most need no decoding to learn their kind.
@@ -290,7 +323,7 @@ def _first_problem(struct: type[Struct], decoder: msgspec.json.Decoder[Struct], 
 
 def _may_be_strict(struct: type[Struct], uid: str) -> bool:
     """There are many pods and nodes only. For other kinds the second decode costs nothing."""
-    return struct not in (kubernetes.Pod, kubernetes.Node) or not uid
+    return not uid or (struct not in (kubernetes.Pod, kubernetes.Node) and not issubclass(struct, Workload))
 
 
 def _unknown_kind(api_version: str, kind: str) -> str | None:
@@ -305,6 +338,8 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
         return "items: expected a list of objects"
     if kind in _SKIPPED.get(api_version, ()):
         return None
+    if workload := near_kind(api_version, kind):
+        return f"unknown kind {kind!r} of {api_version}; did you mean {workload!r}?"
     group = _group(api_version)
     if meant := _misspelt_group(group, kind):
         return f"apiVersion: {kind} is not known in the group {shown(group)}; did you mean {meant!r}?"
@@ -347,7 +382,8 @@ def _strict(struct: type[Struct]) -> type[Struct]:
     kinds |= {info.encode_name: _twin(info.type) for info in msgspec.structs.fields(struct)}
     names = {f"field_{number}": name for number, name in enumerate(kinds)}
     fields: typing.Any = [(field, kinds[name] | msgspec.UnsetType, msgspec.UNSET) for field, name in names.items()]
-    strict = msgspec.defstruct(struct.__name__, fields, rename=names, forbid_unknown_fields=True, gc=False)
+    is_strict = not issubclass(struct, Lenient) or issubclass(struct, Closed)
+    strict = msgspec.defstruct(struct.__name__, fields, rename=names, forbid_unknown_fields=is_strict, gc=False)
     return typing.cast(type[Struct], strict)
 
 
@@ -358,6 +394,9 @@ def _twin(kind: typing.Any) -> typing.Any:
     if origin is tuple:
         inner = _twin(typing.get_args(kind)[0])
         return msgspec.Raw if inner is msgspec.Raw else list[inner]  # type: ignore[valid-type]  # made at run time
+    if origin is dict:
+        inner = _twin(typing.get_args(kind)[1])
+        return msgspec.Raw if inner is msgspec.Raw else dict[str, inner]  # type: ignore[valid-type]  # made at run time
     if origin in (types.UnionType, typing.Union):
         structs = [arg for arg in typing.get_args(kind) if isinstance(arg, type) and issubclass(arg, msgspec.Struct)]
         return _strict(structs[0]) if structs else msgspec.Raw

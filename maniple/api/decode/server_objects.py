@@ -13,6 +13,7 @@ from maniple.api.decode.decode import FieldError, Object, typed
 from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts, is_replica, read_replica_facts
 from maniple.api.types import ElasticJob
+from maniple.api.validate.own_keys import own_key_notes
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +36,7 @@ class Live(typing.NamedTuple):
     item: Object | None
     source: Struct | None  # another system's object, before it was converted
     wrong: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # fields that have no counterpart here
+    notes: tuple[str, ...] = ()  # fields that have no counterpart here, and keys of ours that are not known
     replica: ReplicaFacts | None = None  # of a pod of an ElasticJob
     spec: bytes = b""  # of an ElasticJob, undecoded: its templates have fields that scheduling does not read
 
@@ -60,6 +61,7 @@ def read_live(raw: bytes | msgspec.Raw, struct: type[Struct]) -> Live:
         source = item
         notes = tuple(f"{name} has no counterpart here and is not read" for name in item.unread())
         item = item.ours()
+    notes += own_key_notes(item)
     replica = None
     if isinstance(item, kubernetes.Pod) and is_replica(item.metadata):
         replica = read_replica_facts(raw)

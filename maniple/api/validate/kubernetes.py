@@ -10,21 +10,19 @@ from functools import lru_cache
 
 from maniple.api import kubernetes
 from maniple.api.bind_failures import bind_failure_problems
-from maniple.api.errors import Problem, nearest, shown
+from maniple.api.errors import Problem, shown
 from maniple.api.gpu import assignment
 from maniple.api.gpu.requests import gpu_request_problems
 from maniple.api.gpu.topology_annotation import problems as topology_problems
 from maniple.api.labels import (
     GPU_TOPOLOGY_ANNOTATION,
     GPUS_ANNOTATION,
-    OWN_ANNOTATIONS,
-    OWN_LABELS,
     RESERVED_ANNOTATION,
 )
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta
 from maniple.api.quantity import whole_number
 from maniple.api.timestamps import LAST_YEAR
-from maniple.api.types import GROUP
+from maniple.api.validate.own_keys import check_own_keys, check_queue_name
 from maniple.api.validate.resources import REQUESTS, check_pair, check_quantities
 
 MAX_USER_PRIORITY = 1_000_000_000
@@ -66,6 +64,7 @@ def check_pod(pod: kubernetes.Pod, errors: Errors) -> None:
     if metadata.annotations:
         check_gpu_requests(metadata.annotations, "metadata", errors)
         check_gang_annotations(metadata, errors)
+    check_queue_name(metadata, errors)
     check_own_keys(metadata, errors)
     check_pod_spec(pod.spec, "spec", errors, is_live=bool(metadata.uid))
     _one_of(pod.status.phase, _PHASES, "status.phase", errors)
@@ -86,20 +85,6 @@ def _status_resources(status: kubernetes.ContainerStatus | kubernetes.PodStatus,
         check_quantities(status.allocated_resources, f"{path}.allocatedResources", errors)
     if status.resources is not None and status.resources.requests:
         check_quantities(status.resources.requests, f"{path}.resources.requests", errors)
-
-
-def check_own_keys(metadata: ObjectMeta, errors: Errors) -> None:
-    """Refuses unknown labels and annotations of maniple.dev: a typing error would be ignored silently.
-
-    Objects from an API server (they have a uid) are not checked: another version of Maniple may know the key.
-    """
-    if metadata.uid:
-        return
-    own_keys = (("label", metadata.labels, OWN_LABELS), ("annotation", metadata.annotations, OWN_ANNOTATIONS))
-    for kind, keys, known in own_keys:
-        for key in keys:
-            if key.startswith(f"{GROUP}/") and key not in known:
-                errors.append(Problem(f"metadata.{kind}s[{key}]", f"unknown {kind}{nearest(key, known)}"))
 
 
 def check_gpu_requests(annotations: dict[str, str], path: str, errors: Errors) -> None:
@@ -338,6 +323,7 @@ def check_storage_class(storage_class: kubernetes.StorageClass, errors: Errors) 
 def check_namespace(namespace: kubernetes.Namespace, errors: Errors) -> None:
     if not is_label(namespace.metadata.name):
         add(errors, "metadata.name", A_LABEL, shown(namespace.metadata.name))
+    check_own_keys(namespace.metadata, errors)
 
 
 # --- names and values

@@ -10,8 +10,11 @@ from typing import Any
 from maniple.api import kubernetes, types
 from maniple.api.errors import Problem, nearest, shown
 from maniple.api.labels import NPROC_ANNOTATION
+from maniple.api.meta import ObjectMeta
+from maniple.api.queue_names import queue_name, queue_path
 from maniple.api.validate import kubernetes as kube
 from maniple.api.validate.kubernetes import A_LABEL, Errors, add, check_metadata, is_label, is_service_name
+from maniple.api.validate.own_keys import check_own_keys, check_queue_name, unknown_own_keys
 from maniple.api.validate.resources import check_pair
 
 MAX_REPLICAS = 100_000
@@ -35,9 +38,18 @@ def _queue(queue: types.Queue, errors: Errors) -> None:
     check_pair(("guaranteed", "limit"), spec.guaranteed, spec.limit, "spec", errors)
 
 
+def _gang_metadata(metadata: ObjectMeta, queue: str, errors: Errors) -> None:
+    check_metadata(metadata, errors)
+    kube.check_gang_annotations(metadata, errors)
+    check_own_keys(metadata, errors)
+    check_queue_name(metadata, errors)
+    named = queue_name(metadata)
+    if queue and named and named != queue:
+        add(errors, queue_path(metadata), f"{shown(queue)}, as spec.queue says, or none", shown(named))
+
+
 def _pod_group(group: types.PodGroup, errors: Errors) -> None:
-    check_metadata(group.metadata, errors)
-    kube.check_gang_annotations(group.metadata, errors)
+    _gang_metadata(group.metadata, group.spec.queue, errors)
     spec = group.spec
     _role_names([role.name for role in spec.roles], errors)
     for index, role in enumerate(spec.roles):
@@ -48,8 +60,7 @@ def _pod_group(group: types.PodGroup, errors: Errors) -> None:
 
 
 def _elastic_job(job: types.ElasticJob, errors: Errors) -> None:
-    check_metadata(job.metadata, errors)
-    kube.check_gang_annotations(job.metadata, errors)
+    _gang_metadata(job.metadata, job.spec.queue, errors)
     if len(job.metadata.name) > 63:
         # It is the value of the pods' label maniple.dev/job, and label values are shorter than names.
         add(errors, "metadata.name", "at most 63 characters", len(job.metadata.name))
@@ -61,6 +72,9 @@ def _elastic_job(job: types.ElasticJob, errors: Errors) -> None:
             add(errors, f"{path}.max", f"at least min ({role.min})", role.max)
         elif role.pin is not None and not role.min <= role.pin <= role.max:
             add(errors, f"{path}.pin", f"at least min ({role.min}) and at most max ({role.max})", role.pin)
+        _template_queue(job, role.template.metadata, f"{path}.template", errors)
+        if not job.metadata.uid:
+            errors.extend(unknown_own_keys(role.template.metadata, f"{path}.template.metadata"))
         _nproc(role.template.metadata.annotations, f"{path}.template.metadata", errors)
         _gpu_models(role.gpu_models, f"{path}.gpuModels", errors)
         kube.check_gpu_requests(role.template.metadata.annotations, f"{path}.template.metadata", errors)
@@ -83,6 +97,15 @@ def _elastic_job(job: types.ElasticJob, errors: Errors) -> None:
     kube.check_time(job.status.last_resize_time, "status.lastResizeTime", errors)
     kube.check_time(job.status.grow_after, "status.growAfter", errors)
     _distinct([speed.replicas for speed in job.status.speeds], "status.speeds", "replicas", errors)
+
+
+def _template_queue(job: types.ElasticJob, template: types.TemplateMeta, path: str, errors: Errors) -> None:
+    """Its replicas are in the queue of the job."""
+    meta = ObjectMeta(labels=template.labels, annotations=template.annotations)
+    named, own = queue_name(meta), job.spec.queue or queue_name(job.metadata)
+    if named and named != own:
+        expected = f"{shown(own)}, the job's queue, or none" if own else "none; name the queue in spec.queue"
+        add(errors, f"{path}.{queue_path(meta)}", expected, shown(named))
 
 
 def _host_names(job: types.ElasticJob, errors: Errors) -> None:

@@ -11,8 +11,13 @@ from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.plan_table import describe_queue, node_counts
 from maniple.cli.support.table import echo_json, render, render_fields
 from maniple.cli.support.terminal import say
+from maniple.cluster.in_memory_cluster import MemoryCluster
+from maniple.model.job import Job
+from maniple.model.pods_we_schedule import how_to_plan
+from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
 from maniple.scheduler.explain.words import describe_nearest, pods
+from maniple.scheduler.framework.plan import Waiting
 from maniple.views.job_report import WAITS, JobReport, PodReport, RoleReport, find_job, report_job
 
 _MOST_WAITING = 3  # pods without a node that are listed
@@ -24,7 +29,7 @@ _ABOVE_MAX = "; larger than its max: it keeps what it has until a blocked gang t
 Examples:
   maniple explain -f examples/topology/nvlink.yaml default/pair
   maniple explain -f cluster.yaml train --policy examples/policies/kube-batch.yaml -o json
-  kubectl get nodes,pods -A -o json | maniple explain -f - --all ml/train
+  kubectl get nodes,pods,podgroups,queues -A -o json | maniple explain -f - --all ml/train
   maniple explain --live bert
   maniple explain --live -n research bert --policy policy.yaml
 
@@ -45,14 +50,47 @@ def command(source: ClusterInput, job: str, namespace: str | None, output: str) 
         raise InputError([f"{job}: namespace: expected {namespace!r}, as --namespace says, found {own_namespace!r}"])
     cluster, policy, default_namespace = source.read()
     snapshot = cluster.snapshot()
-    gang = find_job(snapshot, job if "/" in job else f"{namespace or default_namespace}/{job}")
+    name = job if "/" in job else f"{namespace or default_namespace}/{job}"
+    gang = _find_job(cluster, snapshot, name)
     report = report_job(snapshot, schedule(snapshot, policy, thorough=gang.name), gang)
+    if gang.strangers and report.waiting is None and report.state == WAITS:
+        report = msgspec.structs.replace(report, waiting=_of_others(gang, report, cluster.schedulers_of(gang.key)))
     if report.kind == "ElasticJob" and report.state == WAITS:
         report = msgspec.structs.replace(report, state=cluster.why_at_rest(report.job) or WAITS)
     if output == "json":
         echo_json(report)
     else:
         say("\n\n".join(_sections(report)))
+
+
+def _find_job(cluster: MemoryCluster, snapshot: Snapshot, name: str) -> Job:
+    try:
+        return find_job(snapshot, name)
+    except InputError:
+        pod = "/".join(name.split("/")[-2:])
+        why = cluster.why_not_planned(pod)
+        if why:
+            raise InputError([f"{name}: {why}"]) from None
+        raise
+
+
+def _of_others(gang: Job, report: JobReport, schedulers: list[str]) -> Waiting:
+    """Why a gang waits of which all pods belong to other schedulers."""
+    message = f"{pods(gang.strangers)} of it {'waits' if gang.strangers == 1 else 'wait'} for a node, of scheduler"
+    would = f"it is planned too, with {how_to_plan(schedulers[0])}" if schedulers else ""
+    return Waiting(
+        group=gang.name,
+        kind=gang.key[1],
+        queue=report.queue.name,
+        reason="OtherScheduler",
+        message=f"{message} {' and '.join(schedulers)}",
+        needs={},
+        nodes=(),
+        would_start_if=would,
+        position=None,
+        tried=(),
+        nearest=None,
+    )
 
 
 def _sections(report: JobReport) -> Iterator[str]:

@@ -24,7 +24,7 @@ Examples:
   maniple plan -f nodes.yaml -f jobs/ --policy examples/policies/kube-batch.yaml -o json
   maniple plan -f cluster.yaml --rounds 5
   maniple plan -f examples/07-elastic.yaml --now 2026-01-01T10:00:00Z --step 300 --rounds 7
-  kubectl get nodes,pods -A -o json | maniple plan -f - --all
+  kubectl get nodes,pods,podgroups,queues -A -o json | maniple plan -f - --all
   maniple plan --live --rounds 3
 
 Pods with a node hold their resources; pending pods with schedulerName maniple are planned.

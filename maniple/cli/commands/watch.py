@@ -17,7 +17,7 @@ from maniple.cli.support.table import screen_width
 from maniple.cli.support.terminal import say
 from maniple.cli.support.watch_screen import SAMPLES, change_lines, frame
 from maniple.views.cluster import ClusterView, cluster_view
-from maniple.views.jobs import JobView, SizeHistory, changed_jobs
+from maniple.views.jobs import JobView, SizeHistory, changed_jobs, queue_of
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -62,7 +62,7 @@ def command(
             await asyncio.wait({watching, begun}, return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()
-            check_queues(queues, observer.queue_names, (job.spec.queue for job in observer.jobs.values()))
+            check_queues(queues, observer.queue_names, (queue_of(job) for job in observer.jobs.values()))
             if once:
                 viewer.print_once()
             elif sys.stdout.isatty():

@@ -16,9 +16,10 @@ from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.terminal import say
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
-from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours
+from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours, how_to_plan, pending_elsewhere
 from maniple.scheduler import Policy, load_policy
 
+_MOST_SCHEDULERS = 5  # that are named in notes
 POLICY_OPTION = click.option(
     "--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy."
 )
@@ -65,13 +66,14 @@ class ClusterInput:
             namespace = "default"
         reads = None if policy is None else policy.reads
         cluster = MemoryCluster(objects, ours, now_s, step_s, reads)
-        for note in (*notes, *cluster.notes()):
+        others = _notes_on_others(pending_elsewhere(objects.pods, ours))
+        for note in (*notes, *cluster.notes(), *others):
             say(f"note: {printable(note)}", err=True)
         return cluster, policy, namespace
 
     def _read_files(self) -> tuple[Objects, list[str]]:
         decoded = decode(read_sources(self.files), strict=self.strict)
-        if not decoded.objects:
+        if not decoded.objects and not decoded.workloads:
             raise InputError(
                 ["the input has no objects that scheduling reads; expected nodes, pods and the like", *decoded.notes]
             )
@@ -104,6 +106,18 @@ input_options = options_as(
         help="The time of the decision, such as 2026-01-31T12:00:00Z; without it the newest time in the input.",
     ),
 )
+
+
+def _notes_on_others(pending: dict[str, int]) -> list[str]:
+    """Pending pods of other schedulers are not planned. Whoever came for them learns how."""
+    named = list(pending.items())[:_MOST_SCHEDULERS]
+    notes = [f"{_belong(count)} to scheduler {name}: {how_to_plan(name)}" for name, count in named]
+    rest = sum(pending.values()) - sum(count for _, count in named)
+    return [*notes, f"{_belong(rest)} to {len(pending) - len(named)} more schedulers: `--all`"] if rest else notes
+
+
+def _belong(count: int) -> str:
+    return "1 pending pod belongs" if count == 1 else f"{count} pending pods belong"
 
 
 def read_policy(file: str | None) -> Policy | None:

@@ -3,13 +3,14 @@
 import time
 from typing import NamedTuple
 
+from maniple.api import kubernetes
 from maniple.api.decode.notes import Notes
 from maniple.cluster.in_memory_cluster import Outcome, Round
 from maniple.cluster.strip_unread_fields import stranger
 from maniple.kube.serve.server import Server, Settings
 from maniple.kube.transport.client import Client
 from maniple.kube.transport.login import log_in
-from maniple.kube.transport.resource_kinds import missing_crds
+from maniple.kube.transport.resource_kinds import PODS, missing_crds
 from maniple.model.building.implied_pods import limited_implied_pods
 from maniple.model.building.input_objects import Objects, describe
 from maniple.model.pods_we_schedule import Ours
@@ -62,6 +63,9 @@ async def read_objects(kubeconfig: str | None, context: str | None, ours: Ours, 
         notes.add("missing", missing)
     for name, why in rejected.items():
         notes.set_aside(name, name.partition(" ")[0], list(map(str, why)))
+    for key, seen in server.mirror.seen(PODS).items():
+        if seen.notes and isinstance(seen.item, kubernetes.Pod) and ours.claims(seen.item):
+            notes.add(("not read", seen.notes), f"{PODS.describe(key)}: {'; '.join(seen.notes)}")
     objects = server.mirror.objects()
     held = [stranger(pod) for pod in objects.pods if pod.spec.node_name and describe(pod) in rejected]
     for items in objects.by_kind().values():

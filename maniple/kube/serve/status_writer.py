@@ -35,7 +35,7 @@ from maniple.kube.serve.object_patches import Patches
 from maniple.kube.serve.skip_repeated_writes import Throttle
 from maniple.kube.transport.client import STRATEGIC_PATCH
 from maniple.kube.transport.mirror import Mirror, Seen
-from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef
+from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef, Resource
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Plan, QueueShare, Waiting
 
@@ -75,6 +75,8 @@ class Statuses:
         self._waiting_events: Throttle[str] = Throttle()  # uid of a gang -> the reason that its last event gave
         self._invalid_events: Throttle[ObjectRef] = Throttle()
         self._unread_events: Throttle[ObjectRef] = Throttle()
+        self._unread: set[ObjectRef] = set()  # objects with notes that are not yet told
+        mirror.listen(self._on_change)
         self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
         self.writes = Background(log, "status")
 
@@ -94,6 +96,7 @@ class Statuses:
         self._write_pods(snapshot, waiting)
         self._write_queues(snapshot, plan.queues, rejected)
         self._report_unread_queues()
+        self._report_unread_objects()
         self._report_rejected(rejected)
         if len(self._written) > _REMEMBERED:
             self._written.keep(lambda ref: self._written.is_recent(ref, 10 * _REWORD_S))
@@ -291,6 +294,24 @@ class Statuses:
             for seen in self._mirror.seen(resource).values():
                 if seen.notes and self._unread_events.admit(seen.ref, seen.notes):
                     self._report_unread(seen)
+
+    def _on_change(self, resource: Resource, key: Key, _before: Seen | None, seen: Seen | None) -> None:
+        """Remembers our objects with notes, and pods of ours."""
+        item = None if seen is None else seen.item
+        if seen is None or not seen.notes or resource.is_foreign:
+            self._unread.discard((resource, key))
+        elif not isinstance(item, kubernetes.Pod) or self._gangs.ours.claims(item):
+            self._unread.add((resource, key))
+
+    def _report_unread_objects(self) -> None:
+        """Labels and annotations of ours that are not known."""
+        for resource, key in sorted(self._unread, key=lambda ref: (ref[0].rank, ref[1])):
+            seen = self._mirror.seen(resource).get(key)
+            if seen is not None and self._unread_events.admit(seen.ref, seen.notes):
+                self._report_unread(seen)
+        self._unread.clear()
+        if len(self._unread_events) > _REMEMBERED:
+            self._unread_events.keep(lambda ref: ref[1] in self._mirror.seen(ref[0]))
 
     # -- objects that are set aside
 

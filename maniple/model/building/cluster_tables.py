@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from maniple.api import kubernetes, types
+from maniple.model.building.queue_choice import QueueChoice
 from maniple.model.disruption_budgets import Budget
 from maniple.model.nodes import NodeTable
 from maniple.model.plugin_reads import Reads
@@ -35,6 +36,7 @@ class ClusterTables:
         priority_classes: Sequence[kubernetes.PriorityClass],
         topologies: Sequence[types.Topology],
         storage: Storage,
+        namespaces: Sequence[kubernetes.Namespace] = (),
     ) -> None:
         """`queues`: sorted by name, with the default one, a sound tree. `requests`: of all pods."""
         self.ours = ours
@@ -52,7 +54,8 @@ class ClusterTables:
         self.levels = set(levels)
         self.level_of_label = {label: name for name, label in levels.items()}
         self.priorities = Priorities(priority_classes)
-        self.queues, self.queue_index = build_queues(queues, self.axis)
+        self.queues, queue_index = build_queues(queues, self.axis)
+        self.queue_choice = QueueChoice(self.queues, queue_index, namespaces)
         self.shapes = Shapes(self.axis, requests, self.gpus, storage, reads)
         self.reader = AffinityReader({})
         self.budgets: Sequence[Budget] = ()

@@ -1,25 +1,31 @@
 """Objects to Snapshot in one step: the incremental builder, run once. Raises the contradictions it reports."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects
 from maniple.model.disruption_budgets import find_budgets
+from maniple.model.job import Job
 from maniple.model.plugin_reads import Reads
+from maniple.model.pod_identity import JobKey, job_key, named_gangs
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.snapshot import Snapshot
 
 
 def build_snapshot(
-    objects: Objects, ours: Ours | None = None, now: float | None = None, reads: Reads | None = None
+    objects: Objects,
+    ours: Ours | None = None,
+    now: float | None = None,
+    reads: Reads | None = None,
+    had_pods: Set[JobKey] = frozenset(),
 ) -> Snapshot:
     """The snapshot of `objects` at `now` (default: the latest time that any of them mentions).
 
-    Raises InputError with every contradiction between objects.
+    `had_pods`: gangs whose pods were there and are gone. Raises InputError with every contradiction between objects.
     """
     # What else is wrong depends on the queues, so a broken tree is reported alone.
     objects.refuse(tree_problems(with_default(objects.queues)))
@@ -34,9 +40,29 @@ def build_snapshot(
     if builder.wrong:
         # Problems of implied pods are left out: the problem is their ElasticJob's, which is reported.
         items = [*objects.nodes, *objects.pod_groups, *objects.elastic_jobs, *objects.pods]
-        objects.refuse((item, text) for item in items for text in builder.wrong.get(key_of_object(item), ()))
+        for some in (objects.namespaces, items):  # a namespace's queue is wrong for all of its pods: that is said once
+            objects.refuse((item, text) for item in some for text in builder.wrong.get(key_of_object(item), ()))
     # Budgets count all existing pods: also those that no decision depends on, and none that are still to be created.
-    return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods))
+    waiting = _with_podless_groups(snapshot, objects, had_pods)
+    return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods), waiting=waiting)
+
+
+def gangs_with_pods(objects: Objects) -> set[JobKey]:
+    return {gang for pod in objects.pods for gang in named_gangs(pod)} if objects.pod_groups else set()
+
+
+def _with_podless_groups(snapshot: Snapshot, objects: Objects, had_pods: Set[JobKey]) -> Sequence[Job]:
+    """The waiting jobs, and PodGroups that wait for their pods to be created: none of them was in the input."""
+    if not objects.pod_groups:
+        return snapshot.waiting
+    named = gangs_with_pods(objects) | had_pods
+    groups = {job_key(group.metadata, "PodGroup"): group for group in objects.pod_groups}
+    podless = [
+        job
+        for job in snapshot.jobs
+        if job.key in groups and job.key not in named and groups[job.key].status.phase != "Finished"
+    ]
+    return sorted([*snapshot.waiting, *podless], key=lambda job: job.key) if podless else snapshot.waiting
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from maniple.model.building.job_builder import JobBuilder
 from maniple.model.building.job_specs import JobSpecs
 from maniple.model.building.node_usage import NodeUsage
 from maniple.model.building.pod_index import PodIndex
+from maniple.model.building.queue_choice import has_same_queue
 from maniple.model.building.queue_usage import JobUsage, QueueUsage
 from maniple.model.building.snapshot_assembly import assemble_snapshot
 from maniple.model.building.sorted_jobs import SortedJobs
@@ -133,7 +134,7 @@ class SnapshotBuilder:
             self._touch_users(self._storage.put(kind, (namespace, name), item))
         elif kind is kubernetes.CSINode:
             self._are_tables_stale |= self._storage.put_csi_node(name, item)
-        elif kind is kubernetes.Namespace:
+        elif kind is kubernetes.Namespace and has_same_queue(old, item):
             self._touch_counted(self.index.minding)
         elif kind is kubernetes.Node and old is not None and item is not None and same_resources(old, item):
             self._touched_nodes.add(name)
@@ -238,8 +239,7 @@ class SnapshotBuilder:
         index, objects = self.index, self._objects
         self.wrong.clear()
         queues, wrong_queues = sound_queues(_sorted(objects[types.Queue]))
-        for name, problems in wrong_queues.items():
-            self.wrong[types.Queue, "", name] = problems
+        self.wrong |= {(types.Queue, "", name): problems for name, problems in wrong_queues.items()}
         nodes = []
         for node in _sorted(objects[kubernetes.Node]):
             problems = gpu_problems(node)
@@ -252,11 +252,14 @@ class SnapshotBuilder:
             "priority_classes": _sorted(objects[kubernetes.PriorityClass]),
             "topologies": _sorted(objects[types.Topology]),
             "storage": self._storage,
+            "namespaces": _sorted(objects[kubernetes.Namespace]),
         }
         index.forget_requests()
         # Which resources exist depends on jobs. Whether a job is valid depends on neither nodes nor pods.
         checking = ClusterTables(self._ours, self._reads, RequestTable(), nodes=[], **rest)
         self._checker = JobBuilder(checking, self._report)
+        self._specs.queue_choice = checking.queue_choice
+        self.wrong |= {(kubernetes.Namespace, "", name): [why] for name, why in checking.queue_choice.wrong.items()}
         self._specs.touch_all()
         checked = self._check_jobs()
         self._count_requests(index.pods.items())

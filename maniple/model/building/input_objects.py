@@ -15,6 +15,7 @@ from maniple.api.phases import FINISHED
 from maniple.model.building.implied_pods import limited_implied_pods, pods_by_job
 from maniple.model.building.job_builder import is_gang
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
+from maniple.model.building.workload_pods import make_pods
 from maniple.model.pod_identity import gang_of, job_key, named_gangs
 
 
@@ -111,6 +112,14 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str, strict: bool = True) 
             items = by_kind[type(item)]
             items[next(at for at, other in enumerate(items) if other is before)] = item
             objects.notes.add(("twice", type(item)), f"{where}: {describe(item)}: given twice; the last counts")
+    made = make_pods(decoded, scheduler_name, strict=strict)
+    new_objects: list[tuple[Object, str]] = [*made.groups, *made.pods]
+    for new, where in new_objects:
+        decoded.objects.append(new)
+        decoded.where.append(where)
+        by_kind[type(new)].append(new)
+        seen[type(new), new.metadata.namespace, new.metadata.name] = new
+    decoded.notes += made.notes.lines()
     check_pods(objects)
     _note_missing_nodes(objects)
     objects.implied = limited_implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name)

@@ -12,6 +12,7 @@ from maniple.api.bind_failures import read_bind_failures
 from maniple.api.decode.decode import Object
 from maniple.api.errors import nearest
 from maniple.api.gpu.requests import read_models
+from maniple.api.keys import split_name
 from maniple.api.labels import GPU_MODELS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
 from maniple.api.timestamps import to_seconds
@@ -65,7 +66,7 @@ class JobBuilder:
         spec = item.spec
         job = Job(
             key=job_key(item.metadata, type(item).__name__),
-            queue=self._queue(item, spec.queue),
+            queue=self._queue(item),
             priority=self._class(item, spec.priority_class_name),
             created=self.time(item.metadata.creation_timestamp),
             min_member=min_member,
@@ -83,6 +84,7 @@ class JobBuilder:
     def of_pod(self, key: JobKey, pod: kubernetes.Pod, priority: int) -> Job:
         """A pod without a group is a gang of one."""
         job = self._without_object(key)
+        job.queue = self._tables.queue_choice.find(pod.metadata)[0]
         job.priority = priority
         job.created = self.time(pod.metadata.creation_timestamp)
         self._read_metadata(pod.metadata, job)
@@ -99,7 +101,7 @@ class JobBuilder:
             job.created = min(job.created, self.time(pod.metadata.creation_timestamp))
 
     def _without_object(self, key: JobKey) -> Job:
-        queue = self._tables.queue_index[types.DEFAULT_QUEUE]
+        queue, _ = self._tables.queue_choice.find(ObjectMeta(namespace=split_name(key[0])[0]))
         return Job(key=key, queue=queue, priority=_OF_ITS_PODS, created=inf, min_member=1, role_min={})
 
     def settle(self, job: Job) -> None:
@@ -142,18 +144,11 @@ class JobBuilder:
         tables = self._tables
         return name if name in tables.levels else tables.level_of_label.get(name, name)
 
-    def _queue(self, item: types.PodGroup | types.ElasticJob, name: str) -> int:
-        queues, index = self._tables.queues, self._tables.queue_index.get(name or types.DEFAULT_QUEUE)
-        if index is None:
-            self._report(item, f"spec.queue: unknown queue {name!r}{nearest(name, self._tables.queue_index)}")
-            return 0
-        if queues[index].children:
-            below = ", ".join(queues[child].name for child in queues[index].children)
-            self._report(
-                item,
-                f"spec.queue: queue {queues[index].name!r} has queues below it; name one of those: {below}",
-            )
-        return index
+    def _queue(self, item: types.PodGroup | types.ElasticJob) -> int:
+        queue, problem = self._tables.queue_choice.find(item.metadata, item.spec.queue)
+        if problem:
+            self._report(item, problem)
+        return queue
 
     def _class(self, item: types.PodGroup | types.ElasticJob, name: str) -> int:
         if not name:

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
+from maniple.api.phases import FINISHED
 from maniple.model.building.implied_pods import NextReplica, next_replicas
 from maniple.model.building.job_builder import JobBuilder, is_gang
 from maniple.model.building.pod_index import PodIndex
+from maniple.model.building.queue_choice import QueueChoice
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.elastic import current_sizes
 from maniple.model.job import Job
@@ -30,6 +32,8 @@ class JobSpecs:
         self.touched: dict[JobKey, None] = {}  # mostly in the order of their names
         self._built: dict[JobKey, Job] = {}  # by the check, and not yet used
         self._contradictions: dict[JobKey, dict[str, str]] = {}  # job -> pods that cannot be its replicas -> why
+        self._queues: dict[JobKey, int] = {}  # of valid gangs
+        self.queue_choice: QueueChoice | None = None
 
     def put(self, item: types.PodGroup | types.ElasticJob) -> None:
         if isinstance(item, types.PodGroup):
@@ -48,6 +52,7 @@ class JobSpecs:
     def touch_all(self) -> None:
         self.gangs.clear()
         self.gangless.clear()
+        self._queues.clear()
         self._sizes.clear()
         self._contradictions.clear()
         self.growing.clear()
@@ -78,6 +83,7 @@ class JobSpecs:
             is_valid_gang = is_valid and (group is None or is_gang(group))
             if job is not None and is_valid_gang:
                 self._built[key] = job
+            self._set_queue(key, job.queue if job is not None and is_valid_gang else None)
             self._set_member(self.gangs, key, is_valid_gang)
             self._set_member(self.gangless, key, is_valid and not is_valid_gang)
             if key[1] == "ElasticJob":
@@ -89,6 +95,15 @@ class JobSpecs:
         if is_member != (key in jobs):
             self._index.touch_members(key[0])
             (jobs.add if is_member else jobs.discard)(key)
+
+    def _set_queue(self, key: JobKey, queue: int | None) -> None:
+        if self._queues.get(key) == queue:
+            return
+        if queue is None:
+            del self._queues[key]
+        else:
+            self._queues[key] = queue
+        self._index.touch_members(key[0])  # they may name another queue
 
     def _read_replicas(self, key: JobKey, job: types.ElasticJob) -> tuple[dict[str, str], dict[str, int]]:
         """Pods that cannot be replicas of the job, and why; and the size of each role without them."""
@@ -128,9 +143,20 @@ class JobSpecs:
             for gang in self._index.gangs.get(name, ()):
                 if why := self._contradictions.get(gang, {}).get(name):
                     return why
-        if BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
-            return str(misplaced_note(pod, self.gang_of(name, pod)) or "")
-        return ""
+        meta = pod.metadata
+        if BIND_FAILURES_ANNOTATION in meta.annotations and (note := misplaced_note(pod, self.gang_of(name, pod))):
+            return str(note)
+        return self._wrong_queue(name, pod) if self.queue_choice and self.queue_choice.has_choice(meta) else ""
+
+    def _wrong_queue(self, name: str, pod: kubernetes.Pod) -> str:
+        """Why the pod cannot be in the queue that it names, or its namespace; empty if it can."""
+        gang = self.gang_of(name, pod)
+        if gang is None or self.queue_choice is None or pod.status.phase in FINISHED:
+            return ""
+        if gang[1] == "Pod":
+            return self.queue_choice.find(pod.metadata)[1]
+        queue = self._queues.get(gang)
+        return "" if queue is None else self.queue_choice.disagreement(pod.metadata, queue, f"{gang[1]} {gang[0]}")
 
     def gang_of(self, name: str, pod: kubernetes.Pod) -> JobKey | None:
         """The gang of a pod that contradicts nothing; None if it does not concern us."""

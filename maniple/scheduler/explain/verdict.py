@@ -85,8 +85,8 @@ class Explainer:
         session = self._session
         state = session.state(job)
         left = sum(state.left(group) for group in job.groups)
-        if not left and not job.gated and not state.promised_count:
-            return None
+        if not left and not job.gated and not state.promised_count and job.groups:
+            return None  # a waiting job without groups is a gang that has no pods
         # Whether a gang is complete does not depend on an action having asked.
         blocked = session.blocked.get(job.key)
         if blocked is None and job.exists and job.key not in session.checked:
@@ -110,6 +110,7 @@ class Explainer:
             name, kind = split_name(job.name)[1], job.key[1]
             noun = "job" if kind == "ElasticJob" else "group"
             message = f"its pods name the {noun} {name!r}, and there is no such {kind} in their namespace"
+            message += ", or it is not in the input"
             return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created", is_in_line=False), {})
         need = session.job_need(job)
         wanted = self._wanted(job, need)
@@ -121,7 +122,10 @@ class Explainer:
         if promised:
             message = f"room for {pods(promised)} is promised and still held by pods that are leaving"
             return _Verdict(Reason("Promised", message, "the pods that are leaving have left", is_in_line=False), needs)
-        if not need.total:
+        if blocked is None and not job.groups and not job.gated:
+            message = f"none of its pods exists; it needs {pods(job.min_member)} to start"
+            blocked = Reason("NotEnoughPods", message, "they are created", is_in_line=False)
+        if not need.total and (job.groups or job.gated):
             return self._judge_surplus(job, left, blocked)
         if blocked is None and not job.groups:
             blocked = _gated(job)

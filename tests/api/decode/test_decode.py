@@ -197,8 +197,8 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_with_one_note() -> None
     others = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}},
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}},
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 3}},
-        {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}},
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {}},
+        {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "j"}},
         {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": {"name": "q"}},
         {"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": {"name": "n"}},
     ]
@@ -206,7 +206,7 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_with_one_note() -> None
     assert names(decoded) == ["Node n1"]
     assert decoded.notes == [
         "skipped, because scheduling does not read them: "
-        "2 ConfigMap, 1 Deployment, 1 ElasticQuota, 1 Job, 1 Node, 1 Service"
+        "2 ConfigMap, 1 CronJob, 1 DaemonSet, 1 ElasticQuota, 1 Node, 1 Service"
     ]
 
 

@@ -1,0 +1,84 @@
+"""What all workloads have in common: sets of like pods from a template, and the gang that these form."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from maniple.api.errors import Problem
+from maniple.api.meta import ObjectMeta, Struct
+from maniple.api.types import PodGroup, PodTemplate
+
+Replicas = Annotated[int, Meta(ge=0, le=100_000)]
+Size = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class Lenient(Struct, frozen=True):
+    """A part of a workload outside of its pod templates. Only fields that decide about pods are declared.
+
+    Other fields are skipped, unless they look like a declared one that is misspelt.
+    """
+
+
+class Closed(Lenient, frozen=True):
+    """The same, but all of its fields are declared: any other is an error."""
+
+
+class PodSet(Struct, frozen=True):
+    """Pods of a workload that are made from one template."""
+
+    prefix: str  # pods are named <prefix>-<index>
+    count: int
+    template: PodTemplate
+    path: str  # of the template
+    labels: Mapping[str, str] = {}  # that the controller adds
+    known_by: tuple[str, ...] = ()  # which of them tell the set's existing pods from the workload's others
+    role: str = ""  # in the gang
+    first: int = 0  # the first index
+    priority_class_name: str = ""  # of pods whose template names none
+    replaces_finished: bool = False  # whether the controller makes a new pod for one that has ended
+
+
+class Workload(Lenient, frozen=True, kw_only=True):
+    """Something whose controller makes pods."""
+
+    SETS: ClassVar[str] = "spec"  # where its sets of pods are
+
+    metadata: ObjectMeta
+
+    def wrong(self) -> Sequence[Problem]:
+        """What is wrong beyond the types."""
+        return ()
+
+    def pod_sets(self) -> Sequence[PodSet]:
+        """The pods that it should have now."""
+        raise NotImplementedError
+
+    def gang(self) -> PodGroup | None:
+        """The PodGroup that its controller would make, unless the templates name one themselves."""
+        return None
+
+    def why_none(self) -> str:
+        """Why it makes no pods now; empty if it may."""
+        return ""
+
+    def is_over(self) -> bool:
+        """Whether it has ended and makes no pods any more."""
+        return False
+
+    def unread(self) -> Sequence[str]:
+        """What is set, decides about pods, and has no counterpart here."""
+        return ()
+
+    def scheduler_name(self) -> str:
+        """The scheduler of pods whose template names none."""
+        return ""
+
+
+def is_true(conditions: Sequence["WorkloadCondition"], *types: str) -> bool:
+    return any(condition.type in types and condition.status == "True" for condition in conditions)
+
+
+class WorkloadCondition(Lenient, frozen=True):
+    type: str = ""
+    status: str = ""

@@ -1,0 +1,150 @@
+"""Kubernetes' own workloads: Job, JobSet, Deployment, ReplicaSet and StatefulSet."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from maniple.api.meta import Count
+from maniple.api.types import PodTemplate, TemplateMeta
+from maniple.api.workloads.common import Lenient, PodSet, Replicas, Workload, WorkloadCondition, is_true
+
+_SUSPENDED = "spec.suspend is true"
+_JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+_REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+_JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
+_EXCLUSIVE_TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+
+class JobSpec(Lenient, frozen=True):
+    template: PodTemplate
+    parallelism: Replicas = 1
+    completions: Count | None = None
+    suspend: bool = False
+
+    def pods(self, succeeded: int = 0) -> int:
+        """How many run at once."""
+        if self.completions is None:
+            return self.parallelism
+        return max(0, min(self.parallelism, self.completions - succeeded))
+
+
+class JobStatus(Lenient, frozen=True):
+    succeeded: Count = 0
+    conditions: tuple[WorkloadCondition, ...] = ()
+
+
+class Job(Workload, frozen=True, kw_only=True):
+    spec: JobSpec
+    status: JobStatus = JobStatus()
+
+    def pod_sets(self) -> Sequence[PodSet]:
+        name, count = self.metadata.name, self.spec.pods(self.status.succeeded)
+        labels = {"batch.kubernetes.io/job-name": name, "job-name": name}
+        return [PodSet(name, count, self.spec.template, "spec.template", labels, replaces_finished=True)]
+
+    def why_none(self) -> str:
+        return _SUSPENDED if self.spec.suspend else ""
+
+    def is_over(self) -> bool:
+        return is_true(self.status.conditions, "Complete", "Failed")
+
+
+class JobTemplate(Lenient, frozen=True):
+    spec: JobSpec
+    metadata: TemplateMeta = TemplateMeta()
+
+
+class ReplicatedJob(Lenient, frozen=True):
+    name: str
+    template: JobTemplate
+    replicas: Replicas = 1
+    depends_on: tuple[object, ...] = ()
+
+
+class JobSetSpec(Lenient, frozen=True):
+    replicated_jobs: tuple[ReplicatedJob, ...] = ()
+    suspend: bool = False
+
+
+class JobSetStatus(Lenient, frozen=True):
+    conditions: tuple[WorkloadCondition, ...] = ()
+
+
+class JobSet(Workload, frozen=True, kw_only=True):
+    SETS = "spec.replicatedJobs"
+
+    spec: JobSetSpec
+    status: JobSetStatus = JobSetStatus()
+
+    def pod_sets(self) -> Sequence[PodSet]:
+        return [
+            _pods_of_job(self.metadata.name, job, number, f"spec.replicatedJobs[{index}].template.spec.template")
+            for index, job in enumerate(self.spec.replicated_jobs)
+            for number in range(job.replicas)
+        ]
+
+    def why_none(self) -> str:
+        return _SUSPENDED if self.spec.suspend else ""
+
+    def is_over(self) -> bool:
+        return is_true(self.status.conditions, "Completed", "Failed")
+
+    def unread(self) -> Sequence[str]:
+        jobs = enumerate(self.spec.replicated_jobs)
+        waits = [f"spec.replicatedJobs[{index}].dependsOn" for index, job in jobs if job.depends_on]
+        topology = f"metadata.annotations[{_EXCLUSIVE_TOPOLOGY}]"
+        return [*waits, *([topology] if _EXCLUSIVE_TOPOLOGY in self.metadata.annotations else [])]
+
+
+def _pods_of_job(owner: str, job: ReplicatedJob, number: int, path: str) -> PodSet:
+    labels = {_JOBSET_LABEL: owner, _REPLICATED_JOB_LABEL: job.name, _JOB_INDEX_LABEL: str(number)}
+    return PodSet(
+        prefix=f"{owner}-{job.name}-{number}",
+        count=job.template.spec.pods(),
+        template=job.template.spec.template,
+        path=path,
+        labels=labels,
+        known_by=(_REPLICATED_JOB_LABEL, _JOB_INDEX_LABEL),
+        role=job.name,
+    )
+
+
+class ReplicatedSpec(Lenient, frozen=True):
+    template: PodTemplate
+    replicas: Replicas = 1
+
+
+class Replicated(Workload, frozen=True, kw_only=True):
+    spec: ReplicatedSpec
+
+    def pod_sets(self) -> Sequence[PodSet]:
+        name, spec = self.metadata.name, self.spec
+        return [PodSet(name, spec.replicas, spec.template, "spec.template", replaces_finished=True)]
+
+
+class Deployment(Replicated, frozen=True, kw_only=True):
+    """Its ReplicaSets are read as parts of it."""
+
+
+class ReplicaSet(Replicated, frozen=True, kw_only=True):
+    pass
+
+
+class Ordinals(Lenient, frozen=True):
+    start: Replicas = 0
+
+
+class StatefulSetSpec(ReplicatedSpec, frozen=True):
+    ordinals: Ordinals = Ordinals()
+    volume_claim_templates: tuple[object, ...] = ()
+
+
+class StatefulSet(Replicated, frozen=True, kw_only=True):
+    spec: StatefulSetSpec
+
+    def pod_sets(self) -> Sequence[PodSet]:
+        (pods,) = super().pod_sets()
+        return [replace(pods, first=self.spec.ordinals.start)]
+
+    def unread(self) -> Sequence[str]:
+        return ["spec.volumeClaimTemplates"] if self.spec.volume_claim_templates else []
