@@ -57,7 +57,7 @@ def test_a_gang_starts_after_the_change_that_would_start_it(objects: list[Object
 
 
 @some
-@given(st.one_of(limited_worlds(), contended_worlds(), claimed_worlds()))
+@given(st.one_of(simple_worlds(), limited_worlds(), elastic_worlds(limits_one_in=2)))
 def test_room_that_a_gang_would_take_from_others_is_no_condition(objects: list[Object]) -> None:
     """Of a sentence that names room last, the rest alone does not start the gang."""
     (first,) = rows(plan(objects), "rounds")

@@ -111,6 +111,8 @@ def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) ->
     nodes = [lack.node for lack in miss.lacks if is_short and lack.amounts[row] > 0]
     held_by, others = holders.of_resource(claimant, row, nodes, lacks)
     text_needs, text_free, text_lacks = (axis.text(row, amount) if is_short else "" for amount in (needs, free, lacks))
+    refusals = [reason for lack in miss.lacks for reason in lack.refusals]
+    refusals += [reason for new in miss.new for reason in new.refusals]
     return Nearest(
         place=place,
         pods=miss.wanted,
@@ -120,9 +122,7 @@ def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) ->
         free=text_free,
         lacks=text_lacks,
         is_scattered=is_short and free + lacks > needs,
-        refusals=tuple(dict.fromkeys(itertools.chain.from_iterable(of.refusals for of in (*miss.lacks, *miss.new))))[
-            :_MOST_REFUSALS
-        ],
+        refusals=tuple(dict.fromkeys(refusals))[:_MOST_REFUSALS],
         held_by=held_by,
         others=others,
     )
