@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 NOT_UNIT := tests/e2e tests/deploy tests/tools tests/worker/test_torch.py
 SECONDS ?= 600
 
-.PHONY: help install test unit properties lint types imports missing programs all-tests demo bench bench-cluster chaos stress cluster cluster-down crds manifests diagram lock clean
+.PHONY: help install test unit properties lint types imports missing programs all-tests demo bench bench-cluster chaos compare stress cluster cluster-down crds manifests diagram lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ bench-cluster: $(STAMP) ## on a real API server: binds a second, beside a bare c
 chaos: $(STAMP) ## five minutes of killing scheduler, API server and etcd while gangs come and go; then 200 elastic jobs
 	PYTHONPATH=tests $(BIN)/python -m e2e.chaos --seconds 300 --seed 7
 	MANIPLE_JOBS=200 $(BIN)/pytest tests/e2e/test_elastic.py -k many_jobs -n 0 -q
+
+compare: $(STAMP) ## 500 random clusters before the real kube-scheduler: does it find a node exactly when we do? SEED=1
+	MANIPLE_RULE_CASES=500 MANIPLE_RULE_SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_kube_scheduler_agrees.py -n 0 -q
 
 stress: $(STAMP) ## the tests on a machine that is busy with something else: finds those that count on an idle one
 	tools/run_on_busy_machine.sh 2 $(PYTEST)

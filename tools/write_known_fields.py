@@ -18,9 +18,14 @@ TARGET = ROOT / "maniple" / "api" / "decode" / "known_fields.py"
 # Structs that are not called as Kubernetes calls them, or stand for several of its types.
 MODELS = {
     "AWSElasticBlockStore": ["AWSElasticBlockStoreVolumeSource"],
+    "CSIDriverOnNode": ["CSINodeDriver"],
+    "CSIVolume": ["CSIPersistentVolumeSource"],
+    "ClaimReference": ["ObjectReference"],
+    "ClaimTemplate": ["PersistentVolumeClaimTemplate"],
     "ClaimSource": ["PersistentVolumeClaimVolumeSource"],
     "Condition": ["NodeCondition"],
     "Container": ["Container", "EphemeralContainer"],
+    "EphemeralVolume": ["EphemeralVolumeSource"],
     "GCEPersistentDisk": ["GCEPersistentDiskVolumeSource"],
     "ISCSI": ["ISCSIVolumeSource"],
     "LabelRequirement": ["LabelSelectorRequirement", "NodeSelectorRequirement"],
@@ -29,6 +34,9 @@ MODELS = {
     "RBD": ["RBDVolumeSource"],
     "SchedulingGate": ["PodSchedulingGate"],
     "TemplateMeta": ["ObjectMeta"],
+    "TopologyRequirement": ["TopologySelectorLabelRequirement"],
+    "VolumeCount": ["VolumeNodeResources"],
+    "VolumeStatus": ["PersistentVolumeStatus", "PersistentVolumeClaimStatus"],
 }
 # Fields that old API servers wrote and dumps still contain, though the newest API has dropped them.
 LEGACY = {

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from maniple.api.terminal_text import printable
+
 
 @dataclass(frozen=True, order=True)
 class Problem:
@@ -25,13 +27,6 @@ class InputError(Exception):
     def __init__(self, messages: Iterable[str]) -> None:
         self.messages = [printable(message)[:_LONGEST_MESSAGE] for message in messages]
         super().__init__("\n".join(self.messages))
-
-
-def printable(text: str) -> str:
-    """`text` with line breaks and control characters escaped: names from the input are printed on terminals."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def shown(value: object) -> str:

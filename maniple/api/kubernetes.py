@@ -161,9 +161,29 @@ class ISCSI(Struct, frozen=True):
     read_only: bool = False
 
 
+class PersistentVolumeClaimSpec(Struct, frozen=True):
+    volume_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+    selector: LabelSelector | None = None
+    volume_mode: str = "Filesystem"
+
+
+class ClaimTemplate(Struct, frozen=True):
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class EphemeralVolume(Struct, frozen=True):
+    """A claim that is created with the pod and deleted with it."""
+
+    volume_claim_template: ClaimTemplate = ClaimTemplate()
+
+
 class Volume(Struct, frozen=True):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralVolume | None = None
     gce_persistent_disk: GCEPersistentDisk | None = None
     aws_elastic_block_store: AWSElasticBlockStore | None = None
     rbd: RBD | None = None
@@ -178,6 +198,12 @@ class PodSchedulingGroup(Struct, frozen=True):
     """The PodGroup of Kubernetes' own (scheduling.k8s.io) that a pod belongs to."""
 
     pod_group_name: str = ""
+
+
+class PodResourceClaim(Struct, frozen=True):
+    """A claim of dynamic resource allocation (DRA)."""
+
+    name: str = ""
 
 
 class PodSpec(Struct, frozen=True):
@@ -198,13 +224,34 @@ class PodSpec(Struct, frozen=True):
     volumes: tuple[Volume, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
     active_deadline_seconds: Int64 | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    """What a container has now. It differs from the spec while the pod is resized in place."""
+
+    name: str = ""
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements | None = None
+
+
+class PodCondition(Struct, frozen=True):
+    type: str
+    status: str = ""
+    reason: str = ""
 
 
 class PodStatus(Struct, frozen=True):
     phase: str = "Pending"
     start_time: datetime | None = None
     nominated_node_name: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resize: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements | None = None
 
 
 class Pod(Struct, frozen=True):
@@ -240,22 +287,79 @@ class VolumeNodeAffinity(Struct, frozen=True):
     required: NodeSelector | None = None
 
 
+class CSIVolume(Struct, frozen=True):
+    driver: str
+    volume_handle: str = ""
+
+
+class ClaimReference(Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class PersistentVolumeSpec(Struct, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIVolume | None = None
+    claim_ref: ClaimReference | None = None
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: ResourceList = {}
+    volume_mode: str = "Filesystem"
+
+
+class VolumeStatus(Struct, frozen=True):
+    """Of a PersistentVolume or a PersistentVolumeClaim."""
+
+    phase: str = ""
 
 
 class PersistentVolume(Struct, frozen=True):
     metadata: ObjectMeta
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
-
-
-class PersistentVolumeClaimSpec(Struct, frozen=True):
-    volume_name: str = ""
+    status: VolumeStatus = VolumeStatus()
 
 
 class PersistentVolumeClaim(Struct, frozen=True):
     metadata: ObjectMeta
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: VolumeStatus = VolumeStatus()
+
+
+class TopologyRequirement(Struct, frozen=True):
+    key: str
+    values: tuple[str, ...]
+
+
+class TopologySelectorTerm(Struct, frozen=True):
+    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+
+
+class StorageClass(Struct, frozen=True):
+    metadata: ObjectMeta
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+
+class VolumeCount(Struct, frozen=True):
+    """The most volumes of a CSI driver that can be attached to a node. None: no limit."""
+
+    count: Count | None = None
+
+
+class CSIDriverOnNode(Struct, frozen=True):
+    name: str
+    allocatable: VolumeCount | None = None
+
+
+class CSINodeSpec(Struct, frozen=True):
+    drivers: tuple[CSIDriverOnNode, ...] = ()
+
+
+class CSINode(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: CSINodeSpec = CSINodeSpec()
 
 
 class Namespace(Struct, frozen=True):

@@ -21,6 +21,7 @@ _SUFFIX = {
     **{prefix + "i": Fraction(1024**power) for power, prefix in enumerate("KMGTPE", start=1)},
 }
 _FORM = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,4})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 _EXPECTED = "expected a quantity such as 2, 500m, 1.5, 16Gi or 1e3"
 
 
@@ -77,3 +78,11 @@ def _shown(text: str) -> str:
 
 def _too_large(text: str) -> str:
     return f"{_shown(text)} is larger than 2^63-1, the largest quantity there is"
+
+
+def whole_number(text: str) -> int | None:
+    """A 64-bit whole number in the form in which Kubernetes compares taints: no leading zeros, no plus sign."""
+    if not _WHOLE_NUMBER.fullmatch(text) or len(text) > 20:
+        return None
+    number = int(text)
+    return number if -LARGEST - 1 <= number <= LARGEST else None

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import msgspec
 
 EXAMPLE = "a time such as 2026-01-31T12:00:00Z"
+_FIRST_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_LAST_S = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 LAST_YEAR = 9999  # times in this year are refused: adding to them may overflow
 
 
@@ -20,9 +22,10 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def format_timestamp(time: datetime | float) -> str:
-    """To the second, rounded down. A number is seconds since 1970."""
-    timestamp = time.astimezone(UTC) if isinstance(time, datetime) else datetime.fromtimestamp(time, UTC)
-    return timestamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """To the second, rounded down. A number is seconds since 1970, cut to the years 1 to 9999."""
+    seconds = to_seconds(time) if isinstance(time, datetime) else time
+    timestamp = datetime.fromtimestamp(min(max(seconds, _FIRST_S), _LAST_S), UTC)
+    return timestamp.strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20)  # Linux writes the year 1 with one digit
 
 
 def format_micro_time(seconds: float) -> str:

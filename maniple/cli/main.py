@@ -8,6 +8,8 @@ import click
 
 from maniple import __version__
 from maniple.api.errors import InputError, did_you_mean
+from maniple.cli.support.given_once import check_given_once
+from maniple.cli.support.terminal import say
 
 COMMANDS = {
     "plan": "Plan a cluster given as YAML or JSON: what starts where, what waits and why.",
@@ -23,6 +25,7 @@ COMMANDS = {
     "resume": "Resume suspended jobs.",
     "delete": "Delete jobs and their pods.",
     "watch": "Watch jobs live: sizes over time, GPUs, queues.",
+    "policy": "Print the built-in policy, or explain a policy file.",
     "topology": "Show how the GPUs of a node are linked, or write it as an annotation.",
     "bench": "Run published benchmarks on their data, to see what a policy is worth.",
     "crds": "Print or write the CustomResourceDefinitions.",
@@ -59,7 +62,10 @@ class _Commands(click.Group):
         word = args[0]
         if word not in COMMANDS and not word.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {word!r}{did_you_mean(word, COMMANDS) or '.'}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            check_given_once(name, command, rest, ctx)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -82,17 +88,17 @@ def main() -> None:
         group(prog_name="maniple")
     except InputError as error:
         for message in error.messages:
-            click.echo(f"error: {message}", err=True)
+            say(f"error: {message}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in CLUSTER_EXTRA:
             raise
         needed = f"this command needs the extra 'cluster', and its module {module} is not installed"
-        click.echo(f"error: {needed}: pip install 'maniple[cluster]', or in a checkout make install", err=True)
+        say(f"error: {needed}: pip install 'maniple[cluster]', or in a checkout make install", err=True)
         sys.exit(2)
     except OSError as error:  # a full disk, a folder that cannot be written to
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         sys.exit(1)
 
 

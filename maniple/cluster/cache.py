@@ -149,6 +149,10 @@ class Cache:
         """Pods with an assumption that has not been reported yet."""
         return self._assumed.keys()
 
+    def is_assumed_bound(self, pod: str) -> bool:
+        assumed = self._assumed.get(pod)
+        return assumed is not None and assumed.bind is not None
+
     def assume_size(self, job: str, sizes: Mapping[str, int], now: float) -> None:
         """From now on the roles of an ElasticJob count as resized."""
         key = (types.ElasticJob, *split_name(job))

@@ -7,16 +7,19 @@ objects also arrive and end (simulated_arrivals_and_ends.py).
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from maniple.api import kubernetes, types
+from maniple.api.errors import InputError
 from maniple.api.keys import key_of, name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
+from maniple.api.timestamps import LAST_YEAR
 from maniple.cluster.assumed_writes import marked, with_bind, with_sizes
 from maniple.cluster.simulated_arrivals_and_ends import Arrivals
 from maniple.model.building.from_scratch import build_snapshot
@@ -29,6 +32,7 @@ from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
 
 ROUND_S = 1.0
+_END_S = datetime(LAST_YEAR, 1, 1, tzinfo=UTC).timestamp()
 
 
 class MemoryCluster:
@@ -48,14 +52,32 @@ class MemoryCluster:
         self._step_s = ROUND_S if step_s is None else step_s
         self._holders: set[str] = set()  # gangs with a reservation
         self._arrivals: Arrivals | None = None
+        self._first: Snapshot | None = None  # the next snapshot, if it was built already
         if step_s is not None:
             self._arrivals = Arrivals(objects, np.inf if now is None else now)
             self._add_implied_pods([])
 
     def snapshot(self) -> Snapshot:
+        if self._first is not None:
+            snapshot, self._first = self._first, None
+            return snapshot
         snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads)
         self._now = snapshot.now
         return snapshot
+
+    def notes(self) -> list[str]:
+        """Notes about the objects. Those that contradict others are found by building the first snapshot."""
+        self._first = self.snapshot()
+        self._objects.note_set_aside()
+        return self._objects.notes.lines()
+
+    def check_end(self, rounds: int) -> None:
+        """Raises InputError if so many rounds would last beyond the last year."""
+        left = int((_END_S - (self._now or 0.0)) // self._step_s) if self._step_s else rounds
+        if rounds > left + 1:
+            then = f"round {left + 2} would be in the year {LAST_YEAR} or later"
+            less = f"expected at most --rounds {left + 1}, or a shorter --step"
+            raise InputError([f"--rounds: with {self._step_s:g} seconds a round, {then}; {less}"])
 
     def why_at_rest(self, job: str) -> str:
         """Why the scheduler decides nothing for an ElasticJob: `Succeeded`, `Failed` or `Suspended`. Else empty."""
@@ -145,10 +167,40 @@ def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
     return kubernetes.Pod(metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
 
+class Gang(NamedTuple):
+    """The gang of a pod, by name, and its queue."""
+
+    name: str
+    queue: str
+
+
 @dataclass
 class Round:
-    snapshot: Snapshot
+    """What is kept of a round. Its snapshot is not: a run may have a hundred thousand rounds."""
+
+    now: float
     plan: Plan
+    gangs: dict[str, Gang]  # of the pods that are bound or nominated
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, plan: Plan, last: Plan | None = None) -> "Round":
+        """`last`: the plan of the round before. What both have in common is kept once."""
+        named = {bind.pod for bind in plan.binds} | {nomination.pod for nomination in plan.nominations}
+        gangs = {
+            pod: Gang(job.name, snapshot.queues[job.queue].name)
+            for job in (snapshot.waiting if named else ())
+            for group in job.groups
+            for pod in group.pods
+            if pod in named
+        }
+        return cls(snapshot.now, plan if last is None else _shared(plan, last), gangs)
+
+
+def _shared(plan: Plan, last: Plan) -> Plan:
+    """The plan, with the parts of `last` that are equal."""
+    own = ((field.name, getattr(plan, field.name)) for field in fields(Plan))
+    same = {name: before for name, value in own if value == (before := getattr(last, name)) and value is not before}
+    return replace(plan, **same) if same else plan
 
 
 @dataclass
@@ -199,7 +251,7 @@ def run_rounds(
     cluster: MemoryCluster, policy: Policy | None, rounds: int, progress: Callable[[int], None] | None = None
 ) -> Outcome:
     """Plans, applies and plans again, `rounds` times."""
-    outcome = Outcome()
+    outcome, last = Outcome(), None
     for number in range(rounds):
         start = time.perf_counter()
         snapshot = cluster.snapshot()
@@ -208,7 +260,9 @@ def run_rounds(
         outcome.schedule_s.append(time.perf_counter() - built)
         if number == 0:
             outcome.load_s = built - start
-        outcome.rounds.append(Round(snapshot, plan))
+            cluster.check_end(rounds)
+        outcome.rounds.append(Round.of(snapshot, plan, last))
+        last = outcome.rounds[-1].plan
         cluster.apply(plan)
         if progress:
             progress(number + 1)

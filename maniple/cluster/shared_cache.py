@@ -66,6 +66,9 @@ class SharedCache:
     def assume_bind(self, pod: str, bind: Bind) -> None:
         self._call(self._cache.assume_bind, pod, bind)
 
+    def is_assumed_bound(self, pod: str) -> bool:
+        return self._cache.is_assumed_bound(pod)
+
     def assume_eviction(self, pod: str) -> None:
         self._call(self._cache.assume_eviction, pod)
 

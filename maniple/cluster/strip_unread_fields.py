@@ -12,6 +12,7 @@ from maniple.api.quantity import parse_quantity
 from maniple.model.nodes import PRESSURES
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_identity import GANG_NAMES, READ_ANNOTATIONS
+from maniple.model.resources import RESIZE_PENDING, is_resized
 
 _CONDITIONS = frozenset({"Ready", *PRESSURES})
 _NO_READS = Reads()
@@ -23,7 +24,7 @@ replace = msgspec.structs.replace
 def stripped(item: Object, reads: Reads = _NO_READS) -> Object:
     """`reads`: the annotations that plugins declare, which are kept. Labels are always kept."""
     if isinstance(item, kubernetes.Pod):
-        return _annotated(item, reads)
+        return _pod(_annotated(item, reads))
     if isinstance(item, kubernetes.Node):
         return _node(item)
     if isinstance(item, types.PodGroup):
@@ -55,6 +56,20 @@ def _annotated(item: Some, reads: Reads) -> Some:
     return replace(item, metadata=replace(item.metadata, annotations=kept))
 
 
+def _pod(pod: kubernetes.Pod) -> kubernetes.Pod:
+    """What containers have is read only while it differs from the spec: while the pod is resized in place."""
+    status = pod.status
+    if is_resized(pod):
+        conditions = tuple(condition for condition in status.conditions if condition.type == RESIZE_PENDING)
+        return pod if conditions == status.conditions else replace(pod, status=replace(status, conditions=conditions))
+    if not (status.container_statuses or status.init_container_statuses or status.conditions):
+        return pod
+    kept = kubernetes.PodStatus(
+        phase=status.phase, start_time=status.start_time, nominated_node_name=status.nominated_node_name
+    )
+    return replace(pod, status=kept)
+
+
 def _named(meta: ObjectMeta) -> ObjectMeta:
     return ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
 
@@ -81,12 +96,20 @@ def countable(pod: kubernetes.Pod) -> kubernetes.Pod:
         resources=_resources(spec.resources),
         overhead=_readable(spec.overhead),
     )
-    return replace(pod, spec=counted)
+    status = replace(
+        pod.status,
+        container_statuses=tuple(_status(container) for container in pod.status.container_statuses),
+        init_container_statuses=tuple(_status(container) for container in pod.status.init_container_statuses),
+        allocated_resources=_readable(pod.status.allocated_resources),
+        resources=None if pod.status.resources is None else _resources(pod.status.resources),
+    )
+    return replace(pod, spec=counted, status=status)
 
 
 def stranger(pod: kubernetes.Pod) -> kubernetes.Pod:
     """An invalid pod on a node: it still holds its resources, but belongs to no gang and no scheduler."""
-    meta, spec = pod.metadata, countable(pod).spec
+    pod = countable(pod)
+    meta, spec = pod.metadata, pod.spec
     labels = {key: value for key, value in meta.labels.items() if key not in GANG_NAMES}
     annotations = {key: value for key, value in meta.annotations.items() if key not in GANG_NAMES}
     return replace(
@@ -98,6 +121,11 @@ def stranger(pod: kubernetes.Pod) -> kubernetes.Pod:
 
 def _container(container: kubernetes.Container) -> kubernetes.Container:
     return replace(container, resources=_resources(container.resources))
+
+
+def _status(container: kubernetes.ContainerStatus) -> kubernetes.ContainerStatus:
+    resources = None if container.resources is None else _resources(container.resources)
+    return replace(container, allocated_resources=_readable(container.allocated_resources), resources=resources)
 
 
 def _resources(resources: kubernetes.ResourceRequirements) -> kubernetes.ResourceRequirements:

@@ -7,6 +7,10 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Member = TypeVar("_Member", bound=Hashable)
 
 
+def count_up(counts: dict[_Key, int], key: _Key) -> None:
+    counts[key] = counts.get(key, 0) + 1
+
+
 def count_down(counts: dict[_Key, int], key: _Key) -> bool:
     """Whether that was the last one."""
     counts[key] -= 1

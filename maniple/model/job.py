@@ -16,7 +16,7 @@ from maniple.model.gpu.devices import GpuGrant
 from maniple.model.plugin_reads import nothing
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import pod_order
-from maniple.model.pod_shape import Shape
+from maniple.model.pod_shape import Exclusive, Shape
 from maniple.model.resources import FloatArray
 
 
@@ -46,7 +46,8 @@ class TaskGroup(Struct, frozen=True, eq=False):
     @property
     def is_coupled(self) -> bool:
         """Whether placing one of its pods can change where the next may go, apart from the resources that it uses."""
-        return self.pod_affinity is not None and self.pod_affinity.has_terms
+        has_terms = self.pod_affinity is not None and self.pod_affinity.has_terms
+        return has_terms or (bool(self.shape.exclusives) and self.shape.is_one_per_cluster)
 
 
 class PlacedPod(Struct, eq=False):
@@ -65,6 +66,7 @@ class PlacedPod(Struct, eq=False):
     gpus: tuple[GpuGrant, ...] = ()
     ends: float = inf  # the latest time, if it has a deadline
     makes_way_for: str = ""  # the gang (ns/name) on whose reserved nodes it runs until that gang can start
+    exclusives: tuple[Exclusive, ...] = ()  # its host ports and disks
     is_ours: bool = True  # False: another scheduler placed it. It counts for its gang, but we do not evict it
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only the keys that plugins declare to read
 

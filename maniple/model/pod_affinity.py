@@ -61,6 +61,15 @@ class AffinityInfo:
     def has_terms(self) -> bool:
         return bool(self.affinity or self.anti_affinity or self.preferred or self.spread)
 
+    @property
+    def has_required_terms(self) -> bool:
+        return bool(self.affinity or self.anti_affinity) or any(spread.is_required for spread in self.spread)
+
+    @property
+    def needs_pods(self) -> bool:
+        """Whether a pod that leaves elsewhere can close a node: the pod wants company, or an even spread."""
+        return bool(self.affinity) or any(spread.is_required for spread in self.spread)
+
     def match(self, term: Term) -> bool:
         return term.matches(self.namespace, dict(self.labels))
 
@@ -145,18 +154,30 @@ class AffinityReader:
         )
 
 
+PodsOnNodes = Mapping[tuple[AffinityInfo, int], int]  # (affinity of pods, node) -> number of pods
+
+
 class AffinityCounts:
     """The number of pods on each node that match a term, and that have a term. Updated as pods come and go."""
 
-    def __init__(self, nodes: NodeTable, placed: Mapping[tuple[AffinityInfo, int], int]) -> None:
+    def __init__(self, nodes: NodeTable, placed: PodsOnNodes, leaving: PodsOnNodes | None = None) -> None:
+        """`leaving`: those of the placed pods that are terminating."""
         self._nodes = nodes
         self._placed = dict(placed)
+        self._leaving = AffinityCounts(nodes, leaving) if leaving else None
         self._matching: dict[Term, FloatArray] = {}
         self._repelling: defaultdict[Term, FloatArray] = defaultdict(self._zeros)  # required anti-affinity
         # (term, is required) -> weight of affinity terms
         self._attracting: defaultdict[tuple[Term, bool], FloatArray] = defaultdict(self._zeros)
         for (info, node), count in self._placed.items():
             self._add_terms(info, node, count)
+
+    def without_leaving(self) -> "AffinityCounts":
+        """A copy that does not count terminating pods."""
+        placed = dict(self._placed)
+        for key, count in self._leaving._placed.items() if self._leaving is not None else ():
+            placed[key] -= count
+        return AffinityCounts(self._nodes, {key: count for key, count in placed.items() if count})
 
     def _zeros(self) -> FloatArray:
         return np.zeros(len(self._nodes))
@@ -186,6 +207,11 @@ class AffinityCounts:
                     counts[node] += count
             self._matching[term] = counts
         return counts
+
+    def staying(self, term: Term) -> FloatArray:
+        """The same, without terminating pods."""
+        counts = self.matching(term)
+        return counts if self._leaving is None else counts - self._leaving.matching(term)
 
     def by_domain(self, term: Term) -> FloatArray:
         """By node: the pods in its domain that match the term. 0 if the node lacks the label."""

@@ -13,8 +13,6 @@ import msgspec
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.kubernetes import (
     NodeSelectorTerm,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
     PodSpec,
     PreferredSchedulingTerm,
@@ -24,14 +22,7 @@ from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import GpuAsk, Gpus
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.resources import Axis, FloatArray, Request, RequestTable
-from maniple.model.volume_claims import claims_of
-
-ZONE_LABELS = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-)
+from maniple.model.volume_claims import NO_NEEDS, Storage, claims_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +37,8 @@ class Constraint:
     tolerations: tuple[Toleration, ...]
     volumes: tuple[tuple[NodeSelectorTerm, ...], ...]
     volume_zones: tuple[tuple[str, str], ...]
-    missing_volumes: tuple[str, ...]
+    obstacles: tuple[str, ...]  # claims that are not ready: the pod cannot go to any node yet
+    claims_resources: bool  # by dynamic resource allocation, which is not supported yet
     images: tuple[str, ...]
     gpu_models: tuple[GpuModel, ...]  # the preferred one first. Empty: any model
     labels: Mapping[str, str]  # of the pod, only the keys that plugins declare to read
@@ -55,12 +47,15 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Exclusive:
-    """A host port or a disk that pods on one node cannot share."""
+    """A host port or a disk that pods on one node cannot share, a claim that pods of the whole cluster cannot share, or
+    an attached volume of a CSI driver. Volumes are shared; a node holds a limited number of different ones.
+    """
 
-    kind: str  # "port" or "disk"
+    kind: str  # "port", "disk", "claim" or "volume"
     name: str
     address: str = ""  # ports: the host IP. Empty: all addresses
-    shareable: bool = False  # disks: mounted read-only
+    shareable: bool = False  # disks: mounted read-only; volumes
+    driver: str = ""  # volumes: of CSI
 
     def clashes(self, other: "Exclusive") -> bool:
         if (self.kind, self.name) != (other.kind, other.name) or (self.shareable and other.shareable):
@@ -83,25 +78,28 @@ class Shape:
         """Whether two of its pods would need the same port or disk."""
         return any(exclusive.clashes(exclusive) for exclusive in self.exclusives)
 
+    @property
+    def is_one_per_cluster(self) -> bool:
+        """Whether two of its pods would need the same claim."""
+        return any(exclusive.kind == "claim" for exclusive in self.exclusives)
+
 
 class Shapes:
-    """Interns shapes and constraints. Resolves claims to volumes."""
+    """Interns shapes and constraints."""
 
     def __init__(
         self,
         axis: Axis,
         requests: RequestTable,
         gpus: Gpus,
-        claims: Mapping[tuple[str, str], PersistentVolumeClaim],
-        volumes: Mapping[str, PersistentVolume],
+        storage: Storage,
         reads: Reads,
     ) -> None:
         self._axis = axis
         self._requests = requests
         self._gpus = gpus
         self._asks: dict[int, tuple[GpuAsk, ...]] = {}
-        self._claims = claims
-        self._volumes = volumes
+        self._storage = storage
         self._reads = reads
         self._vectors: dict[int, FloatArray] = {}
         self._constraints: dict[Any, Constraint] = {}
@@ -158,7 +156,7 @@ class Shapes:
         annotations: Mapping[str, str],
     ) -> Shape:
         constraint = self._constraint(pod, models, labels, annotations)
-        exclusives = exclusives_of(pod.spec)
+        exclusives = self.exclusives(pod)
         key = (request, constraint.number, exclusives)
         shape = self._shapes.get(key)
         if shape is None:
@@ -173,20 +171,31 @@ class Shapes:
             )
         return shape
 
+    def exclusives(self, pod: Pod) -> tuple[Exclusive, ...]:
+        """What the pod holds that others cannot have, or only a limited number of them."""
+        exclusives = exclusives_of(pod.spec)
+        if not pod.spec.volumes or not claims_of(pod):
+            return exclusives
+        claims = [Exclusive("claim", name) for name in self._storage.claims_of_one_pod(pod)]
+        volumes = [
+            Exclusive("volume", name, shareable=True, driver=driver) for driver, name in self._storage.attachments(pod)
+        ]
+        return (*exclusives, *claims, *volumes)
+
     def _constraint(
         self, pod: Pod, models: tuple[GpuModel, ...], labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> Constraint:
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
-        claims = tuple([v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim])
-        # The key contains the resolved volumes: once a claim is bound, the pod gets another constraint.
-        resolved = self._resolve(pod.metadata.namespace, claims) if claims else None
+        # The key contains what the claims need: once a claim is bound, the pod gets another constraint.
+        needs = self._storage.needs(pod) if spec.volumes and claims_of(pod) else NO_NEEDS
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
         key = (
             selector,
             msgspec.json.encode(affinity) if affinity else None,
             spec.tolerations,
-            resolved,
+            needs,
+            bool(spec.resource_claims),
             tuple([container.image for container in spec.containers]),
             models,
             tuple(labels.items()),  # in the order of the sorted keys
@@ -194,7 +203,6 @@ class Shapes:
         )
         constraint = self._constraints.get(key)
         if constraint is None:
-            terms, zones, missing = resolved or ((), (), ())
             selection = affinity.required_during_scheduling_ignored_during_execution if affinity else None
             required = selection.node_selector_terms if selection else None
             node_name = _only_node(required)
@@ -205,43 +213,16 @@ class Shapes:
                 required=None if node_name else required,
                 preferred=affinity.preferred_during_scheduling_ignored_during_execution if affinity else (),
                 tolerations=spec.tolerations,
-                volumes=terms,
-                volume_zones=zones,
-                missing_volumes=missing,
+                volumes=needs.terms,
+                volume_zones=needs.zones,
+                obstacles=needs.obstacles,
+                claims_resources=bool(spec.resource_claims),
                 images=tuple(container.image for container in spec.containers),
                 gpu_models=models,
                 labels=labels,
                 annotations=annotations,
             )
         return constraint
-
-    def _resolve(
-        self, namespace: str, claims: tuple[str, ...]
-    ) -> tuple[tuple[tuple[NodeSelectorTerm, ...], ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Where the volumes of `claims` can be reached: selector terms, zone labels, and errors for missing objects.
-
-        An unbound claim does not restrict the node: its volume is provisioned where the pod is placed.
-        """
-        terms: list[tuple[NodeSelectorTerm, ...]] = []
-        zones: list[tuple[str, str]] = []
-        missing: list[str] = []
-        for name in claims:
-            claim = self._claims.get((namespace, name))
-            if claim is None:
-                missing.append(f"PersistentVolumeClaim {namespace}/{name} does not exist")
-                continue
-            if not claim.spec.volume_name:
-                continue
-            volume = self._volumes.get(claim.spec.volume_name)
-            if volume is None:
-                missing.append(f"PersistentVolume {claim.spec.volume_name} does not exist")
-                continue
-            affinity = volume.spec.node_affinity
-            if affinity and affinity.required:
-                terms.append(affinity.required.node_selector_terms)
-            labels = volume.metadata.labels
-            zones.extend((key, labels[key]) for key in ZONE_LABELS if key in labels)
-        return tuple(terms), tuple(zones), tuple(missing)
 
 
 def _only_node(required: tuple[NodeSelectorTerm, ...] | None) -> str:
@@ -255,7 +236,8 @@ def _only_node(required: tuple[NodeSelectorTerm, ...] | None) -> str:
 def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
     """The host ports that a pod binds, and its disks that other pods on the node cannot mount."""
     exclusives: list[Exclusive] = []
-    for container in spec.containers:
+    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
+    for container in (*spec.containers, *sidecars):
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:

@@ -10,6 +10,10 @@ from maniple.api.meta import ObjectMeta
 from maniple.model.job import Queue
 from maniple.model.resources import Axis, amounts
 
+MAX_LEVELS = 100  # of the tree; what a queue holds is counted in every queue above it
+_IN_LOOP = -1
+_MOST_NAMED = 20  # queues of a loop
+_MOST_HINTS = 50  # problems for which the nearest name is looked for: that takes long if there are many queues
 _DEFAULT = types.Queue(metadata=ObjectMeta(name=types.DEFAULT_QUEUE))
 
 
@@ -21,25 +25,50 @@ def with_default(queues: Sequence[types.Queue]) -> list[types.Queue]:
 
 def tree_problems(queues: Sequence[types.Queue]) -> list[tuple[types.Queue, str]]:
     by_name = {queue.metadata.name: queue for queue in queues}
+    levels = _levels(by_name)
     problems = []
     for queue in queues:
-        parent = queue.spec.parent
+        name, parent = queue.metadata.name, queue.spec.parent
         if parent == types.DEFAULT_QUEUE:
             problems.append((queue, "spec.parent: 'default' is for pods that name no queue and has no child queues"))
-            continue
-        if parent and parent not in by_name:
-            problems.append((queue, f"spec.parent: unknown queue {parent!r}{nearest(parent, by_name)}"))
-            continue
-        path = [queue.metadata.name]
-        while parent and parent in by_name:
-            path.append(parent)
-            if parent == queue.metadata.name:
-                problems.append((queue, f"spec.parent: the parents form a loop: {' -> '.join(path)}"))
-                break
-            if parent in path[:-1]:
-                break  # a loop further up is reported for the queues in it
-            parent = by_name[parent].spec.parent
+        elif parent and parent not in by_name:
+            hint = nearest(parent, by_name) if len(problems) < _MOST_HINTS else ""
+            problems.append((queue, f"spec.parent: unknown queue {parent!r}{hint}"))
+        elif levels[name] == _IN_LOOP:
+            problems.append((queue, f"spec.parent: the parents form a loop: {_loop(by_name, name)}"))
+        elif levels[name] > MAX_LEVELS:
+            expected = f"a parent at most {MAX_LEVELS - 1} levels deep"
+            problems.append((queue, f"spec.parent: expected {expected}, found {parent!r} at level {levels[name] - 1}"))
     return problems
+
+
+def _levels(by_name: Mapping[str, types.Queue]) -> dict[str, int]:
+    """The level of each queue: 1 for a root, _IN_LOOP for those that form a loop, 1 below something wrong."""
+    levels: dict[str, int] = {}
+    for start in by_name:
+        path: dict[str, int] = {}  # from this queue up, with the position of each
+        name = start
+        while name in by_name and name not in levels and name not in path:
+            path[name] = len(path)
+            name = by_name[name].spec.parent
+        names = list(path)
+        if name in path:
+            levels.update(dict.fromkeys(names[path[name] :], _IN_LOOP))
+            names = names[: path[name]]
+        level = max(levels.get(name, 0), 0)
+        for below in reversed(names):
+            level += 1
+            levels[below] = level
+    return levels
+
+
+def _loop(by_name: Mapping[str, types.Queue], first: str) -> str:
+    """`a -> b -> a`, shortened if it is long."""
+    names, name = [first], by_name[first].spec.parent
+    while name != first and len(names) < _MOST_NAMED:
+        names.append(name)
+        name = by_name[name].spec.parent
+    return " -> ".join([*names, *([] if name == first else ["…"]), first])
 
 
 def sound_queues(queues: Sequence[types.Queue]) -> tuple[list[types.Queue], dict[str, list[str]]]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maniple.api.gpu.requests import WHOLE, read_fraction, read_memory
-from maniple.api.kubernetes import Container, Pod, PodSpec
+from maniple.api.kubernetes import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from maniple.api.labels import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
 from maniple.api.meta import ResourceList
 from maniple.api.quantity import format_quantity, parse_quantity, to_units
@@ -27,6 +27,8 @@ CPU, MEMORY, PODS = 0, 1, 2
 _FIXED = ("cpu", "memory", "pods")
 
 _NO_RESOURCES: dict[str, int] = {}
+
+RESIZE_PENDING = "PodResizePending"  # the condition of a pod whose resize has to wait
 
 
 def per_unit(name: str) -> int:
@@ -71,34 +73,37 @@ class Axis:
 
     def describe(self, vector: FloatArray, *, zeros: bool = False) -> dict[str, str]:
         """The vector as a Kubernetes resource list, without pods."""
-        return {
-            name: self.text(row, float(vector[row]))
-            for row, name in enumerate(self.names)
-            if name != "pods" and np.isfinite(vector[row]) and (zeros or vector[row])
-        }
+        shown = np.isfinite(vector) if zeros else np.isfinite(vector) & (vector != 0)
+        rows = np.flatnonzero(shown).tolist()  # few of them, where pods name thousands of resources
+        return {self.names[row]: self.text(row, float(vector[row])) for row in rows if row != PODS}
 
     def text(self, row: int, units: float) -> str:
         name = self.names[row]
         return format_quantity(units, per_unit=per_unit(name), binary=is_binary(name))
 
 
-def pod_requests(spec: PodSpec) -> dict[str, int]:
+def pod_requests(spec: PodSpec, status: PodStatus | None = None) -> dict[str, int]:
     """The resources that a pod requests, computed as the kubelet does.
 
     Containers run together. An init container runs beside the sidecars (init containers with restartPolicy Always) that
     are declared before it. A limit without a request counts as a request. Pod-level requests replace the sum.
+    `status` is given for a pod that is resized in place: the larger of what it has and what it asks for counts, and
+    only what it has if its node can never give it the rest.
     """
-    if len(spec.containers) == 1 and not (
-        spec.init_containers or spec.overhead or spec.resources.requests or spec.resources.limits
+    if (
+        len(spec.containers) == 1
+        and status is None
+        and not (spec.init_containers or spec.overhead or spec.resources.requests or spec.resources.limits)
     ):
-        return dict(_container_requests(spec.containers[0]))
+        return dict(_list_requests(spec.containers[0].resources))
+    resize = _Resize(status)
     total: dict[str, int] = {}
     for container in spec.containers:
-        _add(total, _container_requests(container))
+        _add(total, resize.requests(container, resize.containers))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        requests = dict(_container_requests(container))
+        requests = dict(resize.requests(container, resize.init_containers))
         if container.restart_policy == "Always":
             _add(sidecars, requests)
             requests = dict(sidecars)
@@ -108,13 +113,82 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
     _add(total, sidecars)
     _raise(total, peak)
     if spec.resources.requests or spec.resources.limits:
-        total.update(amounts({**spec.resources.limits, **spec.resources.requests}))
+        total.update(resize.of_pod(_list_requests(spec.resources)))
     _add(total, amounts(spec.overhead))
     return total
 
 
-def _container_requests(container: Container) -> dict[str, int]:
-    resources = container.resources
+def is_resized(pod: Pod) -> bool:
+    """Whether a pod on a node has other resources than its spec says, because it is resized in place."""
+    status, spec = pod.status, pod.spec
+    if not spec.node_name:
+        return False
+    for written, seen in (
+        (spec.containers, status.container_statuses),
+        (spec.init_containers, status.init_container_statuses),
+    ):
+        if seen:
+            by_name = {container.name: container.resources.requests for container in written}
+            for container in seen:
+                requests = by_name.get(container.name)
+                if requests is not None and _differs(requests, container.resources, container.allocated_resources):
+                    return True
+    pod_level = spec.resources.requests
+    return bool(pod_level) and _differs(pod_level, status.resources, status.allocated_resources)
+
+
+def _differs(requests: ResourceList, has: ResourceRequirements | None, allocated: ResourceList) -> bool:
+    return bool(
+        (has is not None and has.requests and has.requests != requests) or (allocated and allocated != requests)
+    )
+
+
+class _Resize:
+    """What the containers of a pod have now, from its status."""
+
+    def __init__(self, status: PodStatus | None) -> None:
+        self.containers: dict[str, dict[str, int]] = {}
+        self.init_containers: dict[str, dict[str, int]] = {}
+        self._pod: dict[str, int] = {}
+        self._is_refused = False
+        if status is None:
+            return
+        for has, containers in (
+            (self.containers, status.container_statuses),
+            (self.init_containers, status.init_container_statuses),
+        ):
+            has.update({c.name: _has(c.resources, c.allocated_resources) for c in containers})
+        self._pod = _has(status.resources, status.allocated_resources)
+        self._is_refused = status.resize == "Infeasible" or any(
+            condition.type == RESIZE_PENDING and condition.reason == "Infeasible" and condition.status == "True"
+            for condition in status.conditions
+        )
+
+    def requests(self, container: Container, has: Mapping[str, dict[str, int]]) -> dict[str, int]:
+        return self._larger(_list_requests(container.resources), has.get(container.name))
+
+    def of_pod(self, requests: dict[str, int]) -> dict[str, int]:
+        """The same for requests of the pod as a whole."""
+        return self._larger(requests, self._pod)
+
+    def _larger(self, requests: dict[str, int], has: dict[str, int] | None) -> dict[str, int]:
+        if not has:
+            return requests
+        if self._is_refused:
+            return {**requests, **has}
+        larger = dict(requests)
+        _raise(larger, has)
+        return larger
+
+
+def _has(resources: ResourceRequirements | None, allocated: ResourceList) -> dict[str, int]:
+    has = amounts(allocated)
+    if resources is not None:
+        _raise(has, amounts(resources.requests))
+    return has
+
+
+def _list_requests(resources: ResourceRequirements) -> dict[str, int]:
     if resources.limits:
         return amounts({**resources.limits, **resources.requests})
     return amounts(resources.requests) if resources.requests else _NO_RESOURCES
@@ -153,6 +227,9 @@ class RequestTable:
     def number(self, pod: Pod) -> int:
         spec, annotations = pod.spec, pod.metadata.annotations
         gpu_share = _gpu_share(annotations) if annotations else None
+        status = pod.status
+        if (status.container_statuses or status.init_container_statuses) and is_resized(pod):
+            return self._intern(pod_requests(spec, status), gpu_share)
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources
             written = (gpu_share, resources, spec.resources)

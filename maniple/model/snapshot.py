@@ -11,7 +11,7 @@ from maniple.model.disruption_budgets import Budget
 from maniple.model.gpu.devices import GpuPod, Gpus, Millis
 from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
-from maniple.model.pod_affinity import AffinityInfo
+from maniple.model.pod_affinity import PodsOnNodes
 from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import Axis, FloatArray
 from maniple.model.topology_domains import Domains
@@ -35,11 +35,17 @@ class Snapshot:
     gpus_releasing: Mapping[int, Millis]
     domains: Domains
     gpu_pods: Mapping[GpuPod, int]  # requests of pods with GPUs, placed and waiting -> number of pods
-    # (affinity of placed pods, node) -> number of pods. Empty if no pod has affinity terms.
-    pod_affinity: Mapping[tuple[AffinityInfo, int], int] = field(default_factory=dict)
-    exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)  # node -> ports and disks in use
+    # Placed pods, terminating pods included. Empty if no pod has affinity terms.
+    pod_affinity: PodsOnNodes = field(default_factory=dict)
+    # node -> ports, disks, claims and volumes in use
+    exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)
+    # The same of terminating pods only.
+    leaving_affinity: PodsOnNodes = field(default_factory=dict)
+    leaving_exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[Budget] = ()
+    # CSI driver -> [N] the most volumes of it on each node; inf: no limit
+    volume_limits: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (self.free, self.releasing, self.total, self.queue_allocated, self.queue_pending):

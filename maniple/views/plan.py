@@ -55,21 +55,20 @@ def plan_view(outcome: Outcome) -> PlanView:
 
 
 def _round(planned: Round) -> RoundView:
-    plan, snapshot = planned.plan, planned.snapshot
-    job_of = {pod: job for job in snapshot.waiting for group in job.groups for pod in group.pods}
+    plan, gangs = planned.plan, planned.gangs
     binds: dict[str, list[Bind]] = {}
     queue_of: dict[str, str] = {}
     for bind in plan.binds:
-        job = job_of[bind.pod]
-        binds.setdefault(job.name, []).append(bind)
-        queue_of[job.name] = snapshot.queues[job.queue].name
+        gang = gangs[bind.pod]
+        binds.setdefault(gang.name, []).append(bind)
+        queue_of[gang.name] = gang.queue
     reserved = {reservation.group for reservation in plan.reservations}
     return RoundView(
-        time=format_timestamp(snapshot.now),
-        starts=tuple(_start(gang, queue_of[gang], binds[gang]) for gang in sorted(binds)),
+        time=format_timestamp(planned.now),
+        starts=tuple(_start(name, queue_of[name], binds[name]) for name in sorted(binds)),
         leaving=tuple(sorted(plan.leaving())),
         resizes=plan.resizes,
-        nominations=tuple(entry for entry in plan.nominations if job_of[entry.pod].name not in reserved),
+        nominations=tuple(entry for entry in plan.nominations if gangs[entry.pod].name not in reserved),
         reservations=plan.reservations,
         waiting=plan.waiting,
         is_idle=not plan.decides and not plan.waiting,

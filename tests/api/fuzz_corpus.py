@@ -147,14 +147,70 @@ PICKY: list[Object] = [
                         }
                     ]
                 }
-            }
+            },
+            "csi": {"driver": "disks.example.com", "volumeHandle": "disk-1"},
+            "claimRef": {"namespace": "ml", "name": "data", "uid": "u"},
+            "storageClassName": "late",
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "10Gi"},
+            "volumeMode": "Filesystem",
         },
+        "status": {"phase": "Bound"},
     },
     {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": meta("data", "ml"),
-        "spec": {"volumeName": "disk"},
+        "spec": {
+            "volumeName": "disk",
+            "accessModes": ["ReadWriteOncePod"],
+            "storageClassName": "late",
+            "resources": {"requests": {"storage": "5Gi"}},
+            "selector": {"matchLabels": {"team": "ml"}},
+            "volumeMode": "Filesystem",
+        },
+        "status": {"phase": "Bound"},
+    },
+    {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": meta("late"),
+        "provisioner": "disks.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}],
+    },
+    {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": meta("n1"),
+        "spec": {"drivers": [{"name": "disks.example.com", "nodeID": "n1", "allocatable": {"count": 2}}]},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta("scratch", "ml"),
+        "spec": {
+            "schedulerName": "maniple",
+            "nodeName": "n1",
+            "resources": {"requests": {"cpu": "1"}},
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}],
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+            "volumes": [
+                {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "late"}}}},
+                {"name": "w", "persistentVolumeClaim": {"claimName": "data"}},
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "resize": "InProgress",
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
+            "allocatedResources": {"cpu": "2"},
+            "resources": {"requests": {"cpu": "2"}},
+            "containerStatuses": [
+                {"name": "c", "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}}}
+            ],
+            "initContainerStatuses": [{"name": "i", "allocatedResources": {"cpu": "2"}}],
+        },
     },
     {
         "apiVersion": "policy/v1",

@@ -237,6 +237,12 @@ def test_wrong_values_of_options_are_refused(arguments: list[str], message: str)
         (["-f", str(FIRST), "--rounds", "x"], "Invalid value for '--rounds': 'x' is not a valid integer range."),
         (["-f", str(FIRST), "-o", "xml"], "Invalid value for '-o' / '--output': 'xml' is not one of"),
         (["-f", str(FIRST), "--round", "2"], "--round"),
+        (["-f", str(FIRST), "--step", "nan"], "Invalid value for '--step': 'nan' is not a number of seconds."),
+        (
+            ["-f", str(FIRST), "--policy", "no.yaml", "--policy", "a.yaml"],
+            "Option '--policy' is given 2 times; expected",
+        ),
+        (["-f", str(FIRST), "-o", "json", "--output=yaml"], "Option '--output' is given 2 times; expected once."),
     ],
 )
 def test_wrong_usage_is_refused_with_a_hint(arguments: list[str], message: str) -> None:

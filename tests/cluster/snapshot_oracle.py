@@ -27,12 +27,13 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
 from maniple.model.pod_identity import group_name, lasts_s, may_wait, pod_owner, pod_role
-from maniple.model.pod_shape import Exclusive, exclusives_of
+from maniple.model.pod_shape import Exclusive
 from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.resources import FloatArray, RequestTable
 from maniple.model.snapshot import Snapshot
+from maniple.model.volume_claims import Storage
 
 JobKey = tuple[str, str]
 FINISHED = ("Succeeded", "Failed")
@@ -44,6 +45,16 @@ def build_from_scratch(objects: Objects, ours: Ours, now: float, reads: Reads | 
 
 def key_of(item: Object, kind: str = "") -> JobKey:
     return f"{item.metadata.namespace}/{item.metadata.name}", kind or type(item).__name__
+
+
+def _storage(objects: Objects) -> Storage:
+    storage = Storage()
+    items: list[Object] = [*objects.claims, *objects.volumes, *objects.storage_classes]
+    for item in items:
+        storage.put(type(item), (item.metadata.namespace, item.metadata.name), item)
+    for node in objects.csi_nodes:
+        storage.put_csi_node(node.metadata.name, node)
+    return storage
 
 
 class _Oracle:
@@ -79,8 +90,7 @@ class _Oracle:
             queues=queues,
             priority_classes=objects.priority_classes,
             topologies=objects.topologies,
-            claims={(claim.metadata.namespace, claim.metadata.name): claim for claim in objects.claims},
-            volumes={volume.metadata.name: volume for volume in objects.volumes},
+            storage=_storage(objects),
         )
         terms = [keys for pod in everyone if (keys := term_keys(pod)) is not None]
         namespaces = {namespace.metadata.name: namespace.metadata.labels for namespace in objects.namespaces}
@@ -292,7 +302,7 @@ class _Usage:
 
     def occupy(self, pod: kubernetes.Pod, node: int, vector: FloatArray) -> AffinityInfo | None:
         self.used[:, node] += vector
-        if exclusives := exclusives_of(pod.spec):
+        if exclusives := self.tables.shapes.exclusives(pod):
             self.exclusives.setdefault(node, []).extend(exclusives)
         counts = self.owners.setdefault(pod_owner(pod.metadata), {})
         counts[node] = counts.get(node, 0) + 1

@@ -39,6 +39,8 @@ ROOMS: dict[type, str] = {
     kubernetes.PodDisruptionBudget: "budgets",
     kubernetes.PersistentVolume: "volumes",
     kubernetes.PersistentVolumeClaim: "claims",
+    kubernetes.StorageClass: "storage_classes",
+    kubernetes.CSINode: "csi_nodes",
     kubernetes.Namespace: "namespaces",
     types.Queue: "queues",
     types.PodGroup: "pod_groups",

@@ -43,6 +43,7 @@ WITHOUT = {
     "explain": ("explain", "b", "-f", str(EXAMPLE)),
     "agent": ("agent", "--", "true"),
     "topology": ("topology", "--help"),
+    "policy": ("policy",),
     "bench": ("bench", "--help"),
     "crds": ("crds",),
     "completion": ("completion", "bash"),

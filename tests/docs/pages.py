@@ -18,7 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ELISION = "…"  # alone on a line: any number of lines that are not shown
-STANDARD_INPUT = ROOT / "examples" / "01-small-behind-large.yaml"  # the assumed output of `kubectl … |`
+# The assumed output of `kubectl … |`.
+STANDARD_INPUT = ROOT / "examples" / "01-small-behind-large.yaml"
+POLICY_INPUT = ROOT / "examples" / "policies" / "volcano.yaml"  # for `maniple policy check -`
 
 # Commands on the pages that no test runs, each with the reason.
 NOT_RUN = {
@@ -103,10 +105,10 @@ def commands(block: Block) -> Iterator[Command]:
 
 @cache
 def run_on_a_cluster() -> frozenset[str]:
-    """The commands of the pages install and jobs. tests/e2e runs those that end and need no registry."""
+    """The commands of the pages install, jobs and cluster. tests/e2e runs those that end and need no registry."""
     lines = (
         command.line
-        for page in ("install.md", "jobs.md")
+        for page in ("install.md", "jobs.md", "cluster.md")
         for block in blocks(ROOT / "docs" / page)
         if block.language == "console"
         for command in commands(block)
@@ -133,11 +135,12 @@ def arguments(line: str) -> tuple[list[str], bool]:
 def run(line: str) -> tuple[int, tuple[str, ...]]:
     """Runs a command of the pages at the root of the project. Returns its exit code and its output, errors included."""
     argv, reads_input = arguments(line)
+    piped = POLICY_INPUT if "maniple policy" in line else STANDARD_INPUT
     done = subprocess.run(
         argv,
         cwd=ROOT,
         env={key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS", "COLUMNS"))},
-        input=STANDARD_INPUT.read_text(encoding="utf-8") if reads_input else "",
+        input=piped.read_text(encoding="utf-8") if reads_input else "",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -23,6 +23,7 @@ from maniple.api.labels import POD_GROUP_LABEL
 from maniple.api.quantity import parse_quantity
 from maniple.cli.main import COMMANDS, group
 from maniple.scheduler.actions import ACTIONS
+from maniple.scheduler.framework import volcano_policy
 from maniple.scheduler.framework.kube_policy import PREDICATES, PRIORITIES
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.policy import SWITCHES, load_policy
@@ -161,7 +162,9 @@ def test_included_files_are_shown_as_they_are() -> None:
     for block in ALL_BLOCKS:
         if block.included:
             assert block.body == block.included.read_text(encoding="utf-8"), block.where
-    folders = [ROOT / "examples" / name for name in ("objects", "actions", "plugins", "kubernetes-podgroup")]
+    folders = [
+        ROOT / "examples" / name for name in ("objects", "actions", "plugins", "kubernetes-podgroup", "coming-from")
+    ]
     examples = {path for folder in folders for path in folder.iterdir()}
     examples |= set((ROOT / "examples" / "topology").glob("*.yaml"))  # the rest is text of nvidia-smi
     assert examples <= shown, "an example that no page shows"
@@ -182,6 +185,7 @@ def section(page: str, heading: str) -> str:
     [
         ("The built-in policy", "maniple/scheduler/default_policy.yaml"),
         ("kube-batch's file", "examples/policies/kube-batch.yaml"),
+        ("Volcano's configuration", "examples/policies/volcano.yaml"),
         ("kube-scheduler's Policy file", "examples/policies/kube-scheduler.json"),
     ],
 )
@@ -240,6 +244,16 @@ def test_the_tables_of_kube_scheduler_names_match_the_code() -> None:
     for name, argument in PRIORITIES.items():
         assert checks[name] == {argument} or (argument is None and row_is_none(checks[name])), name
     assert checks.keys() == PREDICATES.keys() | PRIORITIES.keys()
+
+
+def test_the_tables_of_volcano_name_every_action_and_plugin_that_is_known() -> None:
+    text = section("docs/policy.md", "Volcano's configuration")
+    listed = {word for row in table_rows(text) for word in words(row[0])}
+    known = {*volcano_policy.ACTIONS_LEFT_OUT, *volcano_policy.ACTIONS_READ_AS}
+    known |= {*volcano_policy.PLUGINS_LEFT_OUT, *volcano_policy.PLUGINS_READ_AS}
+    assert known <= listed
+    left_out = {word for row in table_rows(text) if row[1].startswith("left out") for word in words(row[0])}
+    assert left_out == {*volcano_policy.ACTIONS_LEFT_OUT, *volcano_policy.PLUGINS_LEFT_OUT}
 
 
 def row_is_none(cells: set[str]) -> bool:

@@ -33,7 +33,7 @@ def pod(name: str, *, gpus: int = 0, node_name: str = "", group: str = "", **ann
         },
         "spec": {
             "schedulerName": "maniple",
-            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            "containers": [{"name": "main", "resources": {"requests": requests, "limits": requests}}],
             **({"nodeName": node_name} if node_name else {}),
         },
         "status": {"phase": "Running" if node_name else "Pending"},

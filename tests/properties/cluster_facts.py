@@ -146,6 +146,8 @@ class Facts:
     queues: dict[str, Queue]
     namespaces: dict[str, dict[str, str]]
     volume_terms: dict[str, list[object]]
+    unready_claims: frozenset[str] = frozenset()  # not bound although nothing waits for a pod, or being deleted
+    claims_of_one_pod: frozenset[str] = frozenset()
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)  # the node labels from the widest down to it
     budgets: tuple[Budget, ...] = ()
     priorities: dict[str, int] = field(default_factory=dict)  # PriorityClass -> value
@@ -325,6 +327,32 @@ def read_volumes(items: list[object]) -> dict[str, list[object]]:
     return terms
 
 
+def read_unready_claims(items: list[object]) -> frozenset[str]:
+    classes = [item for item in items if text(item, "kind") == "StorageClass"]
+    late = {
+        text(item, "metadata", "name") for item in classes if text(item, "volumeBindingMode") == "WaitForFirstConsumer"
+    }
+    marks = {"storageclass.kubernetes.io/is-default-class": "true"}
+    default = [text(item, "metadata", "name") for item in classes if strings(item, "metadata", "annotations") == marks]
+    return frozenset(
+        key_of(item)
+        for item in items
+        if text(item, "kind") == "PersistentVolumeClaim"
+        and (
+            text(item, "metadata", "deletionTimestamp")
+            or (
+                not text(item, "spec", "volumeName")
+                and text(item, "spec", "storageClassName", default=(default or ["-"])[0]) not in late
+            )
+        )
+    )
+
+
+def read_claims_of_one_pod(items: list[object]) -> frozenset[str]:
+    claims = (item for item in items if text(item, "kind") == "PersistentVolumeClaim")
+    return frozenset(key_of(claim) for claim in claims if "ReadWriteOncePod" in rows(claim, "spec", "accessModes"))
+
+
 def read_budget(item: object) -> Budget:
     allowed = at(item, "status", "disruptionsAllowed")
     return Budget(
@@ -380,6 +408,8 @@ def read_facts(objects: Iterable[object]) -> Facts:
             for name in [text(item, "metadata", "name")]
         },
         volume_terms=read_volumes(items),
+        unready_claims=read_unready_claims(items),
+        claims_of_one_pod=read_claims_of_one_pod(items),
         levels=read_levels(kinds.get("Topology", [])),
         budgets=tuple(read_budget(item) for item in kinds.get("PodDisruptionBudget", [])),
         priorities={text(item, "metadata", "name"): number(item, "value") for item in kinds.get("PriorityClass", [])},

@@ -36,6 +36,16 @@ class ElasticWorld(CloseWorld):
         status = {"phase": "Running", "startTime": NOW}
         self.add("v1", "Pod", "clock", "default", metadata={"creationTimestamp": NOW}, spec=spec, status=status)
 
+    def ruled_shape(self) -> tuple[Object, dict[str, str], dict[str, str]]:
+        """A pod's spec, annotations and labels, sometimes with a rule about other pods."""
+        spec, annotations = self.shape()
+        if not self.mix.rules_one_in:
+            return spec, annotations, {}
+        app = self.pick("a", "b")
+        if self.one_in(self.mix.rules_one_in):
+            self.add_rule(spec, app, "default")
+        return spec, annotations, {"app": app}
+
     def shape(self) -> tuple[Object, dict[str, str]]:
         if self.is_shared and not self.one_in(3):
             return {"containers": [self.container("main", 100, 0, 1)]}, {FRACTION_ANNOTATION: "0.5"}
@@ -67,14 +77,15 @@ class ElasticWorld(CloseWorld):
         for role in ["worker", "server"] if self.one_in(8) else ["worker"]:
             least, step = self.between(1, 4), self.pick(1, 1, 2)
             most = least + step * self.pick(0, 1, 2, 4)
-            shape, annotations = self.shape()
-            template: Object = {"metadata": {"annotations": annotations}, "spec": shape}
+            shape, annotations, labels = self.ruled_shape()
+            metadata: Object = {"annotations": annotations, **({"labels": labels} if labels else {})}
+            template: Object = {"metadata": metadata, "spec": shape}
             roles.append({"name": role, "min": least, "max": most, "step": step, "template": template})
             size = least + step * self.between(0, (most - least) // step)
             target.append({"role": role, "replicas": size})
             for index in range(size):
-                labels = {"maniple.dev/job": name, "maniple.dev/role": role, "maniple.dev/index": str(index)}
-                member = Member(f"{name}-{role}-{index}", self.urgent(shape, priority), labels, dict(annotations))
+                own = {"maniple.dev/job": name, "maniple.dev/role": role, "maniple.dev/index": str(index)}
+                member = Member(f"{name}-{role}-{index}", self.urgent(shape, priority), labels | own, dict(annotations))
                 (members if index < least else extra).append(member)
         spec = self.terms(priority) | {"roles": roles, "elastic": self.elasticity()}
         status: Object = {}
@@ -111,11 +122,11 @@ class ElasticWorld(CloseWorld):
 
     def add_plain(self, name: str, runs: bool, priority: str, all_leave: bool = False) -> None:
         """A PodGroup of equal pods, often with surplus."""
-        shape, annotations = self.shape()
+        shape, annotations, labels = self.ruled_shape()
         count, surplus = self.between(1, 4), self.pick(0, 0, 1, 2, 4)
         spec = {"minMember": count, **self.terms(priority)}
         self.add(OURS, "PodGroup", name, "default", spec=spec, **self.age(runs or self.one_in(2)))
-        labels = {"maniple.dev/pod-group": name}
+        labels |= {"maniple.dev/pod-group": name}
         members = [
             Member(f"{name}-{index}", self.urgent(shape, priority), dict(labels), dict(annotations))
             for index in range(count + surplus)
@@ -174,7 +185,16 @@ class ElasticWorld(CloseWorld):
 @st.composite
 def elastic_worlds(draw: st.DrawFn, limits_one_in: int = 0, most_queues: int = 3) -> list[Object]:
     """Nearly full clusters; up to three gangs arrive."""
-    builder = ElasticWorld(draw, Mix(limits_one_in=limits_one_in))
+    return nearly_full(ElasticWorld(draw, Mix(rules_one_in=0, limits_one_in=limits_one_in)), most_queues)
+
+
+@st.composite
+def elastic_ruled_worlds(draw: st.DrawFn) -> list[Object]:
+    """The same with rules between pods: affinity, anti-affinity, spread, host ports, volumes."""
+    return nearly_full(ElasticWorld(draw, Mix(rules_one_in=2, limits_one_in=0)), most_queues=3)
+
+
+def nearly_full(builder: ElasticWorld, most_queues: int) -> list[Object]:
     builder.begin(most_queues, 3)
     builder.fill_up(builder.between(2, 10))
     builder.arrive(3)
@@ -184,7 +204,7 @@ def elastic_worlds(draw: st.DrawFn, limits_one_in: int = 0, most_queues: int = 3
 @st.composite
 def claimed_worlds(draw: st.DrawFn) -> list[Object]:
     """Full clusters where one gang of one shape arrives: needless victims can be counted."""
-    builder = ElasticWorld(draw, Mix(limits_one_in=0))
+    builder = ElasticWorld(draw, Mix(rules_one_in=0, limits_one_in=0))
     builder.begin(2, 3)
     builder.fill_up(12)
     builder.add_plain("new", False, builder.pick("high", "", "high"))
@@ -194,7 +214,7 @@ def claimed_worlds(draw: st.DrawFn) -> list[Object]:
 @st.composite
 def growing_worlds(draw: st.DrawFn) -> list[Object]:
     """Half empty clusters with elastic jobs, sometimes with limits."""
-    builder = ElasticWorld(draw, Mix(limits_one_in=2, has_priorities=False))
+    builder = ElasticWorld(draw, Mix(rules_one_in=0, limits_one_in=2, has_priorities=False))
     builder.begin(2, 3)
     builder.fill_up(builder.between(1, 3))
     builder.arrive(2)

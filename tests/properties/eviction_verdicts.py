@@ -109,6 +109,8 @@ def judge_ends(facts: Facts, state: State, played: Round) -> Iterator[str]:
             continue
         pod = state.pods[key]
         if pod.gang not in facts.jobs:
+            if any(state.where[key] in nodes for nodes in played.reserved.values()):
+                continue  # the room of the later pods may be reserved for another gang
             likes = [
                 other
                 for other in state.staying(played.evicted)

@@ -1,8 +1,8 @@
 """Whether a pod may run on a node: Kubernetes' required rules, from its documentation, for the referee.
 
 Rules between pods look at a whole set of placements at once, because a plan has no order: a set is
-objected to only if no order of binding could have been legal. Affinity and spread may count pods that are
-leaving or not: both ways are accepted.
+objected to only if no order of binding could have been legal. Company that is leaving satisfies the
+affinity of a pod that is bound, and counts in no spread. It is no company to a pod that is promised room.
 """
 
 from __future__ import annotations
@@ -80,9 +80,17 @@ def tolerates(pod: Pod, taint: object) -> bool:
         key, effect = text(toleration, "key"), text(toleration, "effect")
         if effect and effect != text(taint, "effect"):
             return False
-        if text(toleration, "operator", default="Equal") == "Exists":
+        operator = text(toleration, "operator", default="Equal")
+        if operator == "Exists":
             return not key or key == text(taint, "key")
-        return key == text(taint, "key") and text(toleration, "value") == text(taint, "value")
+        if key != text(taint, "key"):
+            return False
+        bound, value = text(toleration, "value"), text(taint, "value")
+        if operator in {"Gt", "Lt"}:
+            if not all(number.removeprefix("-").isdigit() for number in (bound, value)):
+                return False
+            return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
+        return operator == "Equal" and value == bound
 
     return any(covers(toleration) for toleration in rows(pod.spec, "tolerations"))
 
@@ -104,12 +112,17 @@ def objections_of_node(facts: Facts, pod: Pod, node: Node) -> Iterator[str]:
         terms = facts.volume_terms.get(f"{pod.namespace}/{claim}")
         if claim and terms and not matches_terms(terms, node):
             yield f"the volume of its claim {claim} cannot be reached from there"
+        if claim and f"{pod.namespace}/{claim}" in facts.unready_claims:
+            yield f"its claim {claim} is not bound, or is being deleted"
+    if rows(pod.spec, "resourceClaims"):
+        yield "it has resource claims, which nobody allocates"
 
 
 def host_ports(pod: Pod) -> list[tuple[str, str, int]]:
     on_host = at(pod.spec, "hostNetwork") is True
     ports: list[tuple[str, str, int]] = []
-    for container in rows(pod.spec, "containers"):
+    sidecars = [row for row in rows(pod.spec, "initContainers") if text(row, "restartPolicy") == "Always"]
+    for container in [*rows(pod.spec, "containers"), *sidecars]:
         for port in rows(container, "ports"):
             wanted = number(port, "hostPort") or (number(port, "containerPort") if on_host else 0)
             if wanted:
@@ -125,6 +138,11 @@ def clashing_port(one: Pod, other: Pod) -> int | None:
             if same_address and (protocol, port) == (other_protocol, other_port):
                 return port
     return None
+
+
+def claims(pod: Pod) -> set[str]:
+    names = (text(volume, "persistentVolumeClaim", "claimName") for volume in rows(pod.spec, "volumes"))
+    return {f"{pod.namespace}/{name}" for name in names if name}
 
 
 def pod_terms(pod: Pod, kind: str) -> list[object]:
@@ -154,11 +172,13 @@ def repels(facts: Facts, owner: Site, other: Site) -> bool:
 
 
 def objections_between(facts: Facts, new: list[Site], present: list[Site]) -> Iterator[str]:
-    """Host ports and required anti-affinity, in both directions, where one of the two pods at least is
-    new.
+    """Host ports, claims of one pod, and required anti-affinity, in both directions, where one of the two pods
+    at least is new.
     """
     for index, site in enumerate(new):
         for other in new[index + 1 :] + present:
+            for claim in claims(site.pod) & claims(other.pod) & facts.claims_of_one_pod:
+                yield f"{site.pod.key} and {other.pod.key} both use the ReadWriteOncePod claim {claim}"
             port = clashing_port(site.pod, other.pod) if site.node.name == other.node.name else None
             if port is not None:
                 yield f"{site.pod.key} and {other.pod.key} both want host port {port} of {site.node.name}"
@@ -264,16 +284,20 @@ def skew_broken(facts: Facts, site: Site, new: list[Site], present: list[Site]) 
     return None
 
 
-def objections_of_company(facts: Facts, new: list[Site], staying: list[Site], leaving: list[Site]) -> Iterator[str]:
-    """Required pod affinity and topology spread of the new sites."""
-    lonely = without_company(facts, new, staying + leaving)
-    if lonely and leaving:
+def objections_of_company(
+    facts: Facts, new: list[Site], staying: list[Site], leaving: list[Site], victims: list[Site]
+) -> Iterator[str]:
+    """Required pod affinity and topology spread of the new sites, beside pods that stay, that are leaving already, and
+    that are evicted in the same round: these are still there, or gone, when a pod is bound.
+    """
+    lonely = without_company(facts, new, staying + leaving + victims)
+    if lonely and (leaving or victims):
         lonely = [site for site in without_company(facts, new, staying) if site in lonely]
     for site in lonely:
         yield f"the required pod affinity of {site.pod.key} on {site.node.name} is not met"
     for site in new:
         broken = skew_broken(facts, site, new, staying)
-        if broken and (not leaving or skew_broken(facts, site, new, staying + leaving)):
+        if broken and (not victims or skew_broken(facts, site, new, staying + victims)):
             yield f"the topology spread of {site.pod.key} is broken: {broken}"
 
 
@@ -285,5 +309,5 @@ def is_plain(spec: object) -> bool:
         and "podAntiAffinity" not in affinity
         and not rows(spec, "topologySpreadConstraints")
         and at(spec, "hostNetwork") is not True
-        and not any(rows(container, "ports") for container in rows(spec, "containers"))
+        and not any(rows(row, "ports") for row in [*rows(spec, "containers"), *rows(spec, "initContainers")])
     )

@@ -146,13 +146,17 @@ class World(Builder):
         gpus, count, surplus = self.pick(1, 1, 2), self.between(1, 4), self.pick(0, 0, 1, 2)
         spec: Object = {"minMember": count, "queue": queue}
         shape: Object = {"containers": [self.container("main", cpu, 0, gpus)]}
+        labels = {"maniple.dev/pod-group": name}
+        if self.mix.rules_one_in:
+            labels["app"] = self.pick("a", "b")
+            if self.one_in(self.mix.rules_one_in):
+                self.add_rule(shape, labels["app"], "default")
         if priority:
             spec["priorityClassName"] = priority
             shape |= {"priorityClassName": priority, "priority": PRIORITIES[priority]}
         if self.one_in(8):
             spec["preemptable"] = False
         self.add(OURS, "PodGroup", name, "default", spec=spec)
-        labels = {"maniple.dev/pod-group": name}
         return [Member(f"{name}-{index}", shape, dict(labels)) for index in range(count + surplus)], count
 
     def fill(self) -> None:
@@ -212,7 +216,16 @@ def single_queue_worlds() -> st.SearchStrategy[list[Object]]:
 @st.composite
 def contended_worlds(draw: st.DrawFn) -> list[Object]:
     """Full clusters with several queues and priorities, and gangs that arrive late."""
-    builder = World(draw, Mix(rules_one_in=0, limits_one_in=0))
+    return full_cluster(World(draw, Mix(rules_one_in=0, limits_one_in=0)))
+
+
+@st.composite
+def contended_ruled_worlds(draw: st.DrawFn) -> list[Object]:
+    """The same with rules between pods: affinity, anti-affinity, spread, host ports, volumes."""
+    return full_cluster(World(draw, Mix(rules_one_in=2, limits_one_in=0)))
+
+
+def full_cluster(builder: World) -> list[Object]:
     builder.start()
     for name in ["prod", "research", "sales"][: builder.between(1, 3)]:
         builder.queues.append(name)

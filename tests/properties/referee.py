@@ -67,13 +67,15 @@ def judge_binds(facts: Facts, state: State, played: Round) -> Iterator[str]:
                 yield f"{move.pod.key} is {kind} to {move.node.name}, but {objection}"
     staying = set(state.staying(played.evicted))
     stays = sites(facts, state, [key for key in state.where if key in staying])
-    leaves = sites(facts, state, [key for key in state.where if key not in staying])
+    leaves = sites(facts, state, [key for key in state.where if key in state.leaving])
+    victims = sites(facts, state, [key for key in state.where if key not in staying | state.leaving])
     bound = [Site(move.pod, move.node) for move in played.binds]
     promised = [Site(move.pod, move.node) for move in played.nominations]
-    yield from objections_between(facts, bound, stays + leaves)
+    yield from objections_between(facts, bound, stays + leaves + victims)
     yield from objections_between(facts, promised, stays + bound)
-    yield from objections_of_company(facts, bound, stays, leaves)
-    yield from objections_of_company(facts, promised, stays + bound, leaves)
+    yield from objections_of_company(facts, bound, stays, leaves, victims)
+    for objection in objections_of_company(facts, promised, stays + bound, [], []):
+        yield f"when the leaving pods are gone, {objection}"
 
 
 def judge_gangs(facts: Facts, state: State, played: Round) -> Iterator[str]:

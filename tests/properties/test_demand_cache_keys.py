@@ -109,7 +109,7 @@ class OddPods:
     def open(self, session: Session) -> Hooks:
         odd = np.array([bool(number(name)) for name in session.snapshot.nodes.names], dtype=bool)
 
-        def pod_predicate(group: TaskGroup) -> list[Check]:
+        def pod_predicate(group: TaskGroup, _: bool) -> list[Check]:
             del group
             untouched: BoolArray = np.all(session.free >= session.snapshot.free, axis=0)
             return [Check("took a pod in this cycle", untouched | odd)]

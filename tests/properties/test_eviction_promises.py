@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.deserved_shares import lost_dues
-from properties.elastic_clusters import claimed_worlds, elastic_worlds, growing_worlds
+from properties.elastic_clusters import claimed_worlds, elastic_ruled_worlds, elastic_worlds, growing_worlds
 from properties.growth_verdicts import grown_in_vain
 from properties.job_stream import Setting, Stream
 from properties.needless_victims import could_have_stayed
@@ -62,6 +62,12 @@ def test_a_job_grows_only_where_its_replicas_find_room(objects: list[Object]) ->
 @given(growing_worlds() | elastic_worlds(limits_one_in=2))
 def test_elastic_jobs_keep_every_promise(objects: list[Object]) -> None:
     """Limits, required domains and devices among them, over rounds in which jobs grow and shrink."""
+    assert violations(objects, plan(objects, rounds=4)) == []
+
+
+@some
+@given(elastic_ruled_worlds())
+def test_elastic_jobs_keep_every_promise_where_pods_have_rules_about_each_other(objects: list[Object]) -> None:
     assert violations(objects, plan(objects, rounds=4)) == []
 
 

@@ -22,6 +22,7 @@ from properties.cluster_facts import gang_of, read_facts
 from properties.missed_room import missed_opportunities
 from properties.plan_adapter import plan
 from properties.random_clusters import (
+    contended_ruled_worlds,
     contended_worlds,
     limited_worlds,
     ruled_worlds,
@@ -77,6 +78,26 @@ def test_never_part_of_a_gang_below_its_minimum(objects: list[Object]) -> None:
 @given(objects=st.one_of(contended_worlds(), full_close_worlds()))
 def test_no_victim_is_taken_in_vain(policy: str | None, objects: list[Object]) -> None:
     assert broken(objects, Promise.VICTIMS, policy) == []
+
+
+@POLICIES
+@promised
+@given(objects=contended_ruled_worlds())
+def test_no_victim_is_taken_in_vain_where_pods_have_rules_about_each_other(
+    policy: str | None, objects: list[Object]
+) -> None:
+    assert violations(objects, plan(objects, policy, rounds=3)) == []
+
+
+@POLICIES
+@long_promised
+@given(objects=contended_ruled_worlds())
+def test_finite_work_settles_where_pods_have_rules_about_each_other(policy: str | None, objects: list[Object]) -> None:
+    """And then it stays settled."""
+    pods = len(read_state(read_facts(objects), objects).pods)
+    moved = moves(plan(objects, policy, rounds=pods + 2))
+    rests = next((index for index, has_moved in enumerate(moved) if index and not has_moved), len(moved))
+    assert not any(moved[min(rests, len(moved) - 1) :]), moved
 
 
 @promised

@@ -321,6 +321,42 @@ def test_topology_spread_is_kept() -> None:
     assert not broken(objects, round_of(binds=[*uneven, bind("c", "n3", "0")]))
 
 
+def test_company_that_leaves_is_company_now_but_not_later() -> None:
+    close = pod("a", affinity=anti_affinity("team", ZONE, "podAffinity"))
+    nodes = [node("n1"), node("n2")]
+    leaves, stays = (pod("old", app="team", on="n2", ids="0", leaves=leaving) for leaving in (True, False))
+    assert not broken([*nodes, leaves, close], round_of(binds=[bind("a", "n1", "0")]))
+    assert broken([*nodes, leaves, close], round_of(nominations=[nominate("a", "n1")])) == {Promise.BINDS}
+    assert not broken([*nodes, stays, close], round_of(nominations=[nominate("a", "n1")]))
+
+
+def test_the_company_of_a_claimant_is_not_its_victim() -> None:
+    nodes = [node("n1", gpus=1), node("n2", gpus=1)]
+    claimant = pod("a", affinity=anti_affinity("team", ZONE, "podAffinity"), priority=10)
+    objects = [*nodes, pod("old", app="team", on="n1", ids="0"), pod("other", on="n2", ids="0"), claimant]
+    needed = round_of(evictions=[evict("old", "a")], nominations=[nominate("a", "n1")])
+    assert broken(objects, needed) == {Promise.BINDS}
+    assert not broken(objects, round_of(evictions=[evict("other", "a")], nominations=[nominate("a", "n2")]))
+
+
+def test_pods_that_leave_count_in_no_spread() -> None:
+    member = pod("a", app="team", topologySpreadConstraints=spread("team"))
+    nodes = [node("n1"), node("n2", zone="b")]
+    here = pod("here", app="team", on="n1", ids="0")
+    leaves, stays = (pod("old", app="team", on="n2", ids="0", leaves=leaving) for leaving in (True, False))
+    for moved in (round_of(binds=[bind("a", "n1", "1")]), round_of(nominations=[nominate("a", "n1")])):
+        assert broken([*nodes, here, leaves, member], moved) == {Promise.BINDS}
+        assert not broken([*nodes, here, stays, member], moved)
+
+
+def test_a_bind_does_not_break_the_spread_of_a_promise() -> None:
+    nodes = [node("n1"), node("n2", zone="b")]
+    objects = [*nodes, pod("x", app="team"), pod("a", app="team", topologySpreadConstraints=spread("team"))]
+    bound = [bind("x", "n1", "0")]
+    assert broken(objects, round_of(binds=bound, nominations=[nominate("a", "n1")])) == {Promise.BINDS}
+    assert not broken(objects, round_of(binds=bound, nominations=[nominate("a", "n2")]))
+
+
 @pytest.mark.parametrize(
     ("gpus", "is_fine"),
     [

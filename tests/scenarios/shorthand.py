@@ -38,7 +38,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SPEC_FIELDS = (
     *("activeDeadlineSeconds", "affinity", "containers", "hostNetwork", "initContainers", "nodeName", "nodeSelector"),
     *("overhead", "preemptionPolicy", "resources", "schedulingGates", "tolerations", "topologySpreadConstraints"),
-    "volumes",
+    *("volumes", "resourceClaims"),
 )
 
 
@@ -62,6 +62,9 @@ def objects_of(scenario: Mapping[str, Any]) -> list[Table]:
         made.append(_lone_pod(name, given))
     for name, given in unrolled(scenario.get("claims")):
         made.extend(_claim(name, given))
+    for name, given in unrolled(scenario.get("classes")):
+        made.append(_class(name, given))
+    made.extend(_csi_nodes(unrolled(scenario.get("nodes"))))
     for name, given in unrolled(scenario.get("budgets")):
         made.append(_budget(name, given))
     if scenario.get("levels"):
@@ -117,6 +120,7 @@ def _node(name: str, given: Mapping[str, Any] | None) -> Table:
     if memory:
         labels["nvidia.com/gpu.memory"] = str(int(quantity(memory) / 2**20))
     annotations = _gpu_topology(fields)
+    fields.take("attaches")  # a CSINode says it
     spec: Table = {}
     taints = [_taint(text) for text in fields.take("taints", [])]
     if taints:
@@ -216,21 +220,63 @@ def _budget(name: str, given: Mapping[str, Any]) -> Table:
 def _claim(name: str, given: Mapping[str, Any] | None) -> Iterator[Table]:
     fields = Fields(f"claims.{name}", given)
     labels, terms, volume = fields.take("labels"), fields.take("onNodes"), fields.take("volume")
+    driver, modes = fields.take("driver"), fields.take("modes", ["ReadWriteOnce"])
+    spec: Table = {"accessModes": modes, "resources": {"requests": {"storage": "10Gi"}}}
+    storage_class, is_leaving = fields.take("class"), fields.take("leaving", False)
+    if storage_class:
+        spec["storageClassName"] = storage_class
+    is_bound = labels or terms or driver or fields.take("bound", False)
     fields.finish()
-    spec: Table = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
-    if labels or terms:
+    if is_bound:
         volume = f"volume-of-{name}"
         reach = {"nodeAffinity": {"required": _node_terms(terms)}} if terms else {}
         yield {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
             "metadata": {"name": volume, "labels": _node_labels(labels or {})},
-            "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], **reach},
+            "spec": {
+                "capacity": {"storage": "10Gi"},
+                "accessModes": modes,
+                **({"csi": {"driver": driver, "volumeHandle": name}} if driver else {}),
+                **reach,
+            },
         }
     if volume:
         spec["volumeName"] = volume
     metadata = {"name": name, "namespace": "default"}
+    if is_leaving:
+        metadata["deletionTimestamp"] = moment(0)
     yield {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def _class(name: str, given: Mapping[str, Any] | None) -> Table:
+    fields = Fields(f"classes.{name}", given)
+    mode = "WaitForFirstConsumer" if fields.take("waits", True) else "Immediate"
+    item = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": fields.take("provisioner", "disks.example.com"),
+        "volumeBindingMode": mode,
+    }
+    allowed = [_node_term(term)["matchExpressions"] for term in fields.take("allowed", [])]
+    fields.finish()
+    terms = [[{"key": one["key"], "values": one["values"]} for one in term] for term in allowed]
+    return item | ({"allowedTopologies": [{"matchLabelExpressions": term} for term in terms]} if terms else {})
+
+
+def _csi_nodes(nodes: Iterator[tuple[str, Mapping[str, Any] | None]]) -> Iterator[Table]:
+    for name, given in nodes:
+        limits = (given or {}).get("attaches", {})
+        if limits:
+            drivers = [{"name": d, "nodeID": name, "allocatable": {"count": most}} for d, most in limits.items()]
+            metadata = {"name": name}
+            yield {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "CSINode",
+                "metadata": metadata,
+                "spec": {"drivers": drivers},
+            }
 
 
 # -- gangs, jobs and pods
@@ -312,9 +358,9 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
         metadata["deletionTimestamp"] = moment(at + 1)
     if phase in ("Pending", "Gated"):
         metadata["annotations"].pop(OF_GPUS["gpus"], None)  # the pods of a gang that do not run hold none yet
-    spec = _pod_spec(fields)
+    spec, more = _pod_spec(fields), fields.take("status", {})
     fields.finish()
-    status: Table = {"phase": {"Leaving": "Running", "Gated": "Pending"}.get(phase, phase)}
+    status: Table = {"phase": {"Leaving": "Running", "Gated": "Pending"}.get(phase, phase), **more}
     if phase == "Gated":
         spec["schedulingGates"] = [{"name": "example.com/wait"}]
     elif phase == "Pending":

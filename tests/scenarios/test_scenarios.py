@@ -27,7 +27,20 @@ from scenarios.later_rounds import after_rounds, chapters, leaving, newest, with
 from scenarios.shorthand import START, moment, objects_of, policy_of
 from scenarios.strict_maps import Fields, Table, amounts, merged, unrolled
 
-CLUSTER = ("nodes", "levels", "queues", "gangs", "jobs", "pods", "claims", "budgets", "objects", "policy", "now")
+CLUSTER = (
+    "nodes",
+    "levels",
+    "queues",
+    "gangs",
+    "jobs",
+    "pods",
+    "claims",
+    "classes",
+    "budgets",
+    "objects",
+    "policy",
+    "now",
+)
 EXPECTED = ("expect", "then", "settled", "cure", "cured")
 EVICTED = {"preempted": "Preempted", "reclaimed": "Reclaimed", "shrunk": "Shrunk", "displaced": "Displaced"}
 QUIET_ROUNDS = 5

@@ -274,6 +274,40 @@ def test_the_command_prints_medians(tmp_path: Path) -> None:
     assert "expected the lower seed first" in wrong.stderr
 
 
+def test_several_policies_have_a_row_each_with_their_names(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("actions: allocate\ntiers: [{plugins: [{name: nodeorder}]}]")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/mine.yaml").write_text("actions: allocate\ntiers: [{plugins: [{name: fragmentation}]}]")
+    examples = Path(__file__).parents[2] / "examples/bench"
+    arguments = ["openb", "--nodes", str(examples / "nodes.csv"), "--pods", str(examples / "pods.csv"), "--seeds", "1"]
+
+    def run(*policies: str) -> list[tuple[str, str | None, float]]:
+        options = [word for policy in policies for word in ("--policy", policy)]
+        done = CliRunner().invoke(command, [*arguments, *options, "-o", "json"], catch_exceptions=False)
+        return [
+            (result["placer"], result["policy"], result["medianUnallocatedPercent"]["100"])
+            for result in json.loads(done.stdout)["results"]
+            if result["placer"] in ("maniple", "random")
+        ]
+
+    ours, other = str(tmp_path / "mine.yaml"), str(tmp_path / "other/mine.yaml")
+    assert [row[:2] for row in run()] == [("maniple", "built-in"), ("random", None)]
+    rows = run("built-in", ours, ours)
+    assert [row[:2] for row in rows] == [("maniple", "built-in"), ("maniple", "mine.yaml"), ("random", None)]
+    assert rows[0] == run()[0]
+    assert [row[1] for row in run(ours, other)] == [ours, other, None]
+    table = CliRunner().invoke(command, [*arguments, "--placer", "maniple", "--policy", ours], catch_exceptions=False)
+    assert [line.split()[2] for line in table.stdout.splitlines()[1:]] == ["POLICY", "mine.yaml"]
+
+
+def test_a_policy_for_another_placer_is_refused() -> None:
+    wrong = CliRunner().invoke(
+        command, ["openb", "--nodes", "x", "--pods", "y", "--placer", "fgd", "--policy", "built-in"]
+    )
+    assert wrong.exit_code == 2
+    assert "--policy is for the placer maniple" in wrong.stderr
+
+
 # --- the real data
 
 

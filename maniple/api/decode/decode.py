@@ -5,6 +5,7 @@ cheaper decode into a strict twin of the type, which is made here from the type 
 skip it: they come from an API server, which keeps only fields that it knows.
 """
 
+import difflib
 import re
 import types
 import typing
@@ -21,8 +22,10 @@ from maniple.api.compat import other_schedulers, upstream_podgroup
 from maniple.api.decode import documents
 from maniple.api.decode.known_fields import OTHER_FIELDS
 from maniple.api.decode.msgspec_errors import explain
+from maniple.api.decode.notes import Notes
+from maniple.api.decode.set_aside import salvage
 from maniple.api.decode.wrong_fields import FieldProblem, all_problems
-from maniple.api.errors import InputError, Problem, nearest
+from maniple.api.errors import InputError, Problem, nearest, shown
 from maniple.api.keys import join_key
 from maniple.api.meta import Struct
 from maniple.api.validate.ours import problems
@@ -34,6 +37,8 @@ Object = (
     | kubernetes.PodDisruptionBudget
     | kubernetes.PersistentVolume
     | kubernetes.PersistentVolumeClaim
+    | kubernetes.StorageClass
+    | kubernetes.CSINode
     | kubernetes.Namespace
     | ours.Queue
     | ours.PodGroup
@@ -47,6 +52,8 @@ KINDS: dict[tuple[str, str], type[Struct]] = {
     ("v1", "Namespace"): kubernetes.Namespace,
     ("v1", "PersistentVolume"): kubernetes.PersistentVolume,
     ("v1", "PersistentVolumeClaim"): kubernetes.PersistentVolumeClaim,
+    ("storage.k8s.io/v1", "StorageClass"): kubernetes.StorageClass,
+    ("storage.k8s.io/v1", "CSINode"): kubernetes.CSINode,
     ("scheduling.k8s.io/v1", "PriorityClass"): kubernetes.PriorityClass,
     ("policy/v1", "PodDisruptionBudget"): kubernetes.PodDisruptionBudget,
     (ours.API_VERSION, "Queue"): ours.Queue,
@@ -70,6 +77,8 @@ CLUSTER_SCOPED = (
     kubernetes.Node,
     kubernetes.Namespace,
     kubernetes.PersistentVolume,
+    kubernetes.StorageClass,
+    kubernetes.CSINode,
     kubernetes.PriorityClass,
     ours.Queue,
     ours.Topology,
@@ -84,8 +93,11 @@ _SKIPPED = {
         }
     ),
     "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
+    "storage.k8s.io/v1": frozenset({"CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"}),
 }
 _MOST_MESSAGES = 50
+_ONLY_OURS = ("ElasticJob",)  # kinds that no other system has
+_ALIKE = 0.8  # of two names of groups that differ by a typing error
 
 T = typing.TypeVar("T")
 
@@ -102,6 +114,10 @@ class _Header(msgspec.Struct, frozen=True):
     metadata: _Identity = _Identity()
 
 
+class _LooseHeader(msgspec.Struct, frozen=True):
+    metadata: typing.Any = None
+
+
 @dataclass
 class Decoded:
     """The objects of some input, in order, and notes about what was skipped or read differently."""
@@ -111,27 +127,42 @@ class Decoded:
     notes: list[str] = field(default_factory=list)
 
 
-def decode(sources: Iterable[tuple[str, bytes]]) -> Decoded:
-    """All objects of all (name, bytes) sources. Raises InputError with every problem."""
+def decode(sources: Iterable[tuple[str, bytes]], *, strict: bool = True) -> Decoded:
+    """All objects of all (name, bytes) sources. Raises InputError with every problem.
+
+    Unless `strict`, an object of a real cluster that is wrong is set aside, with a note.
+    """
     decoded = Decoded()
     errors: list[str] = []
     skipped: Counter[str] = Counter()
+    notes = Notes()
     for source, data in sources:
         try:
             for document in documents.split(data, source):
-                errors.extend(_decode_one(document, decoded, skipped))
+                wrong = _decode_one(document, decoded, skipped, notes)
+                if wrong and (strict or not is_from_cluster(document)):
+                    errors += [f"{wrong.what}: {problem}" for problem in wrong.problems]
+                elif wrong:
+                    _set_aside(document, wrong, decoded, notes)
         except InputError as error:
             errors.extend(error.messages)
     if errors:
         rest = len(errors) - _MOST_MESSAGES
         raise InputError(errors[:_MOST_MESSAGES] + ([f"… and {rest} more"] if rest > 0 else []))
+    decoded.notes += notes.lines()
     if skipped:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
         decoded.notes.append(f"skipped, because scheduling does not read them: {counted}")
     return decoded
 
 
-def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter[str]) -> list[str]:
+class _Wrong(typing.NamedTuple):
+    what: str  # the object, with its place
+    kind: str
+    problems: list[str]
+
+
+def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter[str], notes: Notes) -> _Wrong | None:
     """Adds the object to `decoded`, or returns what is wrong with it."""
     where, raw = document.where, document.raw
     kind = _peek(raw) or document.kind  # an item's own kind counts more than that of its list
@@ -139,33 +170,60 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
         try:
             header = _decoder(_Header).decode(raw)
         except msgspec.ValidationError as error:
-            return [f"{where}: {explain(error, _Header).problem}"]
+            return _Wrong(where, "", [str(explain(error, _Header).problem)])
         except (ValueError, RecursionError) as error:  # DecodeError, UnicodeDecodeError
-            return [f"{where}: not valid JSON: {error}"]
+            return _Wrong(where, "", [f"not valid JSON: {error}"])
         kind = (header.api_version, header.kind)
     struct = KINDS.get(kind) or _CHECKED.get(kind)
     if struct is None and (problem := _unknown_kind(*kind)):
-        return [f"{where}: {problem}"]
+        return _Wrong(where, kind[1], [problem])
     try:
         source = None if struct is None else typed(raw, struct)
     except FieldError as error:
-        return [f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in error.problems]
+        return _Wrong(f"{where}: {kind[1]} {_name(raw)}", kind[1], list(map(str, error.problems)))
     if source is None or kind in _CHECKED:
         skipped[kind[1]] += 1
-        return []
+        return None
     if isinstance(source, other_schedulers.ForeignObject):
-        what = f"{where}: {kind[1]} {_name(raw)}"
-        decoded.notes.extend(f"{what}: {name} has no counterpart here and is not read" for name in source.unread())
+        for name in source.unread():
+            what = f"{where}: {kind[1]} {_name(raw)}"
+            notes.add((kind[1], name), f"{what}: {name} has no counterpart here and is not read")
         source = source.ours()
     item = typing.cast(Object, source)
     if wrong := problems(item):
-        return [f"{where}: {kind[1]} {_name(raw)}: {problem}" for problem in wrong]
+        return _Wrong(f"{where}: {kind[1]} {_name(raw)}", kind[1], list(map(str, wrong)))
+    _add(item, where, decoded)
+    return None
+
+
+def is_from_cluster(document: documents.Document) -> bool:
+    """Whether an API server has written the object: only it knows a uid. Else a person has, who can correct it.
+
+    An object of a dump whose metadata cannot be read is the server's too.
+    """
+    try:
+        metadata = _decoder(_LooseHeader).decode(document.raw).metadata
+    except (ValueError, RecursionError):
+        return document.is_in_dump
+    if isinstance(metadata, dict):
+        is_odd = "uid" in metadata or not isinstance(metadata.get("name"), str)
+        return bool(metadata.get("uid")) or (document.is_in_dump and is_odd)
+    return document.is_in_dump
+
+
+def _set_aside(document: documents.Document, wrong: _Wrong, decoded: Decoded, notes: Notes) -> None:
+    rest, effect = salvage(bytes(document.raw), wrong.kind)
+    notes.set_aside(wrong.what, wrong.kind, wrong.problems, effect)
+    if rest is not None:
+        _add(rest, document.where, decoded)
+
+
+def _add(item: Object, where: str, decoded: Decoded) -> None:
     if not item.metadata.namespace and not isinstance(item, CLUSTER_SCOPED):
         metadata = msgspec.structs.replace(item.metadata, namespace="default")
         item = msgspec.structs.replace(item, metadata=metadata)
     decoded.objects.append(item)
     decoded.where.append(where)
-    return []
 
 
 # How the API server and kubectl begin an object. Most need no decoding to learn their kind.
@@ -243,6 +301,8 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
     if kind in _SKIPPED.get(api_version, ()):
         return None
     group = _group(api_version)
+    if meant := _misspelt_group(group, kind):
+        return f"apiVersion: {kind} is not known in the group {shown(group)}; did you mean {meant!r}?"
     known = {name for version, name in KINDS if version == api_version}
     versions = sorted({version for version, name in KINDS if name == kind})
     # An old version of a kind that matters, such as policy/v1beta1 PodDisruptionBudget, must not be skipped.
@@ -250,6 +310,17 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
         hint = f"; {kind} is known as {', '.join(versions)}" if versions else nearest(kind, known)
         return f"unknown kind {kind!r} of {api_version}{hint}"
     return None
+
+
+def _misspelt_group(group: str, kind: str) -> str | None:
+    """The apiVersion that is probably meant: the same kind in a group whose name differs in a letter or two."""
+    groups = {_group(version): version for version, name in KINDS if name == kind and _group(version)}
+    if group in {_group(version) for version, _ in KINDS} or not groups:
+        return None
+    if kind in _ONLY_OURS:
+        return ours.API_VERSION
+    close = difflib.get_close_matches(group.lower(), groups, n=1, cutoff=_ALIKE)
+    return groups[close[0]] if close else None
 
 
 def _group(api_version: str) -> str:

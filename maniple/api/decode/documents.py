@@ -13,11 +13,12 @@ import msgspec
 import yaml
 from yaml.composer import Composer
 
-from maniple.api.errors import InputError
+from maniple.api.errors import InputError, shown
+from maniple.api.repeated_keys import repeated_key
 
-# Text without aliases has fewer values than bytes. With aliases it may have a few times more; a bomb has billions.
-_VALUES_PER_BYTE = 10
-_FEW_VALUES = 10_000
+# Text without aliases and merges has at most a value for two bytes. With them it may have more; a bomb has billions.
+_VALUES_PER_BYTE = 2
+_FEW_VALUES = 100_000
 _DEEPEST = 100
 _BLANK = b"\xef\xbb\xbf \t\r\n"  # the byte order mark that Windows writes, and what JSON skips
 
@@ -43,20 +44,53 @@ class _Loader(_Base):
         for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def __init__(self, stream: bytes) -> None:
+        super().__init__(stream)
+        self._merges_left = _FEW_VALUES + _VALUES_PER_BYTE * len(stream)
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merges the maps that `<<` names. The result may be merged into another map later."""
         seen: set[str] = set()
-        for key, _ in node.value:
+        merged: dict[object, _Entry] = {}
+        own: dict[object, _Entry] = {}
+        for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"the key {key.value!r} stands twice in one map", problem_mark=key.start_mark
-                    )
+                    raise _wrong(key, f"the key {key.value!r} stands twice in one map")
                 seen.add(key.value)
-        super().flatten_mapping(node)
-        # The last entry counts. Without this, chains of merged maps would grow without bound.
-        last = {key.value if isinstance(key, yaml.ScalarNode) else key: (key, value) for key, value in node.value}
-        node.value = list(last.values())
+            if key.tag == _MERGE:
+                for source in self._merged_maps(value):
+                    for entry in source.value:
+                        merged.setdefault(_name(entry[0]), entry)  # of several maps, the first counts
+            else:
+                own[_name(key)] = (key, value)
+        if merged:
+            node.value = list((merged | own).values())
+        elif len(own) < len(node.value):
+            node.value = list(own.values())
+
+    def _merged_maps(self, value: yaml.Node) -> Iterator[yaml.MappingNode]:
+        """The maps that a `<<` names, merged themselves. Their entries are counted: a bomb merges maps of maps."""
+        for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            if not isinstance(source, yaml.MappingNode):
+                raise _wrong(source, "expected a map, or a list of maps, to merge")
+            self.flatten_mapping(source)
+            self._merges_left -= len(source.value)
+            if self._merges_left < 0:
+                raise _wrong(value, "the maps that << merges have too many entries together for a file of this size")
+            yield source
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+_Entry = tuple[yaml.Node, yaml.Node]
+
+
+def _name(key: yaml.Node) -> object:
+    return key.value if isinstance(key, yaml.ScalarNode) else key
+
+
+def _wrong(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
 _Loader.add_implicit_resolver(
@@ -100,6 +134,7 @@ class Document(msgspec.Struct):
     where: str
     raw: bytes | msgspec.Raw
     kind: tuple[str, str] | None = None
+    is_in_dump: bool = False  # whether it is an item of a list whose items an API server has written
 
 
 def split(data: bytes, source: str) -> Iterator[Document]:
@@ -107,7 +142,8 @@ def split(data: bytes, source: str) -> Iterator[Document]:
     stripped = data.lstrip(_BLANK)
     if stripped[:1] in (b"{", b"["):
         try:
-            yield from _open(stripped, source)
+            opened = _open(stripped, source)
+            yield from opened if repeated_key(stripped) is None else _refuse_repeated(list(opened), stripped, source)
             return
         except msgspec.DecodeError:
             pass  # a stream of JSON objects, or YAML in flow style
@@ -116,7 +152,8 @@ def split(data: bytes, source: str) -> Iterator[Document]:
             for number, raw in enumerate(documents, start=1):
                 where = f"{source}, document {number}"
                 try:
-                    yield from _open(raw, where)
+                    opened = _open(raw, where)
+                    yield from opened if repeated_key(raw) is None else _refuse_repeated(list(opened), raw, where)
                 except msgspec.DecodeError as error:  # NaN, half a surrogate pair: Python's json accepts them
                     raise InputError([f"{where}: not valid JSON: {error}"]) from None
             return
@@ -134,13 +171,37 @@ def load_one(data: bytes, source: str) -> object:
     """The single YAML or JSON value in `data`, as plain Python. For configuration files."""
     if data.lstrip(_BLANK)[:1] == b"{":
         try:
-            return _plain(msgspec.json.decode(data.lstrip(_BLANK)), source, len(data))
+            value = msgspec.json.decode(data.lstrip(_BLANK))
         except (ValueError, RecursionError):
             pass  # YAML in flow style, or neither
+        else:
+            check_keys(data.lstrip(_BLANK), source)
+            return _plain(value, source, len(data))
     values = [_plain(value, source, len(data)) for value in _yaml_documents(data, source) if value is not None]
     if len(values) != 1:
         raise InputError([f"{source}: expected one YAML document, found {len(values)}"])
     return values[0]
+
+
+def check_keys(text: bytes, where: str) -> None:
+    """Raises InputError if a key stands twice in a map of this JSON. Decoders take the last and say nothing."""
+    key = repeated_key(text)
+    if key is not None:
+        raise InputError([f"{where}: not valid JSON: the key {shown(key)} stands twice in one map"])
+
+
+def _refuse_repeated(documents: list[Document], text: bytes, where: str) -> Iterator[Document]:
+    """Raises InputError, which names the objects; or the list itself, if it has a key twice."""
+    wrong: list[str] = []
+    for document in documents:
+        try:
+            check_keys(bytes(document.raw), document.where)
+        except InputError as error:
+            wrong += error.messages
+    if wrong:
+        raise InputError(wrong)
+    check_keys(text, where)
+    return iter(documents)
 
 
 def without_nulls(raw: bytes) -> bytes:
@@ -167,12 +228,14 @@ def _open(raw: bytes | msgspec.Raw, where: str, kind: tuple[str, str] | None = N
         yield Document(where, raw, kind)
         return
     item_kind = (listed.api_version, listed.kind[:-4]) if listed.kind != "List" else None
-    for number, item in enumerate(listed.items or ()):
+    items = listed.items or ()
+    is_dump = any(b'"uid"' in bytes(item) for item in (*items[:5], *items[-5:]))
+    for number, item in enumerate(items):
         item_where = f"{where}, items[{number}]"
         if item_kind is None and b"List" in bytes(item):
             yield from _open(item, item_where, item_kind)
         else:
-            yield Document(item_where, item, item_kind)
+            yield Document(item_where, item, item_kind, is_dump)
 
 
 def _json_stream(data: bytes) -> list[bytes] | None:

@@ -13,7 +13,16 @@ def _fields(names: str) -> frozenset[str]:
 OTHER_FIELDS: dict[str, frozenset[str]] = {
     "AWSElasticBlockStore": _fields("fsType partition"),
     "Affinity": _fields(""),
+    "CSIDriverOnNode": _fields("nodeID topologyKeys"),
+    "CSINode": _fields("apiVersion kind status"),
+    "CSINodeSpec": _fields(""),
+    "CSIVolume": _fields(
+        "controllerExpandSecretRef controllerPublishSecretRef fsType nodeExpandSecretRef "
+        "nodePublishSecretRef nodeStageSecretRef readOnly volumeAttributes"
+    ),
+    "ClaimReference": _fields("apiVersion fieldPath kind resourceVersion"),
     "ClaimSource": _fields("readOnly"),
+    "ClaimTemplate": _fields("metadata"),
     "Condition": _fields("lastHeartbeatTime lastTransitionTime message reason"),
     "Container": _fields(
         "args command env envFrom imagePullPolicy lifecycle livenessProbe readinessProbe resizePolicy "
@@ -22,7 +31,12 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     ),
     "ContainerImage": _fields(""),
     "ContainerPort": _fields("name"),
+    "ContainerStatus": _fields(
+        "allocatedResourcesStatus containerID image imageID lastState ready restartCount started state "
+        "stopSignal user volumeMounts"
+    ),
     "ElasticJob": _fields("apiVersion kind"),
+    "EphemeralVolume": _fields(""),
     "GCEPersistentDisk": _fields("fsType partition"),
     "ISCSI": _fields(
         "chapAuthDiscovery chapAuthSession fsType initiatorName iscsiInterface lun portals secretRef targetPortal"
@@ -40,43 +54,41 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
         "volumesAttached volumesInUse"
     ),
     "ObjectMeta": _fields(
-        "clusterName deletionGracePeriodSeconds finalizers generateName initializers "
-        "managedFields resourceVersion selfLink"
+        "clusterName deletionGracePeriodSeconds finalizers generateName initializers managedFields "
+        "resourceVersion selfLink"
     ),
     "OwnerReference": _fields("apiVersion blockOwnerDeletion"),
-    "PersistentVolume": _fields("apiVersion kind status"),
-    "PersistentVolumeClaim": _fields("apiVersion kind status"),
-    "PersistentVolumeClaimSpec": _fields(
-        "accessModes dataSource dataSourceRef resources selector storageClassName volumeAttributesClassName volumeMode"
-    ),
+    "PersistentVolume": _fields("apiVersion kind"),
+    "PersistentVolumeClaim": _fields("apiVersion kind"),
+    "PersistentVolumeClaimSpec": _fields("dataSource dataSourceRef volumeAttributesClassName"),
     "PersistentVolumeSpec": _fields(
-        "accessModes awsElasticBlockStore azureDisk azureFile capacity cephfs cinder claimRef csi fc "
-        "flexVolume flocker gcePersistentDisk glusterfs hostPath iscsi local mountOptions nfs "
-        "persistentVolumeReclaimPolicy photonPersistentDisk portworxVolume quobyte rbd scaleIO "
-        "storageClassName storageos volumeAttributesClassName volumeMode vsphereVolume"
+        "awsElasticBlockStore azureDisk azureFile cephfs cinder fc flexVolume flocker gcePersistentDisk "
+        "glusterfs hostPath iscsi local mountOptions nfs persistentVolumeReclaimPolicy photonPersistentDisk "
+        "portworxVolume quobyte rbd scaleIO storageos volumeAttributesClassName vsphereVolume"
     ),
     "Pod": _fields("apiVersion kind"),
     "PodAffinity": _fields(""),
     "PodAffinityTerm": _fields(""),
+    "PodCondition": _fields("lastProbeTime lastTransitionTime message observedGeneration"),
     "PodDisruptionBudget": _fields("apiVersion kind"),
     "PodDisruptionBudgetSpec": _fields("unhealthyPodEvictionPolicy"),
     "PodDisruptionBudgetStatus": _fields(
         "conditions currentHealthy desiredHealthy disruptedPods expectedPods observedGeneration"
     ),
     "PodGroup": _fields("apiVersion kind"),
+    "PodResourceClaim": _fields("resourceClaimName resourceClaimTemplateName"),
     "PodSchedulingGroup": _fields(""),
     "PodSpec": _fields(
         "automountServiceAccountToken deprecatedServiceAccount dnsConfig dnsPolicy enableServiceLinks "
         "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostUsers hostname "
-        "hostnameOverride imagePullSecrets os readinessGates resourceClaims restartPolicy runtimeClassName "
-        "securityContext serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace "
-        "subdomain terminationGracePeriodSeconds workloadRef"
+        "hostnameOverride imagePullSecrets os readinessGates restartPolicy runtimeClassName securityContext "
+        "serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain "
+        "terminationGracePeriodSeconds workloadRef"
     ),
     "PodStatus": _fields(
-        "allocatedResources conditions containerStatuses ephemeralContainerStatuses "
-        "extendedResourceClaimStatus hostIP hostIPs initContainerStatuses message "
-        "nodeAllocatableResourceClaimStatuses observedGeneration podIP podIPs qosClass "
-        "reason resize resourceClaimStatuses resources volumeHealth"
+        "ephemeralContainerStatuses extendedResourceClaimStatus hostIP hostIPs message "
+        "nodeAllocatableResourceClaimStatuses observedGeneration podIP podIPs qosClass reason "
+        "resourceClaimStatuses volumeHealth"
     ),
     "PodTemplate": _fields(""),
     "PreferredSchedulingTerm": _fields(""),
@@ -85,6 +97,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     "RBD": _fields("fsType keyring secretRef user"),
     "ResourceRequirements": _fields("claims"),
     "SchedulingGate": _fields(""),
+    "StorageClass": _fields("allowVolumeExpansion apiVersion kind mountOptions parameters reclaimPolicy"),
     "Taint": _fields("timeAdded"),
     "TemplateMeta": _fields(
         "clusterName creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName "
@@ -92,12 +105,20 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     ),
     "Toleration": _fields("tolerationSeconds"),
     "Topology": _fields("apiVersion kind"),
+    "TopologyRequirement": _fields(""),
+    "TopologySelectorTerm": _fields(""),
     "TopologySpreadConstraint": _fields(""),
     "Volume": _fields(
         "azureDisk azureFile cephfs cinder configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo "
         "glusterfs hostPath image nfs photonPersistentDisk portworxVolume projected quobyte scaleIO secret "
         "storageos vsphereVolume"
     ),
+    "VolumeCount": _fields(""),
     "VolumeNodeAffinity": _fields(""),
+    "VolumeStatus": _fields(
+        "accessModes allocatedResourceStatuses allocatedResources capacity conditions "
+        "currentVolumeAttributesClassName healthStatus lastPhaseTransitionTime message modifyVolumeStatus "
+        "reason"
+    ),
     "WeightedPodAffinityTerm": _fields(""),
 }

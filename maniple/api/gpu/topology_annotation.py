@@ -9,9 +9,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from maniple.api.errors import nearest, printable, shown
+from maniple.api.errors import nearest, shown
 from maniple.api.meta import Struct
 from maniple.api.quantity import LARGEST, QuantityError, format_quantity, parse_quantity, to_units
+from maniple.api.repeated_keys import repeated_key
+from maniple.api.terminal_text import printable
 from maniple.api.types import GPU_RESOURCES
 
 DEFAULT_RESOURCE = GPU_RESOURCES[0]
@@ -74,6 +76,8 @@ def parse_topology(text: str) -> GpuTopology:
         raise TopologyError(["nested too deeply"]) from None
     except ValueError as error:  # also UnicodeEncodeError
         raise TopologyError([f"not valid JSON: {error}"]) from None
+    if (key := repeated_key(text)) is not None:
+        raise TopologyError([f"not valid JSON: the key {shown(key)} stands twice in one map"])
     if not isinstance(value, dict):
         raise TopologyError([f"expected an object with version and devices, found {_kind(value)}"])
     reader = _Reader()

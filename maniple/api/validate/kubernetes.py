@@ -22,6 +22,7 @@ from maniple.api.labels import (
     RESERVED_ANNOTATION,
 )
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta
+from maniple.api.quantity import whole_number
 from maniple.api.timestamps import LAST_YEAR
 from maniple.api.types import GROUP
 from maniple.api.validate.resources import REQUESTS, check_pair, check_quantities
@@ -41,9 +42,13 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
+_TOLERATION_OPERATORS = ("Equal", "Exists", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 Errors = list[Problem]
@@ -62,9 +67,25 @@ def check_pod(pod: kubernetes.Pod, errors: Errors) -> None:
         check_gpu_requests(metadata.annotations, "metadata", errors)
         check_gang_annotations(metadata, errors)
     check_own_keys(metadata, errors)
-    check_pod_spec(pod.spec, "spec", errors)
+    check_pod_spec(pod.spec, "spec", errors, is_live=bool(metadata.uid))
     _one_of(pod.status.phase, _PHASES, "status.phase", errors)
     check_time(pod.status.start_time, "status.startTime", errors)
+    _container_statuses(pod.status.container_statuses, "status.containerStatuses", errors)
+    _container_statuses(pod.status.init_container_statuses, "status.initContainerStatuses", errors)
+    _status_resources(pod.status, "status", errors)
+
+
+def _container_statuses(containers: tuple[kubernetes.ContainerStatus, ...], path: str, errors: Errors) -> None:
+    for index, container in enumerate(containers):
+        if container.allocated_resources or container.resources is not None:
+            _status_resources(container, f"{path}[{index}]", errors)
+
+
+def _status_resources(status: kubernetes.ContainerStatus | kubernetes.PodStatus, path: str, errors: Errors) -> None:
+    if status.allocated_resources:
+        check_quantities(status.allocated_resources, f"{path}.allocatedResources", errors)
+    if status.resources is not None and status.resources.requests:
+        check_quantities(status.resources.requests, f"{path}.resources.requests", errors)
 
 
 def check_own_keys(metadata: ObjectMeta, errors: Errors) -> None:
@@ -96,7 +117,8 @@ def check_gang_annotations(metadata: ObjectMeta, errors: Errors) -> None:
         add(errors, f"metadata.annotations[{RESERVED_ANNOTATION}]", "'true' or 'false'", shown(reserved))
 
 
-def check_pod_spec(spec: kubernetes.PodSpec, path: str, errors: Errors) -> None:
+def check_pod_spec(spec: kubernetes.PodSpec, path: str, errors: Errors, *, is_live: bool = False) -> None:
+    """`is_live`: the API server has checked it, and may know more values than this version of Maniple."""
     if not spec.containers:
         add(errors, f"{path}.containers", "at least one container", "none")
     for index, container in enumerate(spec.containers):
@@ -109,9 +131,13 @@ def check_pod_spec(spec: kubernetes.PodSpec, path: str, errors: Errors) -> None:
     if spec.affinity is not None:
         _affinity(spec.affinity, f"{path}.affinity", errors)
     if spec.tolerations:
-        _tolerations(spec.tolerations, f"{path}.tolerations", errors)
+        _tolerations(spec.tolerations, f"{path}.tolerations", errors, is_live=is_live)
     for index, spread in enumerate(spec.topology_spread_constraints):
         _spread(spread, f"{path}.topologySpreadConstraints[{index}]", errors)
+    for index, volume in enumerate(spec.volumes):
+        if volume.ephemeral is not None:
+            template = f"{path}.volumes[{index}].ephemeral.volumeClaimTemplate"
+            _claim_spec(volume.ephemeral.volume_claim_template.spec, f"{template}.spec", errors)
     if spec.preemption_policy:
         _one_of(spec.preemption_policy, _PREEMPTION_POLICIES, f"{path}.preemptionPolicy", errors)
 
@@ -119,6 +145,8 @@ def check_pod_spec(spec: kubernetes.PodSpec, path: str, errors: Errors) -> None:
 def _container(container: kubernetes.Container, path: str, errors: Errors) -> None:
     if container.name and not is_label(container.name):
         add(errors, f"{path}.name", A_LABEL, shown(container.name))
+    if container.restart_policy:
+        _one_of(container.restart_policy, _RESTART_POLICIES, f"{path}.restartPolicy", errors)
     _resources(container.resources, path, errors)
     for index, port in enumerate(container.ports):
         _port(port, f"{path}.ports[{index}]", errors)
@@ -136,14 +164,21 @@ def _port(port: kubernetes.ContainerPort, path: str, errors: Errors) -> None:
     _one_of(port.protocol, ("TCP", "UDP", "SCTP"), f"{path}.protocol", errors)
 
 
-def _tolerations(tolerations: tuple[kubernetes.Toleration, ...], path: str, errors: Errors) -> None:
+def _tolerations(tolerations: tuple[kubernetes.Toleration, ...], path: str, errors: Errors, *, is_live: bool) -> None:
     for index, toleration in enumerate(tolerations):
         operator = toleration.operator
+        if is_live and operator not in _TOLERATION_OPERATORS:
+            continue  # of a newer Kubernetes; it tolerates nothing
         if operator == "Exists":
             if toleration.value:
                 add(errors, f"{path}[{index}].value", "none for the operator Exists", shown(toleration.value))
+        elif operator in ("Gt", "Lt"):
+            if not toleration.key:
+                add(errors, f"{path}[{index}].key", f"the key of a taint for the operator {operator}", "none")
+            if whole_number(toleration.value) is None:
+                add(errors, f"{path}[{index}].value", "a whole number, such as 900", shown(toleration.value))
         elif operator not in ("Equal", ""):
-            _one_of(operator, ("Equal", "Exists"), f"{path}[{index}].operator", errors)
+            _one_of(operator, _TOLERATION_OPERATORS, f"{path}[{index}].operator", errors)
         elif not toleration.key:
             add(errors, f"{path}[{index}].operator", "Exists where no key is given", shown(operator))
         if toleration.effect and toleration.effect not in _EFFECTS:
@@ -273,8 +308,31 @@ def check_pod_disruption_budget(budget: kubernetes.PodDisruptionBudget, errors: 
 
 def check_persistent_volume(volume: kubernetes.PersistentVolume, errors: Errors) -> None:
     check_metadata(volume.metadata, errors)
+    check_quantities(volume.spec.capacity, "spec.capacity", errors)
+    _access_modes(volume.spec.access_modes, "spec.accessModes", errors)
     if volume.spec.node_affinity is not None:
         _node_selector(volume.spec.node_affinity.required, "spec.nodeAffinity.required", errors)
+
+
+def check_persistent_volume_claim(claim: kubernetes.PersistentVolumeClaim, errors: Errors) -> None:
+    check_metadata(claim.metadata, errors)
+    _claim_spec(claim.spec, "spec", errors)
+
+
+def _claim_spec(spec: kubernetes.PersistentVolumeClaimSpec, path: str, errors: Errors) -> None:
+    _access_modes(spec.access_modes, f"{path}.accessModes", errors)
+    check_quantities(spec.resources.requests, f"{path}.resources.requests", errors)
+    _label_selector(spec.selector, f"{path}.selector", errors)
+
+
+def _access_modes(modes: tuple[str, ...], path: str, errors: Errors) -> None:
+    for index, mode in enumerate(modes):
+        _one_of(mode, _ACCESS_MODES, f"{path}[{index}]", errors)
+
+
+def check_storage_class(storage_class: kubernetes.StorageClass, errors: Errors) -> None:
+    check_metadata(storage_class.metadata, errors)
+    _one_of(storage_class.volume_binding_mode, _BINDING_MODES, "volumeBindingMode", errors)
 
 
 def check_namespace(namespace: kubernetes.Namespace, errors: Errors) -> None:

@@ -144,6 +144,8 @@ _CHECKS: dict[type, Callable[[Any, Errors], None]] = {
     kubernetes.PriorityClass: kube.check_priority_class,
     kubernetes.PodDisruptionBudget: kube.check_pod_disruption_budget,
     kubernetes.PersistentVolume: kube.check_persistent_volume,
-    kubernetes.PersistentVolumeClaim: lambda claim, errors: check_metadata(claim.metadata, errors),
+    kubernetes.PersistentVolumeClaim: kube.check_persistent_volume_claim,
+    kubernetes.StorageClass: kube.check_storage_class,
+    kubernetes.CSINode: lambda node, errors: check_metadata(node.metadata, errors),
     kubernetes.Namespace: kube.check_namespace,
 }

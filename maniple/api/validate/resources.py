@@ -1,5 +1,6 @@
 """Rules for resource lists: quantities, requests and limits."""
 
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -9,7 +10,8 @@ from maniple.api.quantity import parse_quantity
 
 REQUESTS = ("requests", "limits")
 
-Items = tuple[tuple[str, str | int | float], ...]
+Amount = str | int | float
+Items = tuple[tuple[str, Amount], ...]
 Wrong = tuple[tuple[str, str], ...]  # field, message
 
 
@@ -41,11 +43,29 @@ def _compared(names: tuple[str, str], low: Items, high: Items) -> Wrong:
                 for resource, value in values.items()
                 if "/" in resource and value.denominator != 1
             ]
+        wrong += _unequal(least, most, dict(low), dict(high))
     for resource, value in least.items():
         if value > most.get(resource, value):
             expected = f"at most {upper}[{resource}] ({dict(high)[resource]})"
             wrong.append((f"{lower}[{resource}]", f"expected {expected}, found {dict(low)[resource]}"))
     return tuple(wrong)
+
+
+def _unequal(
+    least: dict[str, Fraction], most: dict[str, Fraction], low: dict[str, Amount], high: dict[str, Amount]
+) -> Iterator[tuple[str, str]]:
+    """Requests of devices and huge pages that differ from their limits: Kubernetes lends neither."""
+    for resource, value in least.items():
+        if not _is_never_lent(resource):
+            continue
+        if resource not in high:
+            yield f"limits[{resource}]", f"expected {low[resource]}, as requests[{resource}] says, found none"
+        elif value < most.get(resource, value):  # if it is more, that is an error of any resource
+            yield f"requests[{resource}]", f"expected {high[resource]}, as limits[{resource}], found {low[resource]}"
+
+
+def _is_never_lent(resource: str) -> bool:
+    return ("/" in resource and "kubernetes.io/" not in resource) or resource.startswith("hugepages-")
 
 
 @lru_cache(maxsize=16384)

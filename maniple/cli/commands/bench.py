@@ -11,12 +11,12 @@ import click
 
 from maniple.cli.support.cluster_input import read_policy
 from maniple.cli.support.table import echo_json, render
+from maniple.cli.support.terminal import say, say_progress
 from maniple.scheduler import Policy, default_policy
 from maniple.sim.baselines import BASELINES
 from maniple.sim.openb_benchmark import (
     ARRIVED_PERCENT,
     Node,
-    Placer,
     Pod,
     arrivals,
     capacity_milli,
@@ -28,6 +28,7 @@ from maniple.sim.scheduler_placer import SchedulerPlacer
 
 _MOST_SEEDS = 10_000
 OURS = "maniple"
+BUILT_IN = "built-in"
 
 
 def _seeds(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
@@ -47,10 +48,11 @@ def _seeds(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One placer on one list of pods."""
+    """One placer, and for ours one policy, on one list of pods."""
 
     pods: str
     placer: str
+    policy: str | None  # None: the placer has none
     seeds: list[int]
     unallocated_percent: dict[int, list[float]]  # by percent arrived, one for each seed
     seconds: list[float]
@@ -62,6 +64,7 @@ class Result:
         return {
             "pods": self.pods,
             "placer": self.placer,
+            "policy": self.policy,
             "seeds": self.seeds,
             "medianUnallocatedPercent": {str(mark): round(self.median(mark), 4) for mark in ARRIVED_PERCENT},
             "unallocatedPercent": {
@@ -75,7 +78,7 @@ class Result:
     "bench",
     epilog="""\b
 Examples:
-  maniple bench openb --nodes nodes.csv --pods pods_default.csv
+  maniple bench openb --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv
   maniple bench openb --help
 """,
 )
@@ -86,9 +89,10 @@ def command() -> None:
 @command.command(
     epilog="""\b
 Examples:
-  maniple bench openb --nodes nodes.csv --pods pods_default.csv --seeds 42-51
-  maniple bench openb --nodes nodes.csv --pods pods_default.csv --placer maniple --policy mine.yaml -o json
+  maniple bench openb --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv
+  maniple bench openb --nodes nodes.csv --pods pods.csv --placer maniple --policy built-in --policy mine.yaml
 
+The files are those of cluster-trace-gpu-v2023/csv in https://github.com/alibaba/clusterdata.
 Shows the share of all GPUs that is not allocated when pods that request 80, 100 and 130 %
 of them have arrived: the median over the seeds.
 Exit codes: 0 done, 2 wrong input.
@@ -117,10 +121,11 @@ Exit codes: 0 done, 2 wrong input.
 )
 @click.option(
     "--policy",
-    "policy_file",
+    "policy_files",
+    multiple=True,
     metavar="FILE",
     type=click.Path(),
-    help=f"Policy of {OURS}.  [default: the built-in policy]",
+    help=f"Policy of {OURS}, or the word {BUILT_IN}; may be given more than once.  [default: {BUILT_IN}]",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def openb(
@@ -128,50 +133,77 @@ def openb(
     pods_files: tuple[str, ...],
     seeds: list[int],
     placers: tuple[str, ...],
-    policy_file: str | None,
+    policy_files: tuple[str, ...],
     output: str,
 ) -> None:
     """Place the pods of a list one by one until no more fit (Alibaba's open GPU cluster, FGD)."""
-    policy = read_policy(policy_file) or default_policy()
+    if policy_files and OURS not in placers:
+        raise click.UsageError(f"--policy is for the placer {OURS}: add --placer {OURS}.")
+    policies = _policies(policy_files)
     nodes = read_nodes(nodes_file)
     lists = {name: read_pods(name) for name in pods_files}  # read before the first run, so that an error comes at once
+    players: list[tuple[str, str | None]] = []
+    for placer in dict.fromkeys(placers):
+        players += [(placer, policy) for policy in policies] if placer == OURS else [(placer, None)]
     results = [
-        _run_seeds(nodes, pods, Path(name).name, placer, seeds, policy)
+        _run_seeds(nodes, pods, Path(name).name, placer, policy, seeds, policies)
         for name, pods in lists.items()
-        for placer in dict.fromkeys(placers)
+        for placer, policy in players
     ]
     if output == "json":
         document = {"results": [result.to_json() for result in results]}
         echo_json(document)
     else:
-        click.echo(_describe(results))
+        say(_describe(results))
 
 
-def _run_seeds(nodes: list[Node], pods: list[Pod], name: str, placer: str, seeds: list[int], policy: Policy) -> Result:
+def _policies(files: tuple[str, ...]) -> dict[str, Policy]:
+    """By the names that the table shows: those of the files, as short as they can be told apart."""
+    files = tuple(dict.fromkeys(files)) or (BUILT_IN,)
+    short = [Path(file).name for file in files]
+    return {
+        name if short.count(name) == 1 else file: default_policy() if file == BUILT_IN else _given(file)
+        for file, name in zip(files, short, strict=True)
+    }
+
+
+def _given(file: str) -> Policy:
+    policy = read_policy(file)
+    assert policy is not None  # a file is named
+    return policy
+
+
+def _run_seeds(
+    nodes: list[Node],
+    pods: list[Pod],
+    name: str,
+    placer: str,
+    policy: str | None,
+    seeds: list[int],
+    policies: dict[str, Policy],
+) -> Result:
     capacity = capacity_milli(nodes)
-    result = Result(name, placer, seeds, {mark: [] for mark in ARRIVED_PERCENT}, [])
+    result = Result(name, placer, policy, seeds, {mark: [] for mark in ARRIVED_PERCENT}, [])
+    player = placer if policy is None else f"{placer} with {policy}"
     for number, seed in enumerate(seeds, start=1):
         start = time.perf_counter()
-        progress = _progress(f"{name}, {placer}, seed {seed} ({number} of {len(seeds)})")
-        outcome = play(
-            _placer(placer, nodes, pods, seed, policy), pods, arrivals(pods, capacity, seed), capacity, progress
+        progress = _progress(f"{name}, {player}, seed {seed} ({number} of {len(seeds)})")
+        chosen = (
+            BASELINES[placer](nodes, pods, seed) if policy is None else SchedulerPlacer(nodes, pods, policies[policy])
         )
+        outcome = play(chosen, pods, arrivals(pods, capacity, seed), capacity, progress)
         result.seconds.append(time.perf_counter() - start)
         for mark, value in outcome.unallocated_percent.items():
             result.unallocated_percent[mark].append(value)
     if sys.stderr.isatty():
-        click.echo("\r\033[K", nl=False, err=True)
+        say_progress("")
     return result
-
-
-def _placer(name: str, nodes: list[Node], pods: list[Pod], seed: int, policy: Policy) -> Placer:
-    return SchedulerPlacer(nodes, pods, policy) if name == OURS else BASELINES[name](nodes, pods, seed)
 
 
 def _progress(title: str) -> Callable[[int, int], None] | None:
     if not sys.stderr.isatty():
         return None
-    return lambda done, of: click.echo(f"\r\033[K{title}: {100 * done // of} %", nl=False, err=True)
+    return lambda done, of: say_progress(f"{title}: {100 * done // of} %")
 
 
 def _describe(results: list[Result]) -> str:
@@ -179,11 +211,12 @@ def _describe(results: list[Result]) -> str:
         [
             result.pods,
             result.placer,
+            result.policy or "-",
             str(len(result.seeds)),
             *(f"{result.median(mark):.2f}" for mark in ARRIVED_PERCENT),
             f"{statistics.mean(result.seconds):.1f}",
         ]
         for result in results
     ]
-    header = ["PODS", "PLACER", "SEEDS", *(f"AT {mark} %" for mark in ARRIVED_PERCENT), "S/SEED"]
+    header = ["PODS", "PLACER", "POLICY", "SEEDS", *(f"AT {mark} %" for mark in ARRIVED_PERCENT), "S/SEED"]
     return "GPUs not allocated, in percent: the median over the seeds\n" + render(header, rows)

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
+from maniple.cli.support.terminal import say
+
 
 @click.command(
     epilog="""\b
@@ -21,4 +23,4 @@ def command(shell: str) -> None:
     assert completer is not None  # Choice allows only shells that click has one for
     # Not .source(): it fails if the shell itself is not installed, as in a container build.
     complete = completer(group, {}, "maniple", "_MANIPLE_COMPLETE")
-    click.echo(complete.source_template % complete.source_vars())
+    say(complete.source_template % complete.source_vars())

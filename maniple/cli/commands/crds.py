@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from maniple.api.crds import crds
+from maniple.cli.support.terminal import say
 from maniple.cli.support.yaml_text import to_yaml
 
 HEADER = "# Written by `make crds` from maniple/api/types.py; do not edit.\n"
@@ -31,7 +32,7 @@ def command(folder: Path | None) -> None:
       maniple crds | kubectl apply --server-side -f -
     """
     if folder is None:
-        click.echo("---\n".join(files().values()), nl=False)
+        say("---\n".join(files().values()), nl=False)
         return
     for name, text in files().items():
         try:
@@ -39,4 +40,4 @@ def command(folder: Path | None) -> None:
             (folder / name).write_text(text, encoding="utf-8")
         except OSError as error:
             raise OSError(f"{folder / name}: cannot be written: {error.strerror}") from None
-        click.echo(folder / name)
+        say(folder / name)

@@ -18,6 +18,7 @@ from maniple.cli.support.job_options import (
     report_trouble,
     run_with_client,
 )
+from maniple.cli.support.terminal import say
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -55,7 +56,7 @@ def command(
         for key in jobs:
             await client.delete(key, foreground=wait)
             if not wait:
-                click.echo(f"{job_label(key)} deleted")
+                say(f"{job_label(key)} deleted")
         if not wait:
             return 0
         report_trouble(client)
@@ -63,9 +64,9 @@ def command(
             async with asyncio.timeout(timeout_s):
                 for key, job in jobs.items():
                     await _until_gone(client, key, job.metadata.uid)
-                    click.echo(f"{job_label(key)} deleted")
+                    say(f"{job_label(key)} deleted")
         except TimeoutError:
-            click.echo(f"error: not gone after {timeout_s:g} s; they will be when their pods have ended", err=True)
+            say(f"error: not gone after {timeout_s:g} s; they will be when their pods have ended", err=True)
             return TIMED_OUT
         return 0
 
@@ -104,7 +105,7 @@ async def _until_gone(client: "UserClient", key: Key, uid: str) -> None:
     except ApiError as error:
         if error.status != 403:
             raise
-        click.echo(
+        say(
             f"note: {job_label(key)}: is gone, its pods may still be ending: "
             f"you may not list and watch the pods of namespace {key[0]}",
             err=True,

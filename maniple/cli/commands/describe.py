@@ -10,6 +10,7 @@ from maniple.api.gpu.assignment import format_assignment
 from maniple.api.keys import join_key
 from maniple.cli.support.job_options import Connection, job_argument, job_key, job_options, run_with_client
 from maniple.cli.support.table import echo_json, render, render_fields
+from maniple.cli.support.terminal import say
 from maniple.views.ages_and_amounts import age, counted, number
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def command(name: str, output: str, connection: Connection) -> None:
     if output == "json":
         echo_json(description.detail)
     else:
-        click.echo("\n\n".join(sections(description, datetime.now(UTC))))
+        say("\n\n".join(sections(description, datetime.now(UTC))))
 
 
 def sections(description: "JobDescription", now: datetime) -> Iterable[str]:

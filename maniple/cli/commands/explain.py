@@ -10,6 +10,7 @@ from maniple.api.errors import InputError
 from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.plan_table import describe_queue, node_counts
 from maniple.cli.support.table import echo_json, render, render_fields
+from maniple.cli.support.terminal import say
 from maniple.scheduler import schedule
 from maniple.scheduler.explain.words import describe_nearest, pods
 from maniple.views.job_report import WAITS, JobReport, PodReport, RoleReport, find_job, report_job
@@ -51,7 +52,7 @@ def command(source: ClusterInput, job: str, namespace: str | None, output: str) 
     if output == "json":
         echo_json(report)
     else:
-        click.echo("\n\n".join(_sections(report)))
+        say("\n\n".join(_sections(report)))
 
 
 def _sections(report: JobReport) -> Iterator[str]:

@@ -10,6 +10,7 @@ from maniple.api.keys import join_key
 from maniple.api.phases import FINISHED
 from maniple.cli.support.job_options import Connection, check_queues, list_options, run_with_client
 from maniple.cli.support.table import echo_json, render
+from maniple.cli.support.terminal import say
 from maniple.views.ages_and_amounts import age, number
 from maniple.views.jobs import JobView, job_views
 
@@ -64,9 +65,9 @@ def command(
     if output == "json":
         echo_json(jobs)
     elif jobs:
-        click.echo(_table(jobs, with_namespace=all_namespaces, wide=output == "wide", now=datetime.now(UTC)))
+        say(_table(jobs, with_namespace=all_namespaces, wide=output == "wide", now=datetime.now(UTC)))
     else:
-        click.echo("no jobs found" + ("" if all_namespaces else "; -A looks in all namespaces"), err=True)
+        say("no jobs found" + ("" if all_namespaces else "; -A looks in all namespaces"), err=True)
 
 
 def _table(jobs: Sequence[JobView], *, with_namespace: bool, wide: bool, now: datetime) -> str:

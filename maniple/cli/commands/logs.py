@@ -17,6 +17,7 @@ from maniple.cli.support.job_options import (
     report_trouble,
     run_with_client,
 )
+from maniple.cli.support.terminal import say, say_log
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -77,7 +78,7 @@ def command(
     with_name = every or (role is not None and index is None)
 
     def on_line(replica: "ReplicaPod", line: str) -> None:
-        click.echo(f"[{replica.role}-{replica.index}] {line}" if with_name else line)
+        say_log(f"[{replica.role}-{replica.index}] {line}" if with_name else line)
 
     async def read(client: "UserClient") -> str:
         from maniple.kube.user.job_logs import Choice, follow_logs, read_logs
@@ -100,7 +101,7 @@ def command(
 
     problem = run_with_client(connection, read)
     if problem:
-        click.echo(f"error: {problem}", err=True)
+        say(f"error: {problem}", err=True)
         raise SystemExit(1)
 
 

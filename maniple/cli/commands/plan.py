@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import click
-import yaml
 
 from maniple.cli.support.cluster_input import ClusterInput, input_options
 from maniple.cli.support.cluster_options import seconds_option
 from maniple.cli.support.plan_table import describe
 from maniple.cli.support.table import echo_json
+from maniple.cli.support.terminal import say, say_progress
+from maniple.cli.support.yaml_text import plain_yaml
 from maniple.cluster.in_memory_cluster import Outcome, run_rounds
 
 
@@ -61,14 +62,14 @@ def command(source: ClusterInput, more_files: tuple[str, ...], rounds: int, step
 
 def show(outcome: Outcome, output: str, *, with_times: bool = False) -> None:
     if output == "table":
-        click.echo(describe(outcome, with_times=with_times))
+        say(describe(outcome, with_times=with_times))
     elif output == "json":
         echo_json(outcome.to_json())
     else:
-        click.echo(yaml.safe_dump(outcome.to_json(), sort_keys=False, allow_unicode=True), nl=False)
+        say(plain_yaml(outcome.to_json()), nl=False)
 
 
 def _progress(rounds: int) -> Callable[[int], None] | None:
     if rounds < 2 or not sys.stderr.isatty():
         return None
-    return lambda done: click.echo(f"\rround {done} of {rounds}", nl=done == rounds, err=True)
+    return lambda done: say_progress(f"round {done} of {rounds}", nl=done == rounds)

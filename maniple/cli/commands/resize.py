@@ -16,6 +16,7 @@ from maniple.cli.support.job_options import (
     refuse_finished,
     run_with_client,
 )
+from maniple.cli.support.terminal import say
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -85,7 +86,7 @@ def command(
         change = f"{_bounds(before)} → {_bounds(after)}" if after != before else f"is already {_bounds(before)}"
         return f"{job_label(key)} {change}"
 
-    click.echo(run_with_client(connection, resize))
+    say(run_with_client(connection, resize))
 
 
 def operations(index: int, before: types.ElasticRole, wanted: dict[str, int | None]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from maniple.api.keys import Key, split_name
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_input import POLICY_OPTION, SCHEDULER_NAME_OPTION, read_policy
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, add_options, run_async, seconds_option
+from maniple.cli.support.terminal import say
 from maniple.model.pods_we_schedule import Ours
 
 if TYPE_CHECKING:
@@ -137,12 +138,17 @@ async def _serve(kubeconfig: str | None, context: str | None, settings: "Setting
 def _once(kubeconfig: str | None, context: str | None, settings: "Settings", dry_run: bool, output: str) -> None:
     from maniple.cli.commands.plan import show
     from maniple.kube.serve.single_cycle import one_cycle
+    from maniple.views.plan import plan_view
 
-    outcome = run_async(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
-    if outcome is None:
-        click.echo("error: another replica leads; nothing was done", err=True)
+    cycle = run_async(lambda: one_cycle(kubeconfig, context, settings, dry_run=dry_run))
+    if cycle is None:
+        say("error: another replica leads; nothing was done", err=True)
         raise SystemExit(3)
-    show(outcome, output)
+    if cycle.missing:
+        say(f"note: {cycle.missing}", err=True)
+        if output == "table" and plan_view(cycle.outcome).rounds[-1].is_idle:
+            return  # "Nothing to do" would be said of gangs that cannot be seen
+    show(cycle.outcome, output)
 
 
 def _lease(text: str | None, scheduler_name: str) -> Key:

@@ -16,6 +16,7 @@ from maniple.cli.support.job_from_options import JobOptions, make_job
 from maniple.cli.support.job_options import Connection, job_options, run_with_client
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.reserved_fields import reserved_field_errors
+from maniple.cli.support.terminal import say
 from maniple.cli.support.yaml_text import to_yaml
 from maniple.kube.user.submission import Submission
 
@@ -114,7 +115,7 @@ def command(
     else:
         submissions = [_from_options(job, files, words, connection.namespace)]
     if dry_run:
-        click.echo("---\n".join(to_yaml(submission.body) for submission in submissions), nl=False)
+        say("---\n".join(to_yaml(submission.body) for submission in submissions), nl=False)
         return
     _check_namespaces(submissions, connection.namespace)
     ctx.exit(
@@ -132,7 +133,7 @@ async def _submit(
     jobs = []
     for submission in submissions:
         key = submission.key(client.namespace)
-        click.echo(f"{submission.kind[1]} {join_key(key)} submitted", err=wait)
+        say(f"{submission.kind[1]} {join_key(key)} submitted", err=wait)
         if submission.is_job:
             jobs.append(key)
     return await wait_for_jobs(client, jobs, with_logs=follow, timeout_s=timeout_s) if wait else 0

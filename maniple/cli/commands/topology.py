@@ -6,13 +6,15 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from maniple.api.errors import InputError, printable
+from maniple.api.errors import InputError
 from maniple.api.gpu.nvidia_smi import read_topology
 from maniple.api.gpu.topology_annotation import GpuTopology, TopologyError, parse_device_memory, parse_topology, to_json
 from maniple.api.labels import GPU_TOPOLOGY_ANNOTATION
 from maniple.api.quantity import QuantityError, format_quantity
+from maniple.api.terminal_text import printable, printable_json
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.table import render
+from maniple.cli.support.terminal import say, say_json_text
 from maniple.model.gpu.link_search import Matrix
 from maniple.model.gpu.links import LinkClass, bandwidths, node_links
 
@@ -46,14 +48,14 @@ def command(file: str, output: str, node: str | None, model: str, memory: str | 
     topology, notes = _read(file)
     topology = _completed(topology, model, memory, resource)
     for note in notes:
-        click.echo(f"note: {printable(note)}", err=True)
+        say(f"note: {printable(note)}", err=True)
     if output == "json":
-        click.echo(to_json(topology))
+        say_json_text(to_json(topology))
     elif output == "annotate":
-        value = shlex.quote(to_json(topology))
-        click.echo(f"kubectl annotate node {shlex.quote(node or '')} --overwrite {GPU_TOPOLOGY_ANNOTATION}={value}")
+        value = shlex.quote(printable_json(to_json(topology)))
+        say(f"kubectl annotate node {shlex.quote(node or '')} --overwrite {GPU_TOPOLOGY_ANNOTATION}={value}")
     else:
-        click.echo(_describe(topology))
+        say(_describe(topology))
 
 
 def _read(file: str) -> tuple[GpuTopology, list[str]]:
@@ -90,6 +92,8 @@ def _completed(topology: GpuTopology, model: str, memory: str | None, resource: 
 
 def _describe(topology: GpuTopology) -> str:
     links = node_links(topology, "", len(topology.devices))
+    devices = [msgspec.structs.replace(device, id=printable(device.id)) for device in topology.devices]
+    topology = msgspec.structs.replace(topology, devices=tuple(devices), resource=printable(topology.resource))
     matrix = bandwidths(topology) or (links.matrix if links.is_known else None)
     parts = [_summary(topology)]
     if matrix is None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from maniple.api.keys import Key
+from maniple.api.terminal_text import printable
 from maniple.cli.support.cluster_options import seconds_option
 from maniple.cli.support.job_options import Connection, check_queues, list_options, report_trouble, run_with_client
 from maniple.cli.support.table import screen_width
+from maniple.cli.support.terminal import say
 from maniple.cli.support.watch_screen import SAMPLES, change_lines, frame
 from maniple.views.cluster import ClusterView, cluster_view
 from maniple.views.jobs import JobView, SizeHistory, changed_jobs
@@ -90,7 +92,7 @@ class _Viewer:
     def print_once(self) -> None:
         view = self._view()
         self._history.sample(view.jobs)
-        click.echo("\n".join(self._frame(view, screen_width(), None)))
+        say("\n".join(self._frame(view, screen_width(), None)))
 
     async def draw(self, watching: "asyncio.Task[None]", interval_s: float) -> None:
         """In place, after each change and once a second, for the clock."""
@@ -108,7 +110,7 @@ class _Viewer:
                     self._history.sample(view.jobs)
                 size = shutil.get_terminal_size()
                 lines = self._frame(view, size.columns, size.lines - 1)
-                text = "".join(f"{line}{_END_OF_LINE}\n" for line in lines)
+                text = "".join(f"{printable(line)}{_END_OF_LINE}\n" for line in lines)
                 sys.stdout.write(f"{_HOME}{text}{_END_OF_SCREEN}")
                 sys.stdout.flush()
                 await asyncio.sleep(_MIN_PAUSE_S)
@@ -125,7 +127,7 @@ class _Viewer:
             self._observer.changed.clear()
             after = {job.key: job for job in self._view().jobs}
             for line in change_lines(changed_jobs(before, after), datetime.now(UTC)):
-                click.echo(line)
+                say(line)
             before = after
             await asyncio.sleep(_MIN_PAUSE_S)
             await self._wait_for_change(5.0)

@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from maniple.api.decode.decode import decode
-from maniple.api.errors import InputError, printable
+from maniple.api.errors import InputError
+from maniple.api.terminal_text import printable
 from maniple.api.timestamps import LAST_YEAR, to_seconds
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
 from maniple.cli.support.read_files import read_sources
+from maniple.cli.support.terminal import say
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours
@@ -37,6 +39,7 @@ class ClusterInput:
     live: bool
     kubeconfig: str | None
     context: str | None
+    strict: bool
 
     def read(self, step_s: float | None = None) -> tuple[MemoryCluster, Policy | None, str]:
         """The cluster, the policy (None: the built-in one), and the namespace of names that have none.
@@ -60,18 +63,19 @@ class ClusterInput:
         else:
             objects, notes = self._read_files()
             namespace = "default"
-        for note in notes:
-            click.echo(f"note: {printable(note)}", err=True)
         reads = None if policy is None else policy.reads
-        return MemoryCluster(objects, ours, now_s, step_s, reads), policy, namespace
+        cluster = MemoryCluster(objects, ours, now_s, step_s, reads)
+        for note in (*notes, *cluster.notes()):
+            say(f"note: {printable(note)}", err=True)
+        return cluster, policy, namespace
 
     def _read_files(self) -> tuple[Objects, list[str]]:
-        decoded = decode(read_sources(self.files))
+        decoded = decode(read_sources(self.files), strict=self.strict)
         if not decoded.objects:
             raise InputError(
                 ["the input has no objects that scheduling reads; expected nodes, pods and the like", *decoded.notes]
             )
-        return sort_objects(decoded, scheduler_name=self.scheduler_name), decoded.notes
+        return sort_objects(decoded, scheduler_name=self.scheduler_name, strict=self.strict), decoded.notes
 
 
 input_options = options_as(
@@ -90,6 +94,9 @@ input_options = options_as(
     *KUBECONFIG_OPTIONS,
     POLICY_OPTION,
     SCHEDULER_NAME_OPTION,
+    click.option(
+        "--strict", is_flag=True, help="Refuse a dump with an object that cannot be read, instead of setting it aside."
+    ),
     click.option("--all", "every_pod", is_flag=True, help="Plan every pending pod, whatever its schedulerName."),
     click.option(
         "--now",
@@ -100,13 +107,16 @@ input_options = options_as(
 
 
 def read_policy(file: str | None) -> Policy | None:
-    """None: no file is named, and the built-in policy counts."""
+    """None: no file is named, and the built-in policy counts. What another system's file means here is noted."""
     if file is None:
         return None
     try:
-        return load_policy(Path(file).read_bytes(), file)
+        policy = load_policy(Path(file).read_bytes(), file)
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
+    for note in policy.notes:
+        say(f"note: {file}: {note}", err=True)
+    return policy
 
 
 def _read_time(text: str | None) -> float | None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from maniple.api import types
-from maniple.api.errors import InputError, nearest, printable
+from maniple.api.errors import InputError, nearest
 from maniple.api.keys import Key, job_label, key_of
 from maniple.api.phases import FINISHED
+from maniple.api.terminal_text import printable
 from maniple.api.validate.kubernetes import is_name
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
+from maniple.cli.support.terminal import say
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -69,7 +71,7 @@ def report_trouble(client: "UserClient") -> None:
     def report() -> None:
         trouble = client.trouble
         message = f"does not answer, trying again: {printable(trouble)}" if trouble else "answers again"
-        click.echo(f"note: the API server {message}", err=True)
+        say(f"note: the API server {message}", err=True)
 
     client.on_trouble = report
 

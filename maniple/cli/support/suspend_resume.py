@@ -13,6 +13,7 @@ from maniple.cli.support.job_options import (
     refuse_finished,
     run_with_client,
 )
+from maniple.cli.support.terminal import say
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -39,10 +40,10 @@ def make_command(*, suspend: bool, summary: str) -> click.Command:
             refuse_finished(jobs.values(), done)
             for key, job in jobs.items():
                 if job.spec.suspend == suspend:
-                    click.echo(f"{job_label(key)} {'is already suspended' if suspend else 'is not suspended'}")
+                    say(f"{job_label(key)} {'is already suspended' if suspend else 'is not suspended'}")
                     continue
                 await client.merge(key, {"spec": {"suspend": suspend}})
-                click.echo(f"{job_label(key)} {done}")
+                say(f"{job_label(key)} {done}")
 
         run_with_client(connection, change)
 

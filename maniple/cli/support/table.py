@@ -4,10 +4,8 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-import click
-import msgspec
-
-from maniple.api.errors import printable
+from maniple.api.terminal_text import printable
+from maniple.cli.support.terminal import say_json
 
 PIPE_WIDTH = 160  # where standard output is no terminal
 _LEAST_WIDTH = 40  # of the last column
@@ -38,7 +36,7 @@ def render_fields(fields: Iterable[tuple[str, str]]) -> str:
 
 
 def echo_json(value: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+    say_json(value)
 
 
 def screen_width() -> int:
@@ -48,7 +46,7 @@ def screen_width() -> int:
 
 def _layout(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
     """All cells, the header's first, and the width of each column."""
-    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
+    cells = [[printable(cell) for cell in row] for row in (header, *rows)]
     return cells, [max(len(row[index]) for row in cells) for index in range(len(header))]
 
 

@@ -4,12 +4,12 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import click
-
-from maniple.api.errors import InputError, printable
+from maniple.api.errors import InputError
 from maniple.api.keys import Key, join_key
 from maniple.api.phases import FINISHED
+from maniple.api.terminal_text import printable
 from maniple.cli.support.job_options import report_trouble
+from maniple.cli.support.terminal import say, say_log
 from maniple.views.jobs import status_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ async def wait_for_jobs(client: "UserClient", jobs: list[Key], *, with_logs: boo
             codes = await asyncio.gather(*(_wait(client, key) for key in jobs))
             await asyncio.gather(*logs)
     except TimeoutError:
-        click.echo(f"error: not finished after {timeout_s:g} s; the jobs go on", err=True)
+        say(f"error: not finished after {timeout_s:g} s; the jobs go on", err=True)
         return TIMED_OUT
     finally:
         for task in logs:
@@ -41,12 +41,12 @@ async def _wait(client: "UserClient", key: Key) -> int:
     async with aclosing(client.follow_job(key)) as changes:
         async for job in changes:
             if job is None:
-                click.echo(f"{join_key(key)}: deleted", err=True)
+                say(f"{join_key(key)}: deleted", err=True)
                 return FAILED
             line = status_line(job)
             if line != printed:
                 printed = line
-                click.echo(f"{join_key(key)}: {printable(line)}", err=True)
+                say(f"{join_key(key)}: {printable(line)}", err=True)
             if job.status.phase in FINISHED:
                 return SUCCEEDED if job.status.phase == "Succeeded" else FAILED
     return FAILED
@@ -58,10 +58,10 @@ async def _print_log(client: "UserClient", key: Key, with_name: bool) -> None:
     first = ((await client.job(key)).spec.lead, 0)
 
     def on_line(replica: "ReplicaPod", line: str) -> None:
-        click.echo(f"[{replica.name}] {line}" if with_name else line)
+        say_log(f"[{replica.name}] {line}" if with_name else line)
 
     choice = Choice(lambda replica: (replica.role, replica.index) == first)
     try:
         await follow_logs(client, key, choice, on_line)
     except InputError as error:  # the exit code is about the job, not its log
-        click.echo(f"note: {error}", err=True)
+        say(f"note: {error}", err=True)

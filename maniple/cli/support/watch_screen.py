@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from maniple.api.errors import printable
 from maniple.api.keys import Key, join_key
+from maniple.api.terminal_text import printable
 from maniple.api.timestamps import format_timestamp
 from maniple.cli.support.table import columns
 from maniple.views.ages_and_amounts import age, number

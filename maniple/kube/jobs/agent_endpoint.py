@@ -20,7 +20,7 @@ from maniple.kube.jobs.agent_credentials import (
     server_context,
 )
 from maniple.kube.jobs.agent_server import Ack, AgentServer, Report
-from maniple.kube.transport.client import ApiError, Backoff, Client, UnansweredError
+from maniple.kube.transport.client import ApiError, Client, UnansweredError
 
 log = logging.getLogger("maniple.agents")
 
@@ -73,7 +73,7 @@ async def keep_certified(
 
 
 async def _wait_for_credentials(client: Client, endpoint: Endpoint, ours: Credentials | None = None) -> Credentials:
-    backoff = Backoff()
+    backoff = client.backoff()
     while True:
         try:
             return await _credentials(client, endpoint, ours)

@@ -60,7 +60,7 @@ _HINDERED_FAILURES = 3  # failures in a row, after which the job is Hindered
 class _ManagedJob:
     """One job, its state machine's state, and what it has not processed yet."""
 
-    def __init__(self, key: Key, uid: str) -> None:
+    def __init__(self, key: Key, uid: str, backoff: Backoff) -> None:
         self.key = key
         self.name = join_key(key)
         self.uid = uid
@@ -73,7 +73,7 @@ class _ManagedJob:
         self.dependents_at = -_DEPENDENTS_S  # when its Service, Secret and ConfigMap were last created
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
-        self.backoff = Backoff(0.1, 30.0)
+        self.backoff = backoff
         self.is_paused = False  # after a failure, until the timer
         self.lags_since = 0.0  # of the state that was dropped
         self.hindrance = Hindered()  # repeated failure, until nothing is left to do
@@ -83,6 +83,7 @@ class _ManagedJob:
 
 class JobController:
     def __init__(self, client: Client, mirror: Mirror, events: Events, settings: PodSettings) -> None:
+        self._client = client
         self._mirror = mirror
         self._events = events
         self._ours = Ours(settings.scheduler_name)
@@ -135,7 +136,7 @@ class JobController:
         if item is None or not self._ours.runs(item) or problems(item):
             return
         if job is None:
-            job = self._jobs[key] = _ManagedJob(key, item.metadata.uid)
+            job = self._jobs[key] = _ManagedJob(key, item.metadata.uid, self._client.backoff(0.1, 30.0))
         job.max_replicas = sum(role.max for role in item.spec.roles)
         if self.executor.agents is not None:
             self.executor.agents.expect(job.name, job.uid, job.max_replicas)
@@ -275,14 +276,15 @@ class JobController:
         # A conflict only means that something changed meanwhile, unless it is repeated.
         is_repeated = job.backoff.failures >= _LOGGED_CONFLICTS
         is_conflict = isinstance(error, ApiError) and error.status in (404, 409) and not is_repeated
-        level = logging.DEBUG if is_conflict else logging.WARNING
+        is_old_news = isinstance(error, UnansweredError) and job.backoff.failures > 0
+        level = logging.DEBUG if is_conflict or is_old_news else logging.WARNING
         log.log(level, "job not carried out", extra={"job": job.name, "error": str(error)})
         if error is not None and not is_conflict and not isinstance(error, UnansweredError):
             self._record(job, [RecordEvent("NotCarriedOut", str(error)[:500], "Warning")])
             if job.backoff.failures + 1 >= _HINDERED_FAILURES:
                 job.hindrance = _hindrance(error)
         job.is_paused = True
-        self._set_timer(job, job.backoff.pause_s())
+        self._set_timer(job, job.backoff.pause_s(error))
 
     def _arm(self, job: _ManagedJob, instructions: Iterable[Instruction]) -> None:
         times = (instruction.at for instruction in instructions if isinstance(instruction, Arm))

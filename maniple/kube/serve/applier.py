@@ -189,7 +189,7 @@ class Applier:
             node, seen = wanted.get(pod, ""), self._mirror.find(kubernetes.Pod, split_name(pod))
             if seen is None or not isinstance(seen.item, kubernetes.Pod):
                 continue
-            if seen.item.status.nominated_node_name != node and not seen.item.spec.node_name:
+            if seen.item.status.nominated_node_name != node and self._mirror.waits(seen.key):
                 body = {"status": {"nominatedNodeName": node or None}}
                 self.writes.begin(self._patches.write(*seen.ref, body, "status"), seen.ref)
 

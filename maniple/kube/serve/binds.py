@@ -16,7 +16,7 @@ from maniple.api.gpu.assignment import format_assignment, read_assignment
 from maniple.api.keys import split_name
 from maniple.cluster.assumed_writes import bind_annotations
 from maniple.kube.serve.metrics import Metrics
-from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
+from maniple.kube.transport.client import ApiError, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import PODS
 from maniple.scheduler.framework.plan import Bind
@@ -77,7 +77,7 @@ class Binder:
         target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target})
         path = PODS.path(*key, "binding")
-        backoff = Backoff(0.1, 2.0)
+        backoff = self._client.backoff(0.1, 2.0)
         until = time.monotonic() + _RETRY_S
         error: Exception
         may_be_done = False  # by an earlier attempt that was not answered
@@ -97,9 +97,10 @@ class Binder:
                     return "gone", ""
                 if refusal.status == 409:
                     break
-                if not refusal.is_transient and may_be_done:
-                    break  # a server that has just started refuses everything: the earlier attempt may have succeeded
-                if not refusal.is_transient:
+                may_pass = self._client.may_pass(refusal)
+                if not may_pass and may_be_done:
+                    break  # the earlier attempt may have succeeded
+                if not may_pass:
                     log.warning("bind refused", extra={"pod": bind.pod, "node": bind.node, "error": str(refusal)})
                     return "failed", refusal.message or str(refusal)
             except UnansweredError as silence:
@@ -113,7 +114,7 @@ class Binder:
 
     async def _settle(self, bind: Bind, uid: str) -> str:
         """Asks the server until it answers, and puts the pod as it is into the mirror."""
-        backoff = Backoff()
+        backoff = self._client.backoff()
         while True:
             try:
                 answer = await self._client.get(PODS.path(*split_name(bind.pod)), timeout_s=_ANSWER_S)

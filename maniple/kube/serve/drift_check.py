@@ -5,6 +5,7 @@ A server, a proxy or a mistake of ours may lose events. Without this, such an er
 
 import asyncio
 import logging
+import time
 
 from maniple.api.keys import Key
 from maniple.kube.serve.metrics import Metrics
@@ -45,7 +46,7 @@ async def check_once(client: Client, feed: Feed, mirror: Mirror, metrics: Metric
         metrics.drift.labels(resource.kind).inc(len(differing))
         repaired += len(differing)
         if differing:
-            await watcher.relist()
+            await watcher.relist(time.monotonic())
     wrong = await mirror.cache.drift(mirror.objects)
     for name in wrong:
         log.error("drift of the cache", extra={"object": name})

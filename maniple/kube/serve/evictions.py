@@ -13,7 +13,7 @@ from maniple.api import kubernetes
 from maniple.api.keys import split_name
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
-from maniple.kube.transport.client import ApiError, Backoff, Client, NotLeadingError, UnansweredError
+from maniple.kube.transport.client import ApiError, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import PODS
 from maniple.scheduler.framework.plan import Eviction
@@ -70,7 +70,7 @@ class Evictor:
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
         regarding = Regarding.of(PODS, key, uid)
-        backoff = Backoff()
+        backoff = self._client.backoff()
         for _ in range(_TRIES):
             try:
                 await self._client.write(
@@ -84,7 +84,7 @@ class Evictor:
                     self._events.add(regarding, "EvictionRefused", error.message, "Evict", "Warning")
                     return "refused by a budget"
                 log.warning("eviction failed", extra={"pod": eviction.pod, "error": str(error)})
-                if not error.is_transient:
+                if not self._client.may_pass(error):
                     self._refuse(uid)
                     return "failed"
                 await backoff.wait(error)

@@ -5,6 +5,7 @@ import sys
 
 import msgspec
 
+from maniple.api.terminal_text import printable, printable_json, printable_lines
 from maniple.api.timestamps import format_micro_time
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -16,14 +17,14 @@ class _Json(logging.Formatter):
         line["message"] = record.getMessage()
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return printable_json(msgspec.json.encode(line, enc_hook=str).decode())
 
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname:7} {record.getMessage()} {fields}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = printable(f"{_time(record)} {record.levelname:7} {record.getMessage()} {fields}".rstrip())
+        return f"{line}\n{printable_lines(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 def set_up_logs(form: str, level: str) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from maniple.api.decode.server_objects import Live, Version, read_live
 from maniple.api.keys import Key
 from maniple.kube.serve.metrics import Metrics
+from maniple.kube.serve.skip_repeated_writes import Throttle
 from maniple.kube.transport.client import ApiError, Client, UnansweredError
 from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.mirror import Mirror, as_number
@@ -19,6 +20,8 @@ from maniple.kube.transport.resource_kinds import RESOURCES, Resource
 log = logging.getLogger("maniple.watch")
 
 _DISCOVER_S = 10.0
+_LOG_S = 60.0
+_SPARE_S = 1.0
 
 
 class _Groups(msgspec.Struct):
@@ -44,22 +47,26 @@ class Watcher(ListWatch[Live]):
         super().__init__(client, resource.list_path)
         self.resource = resource
         self.mirror = mirror
-        self.synced = asyncio.Event()
+        self.synced = asyncio.Event()  # it was listed once: from then on a cycle has at least the last known objects
         self.listed_at = 0.0  # when the last full list was asked for, on the monotonic clock
         self.is_served = True
+        self.was_served = False
         self.is_forbidden = False
         self._changed = changed
         self._metrics = metrics
         self._following: asyncio.Task[None] | None = None
+        self._listed = asyncio.Condition()
+        self._logged: Throttle[str] = Throttle()
         self.appeared = asyncio.Event()  # set when the server has its API group
 
-    async def relist(self) -> None:
-        """Lists again. All that was written before this call is known when it returns."""
-        self.synced.clear()
-        self.version = ""
-        if self._following is not None:
-            self._following.cancel()
-        await self.synced.wait()
+    async def relist(self, since: float) -> None:
+        """Lists again, unless it has. All that was written before `since`, on the monotonic clock, is known then."""
+        if self.listed_at < since and self.asked_at < since:
+            self.version = ""
+            if self._following is not None:
+                self._following.cancel()
+        async with self._listed:
+            await self._listed.wait_for(lambda: self.listed_at >= since or not self.is_served)
 
     async def run(self) -> None:
         while True:
@@ -82,11 +89,12 @@ class Watcher(ListWatch[Live]):
     async def _wait_until_served(self) -> None:
         if self.is_served:
             self.is_served = False
-            level = logging.DEBUG if self.resource.is_foreign else logging.WARNING
+            # Those of ours that were never there are named together, once everything has been listed.
+            level = logging.WARNING if self.was_served and not self.resource.is_foreign else logging.DEBUG
             log.log(level, "its CRD is not installed", extra={"resource": str(self.resource)})
         self.mirror.clear(self.resource)
         self.version = ""
-        self.synced.set()
+        await self._tell_listed()
         self._changed()
         self.appeared.clear()
         await self.appeared.wait()
@@ -99,9 +107,17 @@ class Watcher(ListWatch[Live]):
     async def replace(self, items: list[Live], version: str) -> None:
         await self.mirror.replace(self.resource, items, as_number(version))
         self.listed_at = self.asked_at
-        self.is_served = True
-        self.synced.set()
+        self.is_served = self.was_served = True
+        await self._tell_listed()
         self._metrics.lists.labels(self.resource.plural).inc()
+
+    async def _tell_listed(self) -> None:
+        self.synced.set()
+        async with self._listed:
+            self._listed.notify_all()
+
+    def connected(self) -> None:
+        self._logged.clear()
 
     def put(self, item: Live) -> str:
         self.mirror.put(self.resource, item)
@@ -113,18 +129,26 @@ class Watcher(ListWatch[Live]):
 
     def handle_failure(self, error: ApiError | UnansweredError) -> bool:
         """Only an object kind that may be missing ends it."""
-        extra = {"resource": str(self.resource), "error": str(error)}
         if isinstance(error, UnansweredError):
-            self._count("broken")
-            log.info("watch broken", extra=extra)
+            self._note("broken", logging.INFO, "watch broken", error)
         elif error.status == 410:
             self._count("too old")
-        elif self.resource.may_lack(error.status):
+        elif self.resource.may_lack(error.status) and not self._is_in_doubt():
             return False
         else:
-            self._count(f"status {error.status}")
-            log.warning("watch refused", extra=extra)
+            self._note(f"status {error.status}", logging.WARNING, "watch refused", error)
         return True
+
+    def _is_in_doubt(self) -> bool:
+        """Whether a server that says that it has no such kind may not have read its CRDs and roles yet."""
+        return self.was_served and self._client.outage.is_recent
+
+    def _note(self, why: str, level: int, message: str, error: Exception) -> None:
+        """Failures are logged once, and once a minute while they go on."""
+        self._count(why)
+        is_news = self._logged.admit(why, message, repeat_s=_LOG_S)
+        extra = {"resource": str(self.resource), "error": str(error)}
+        log.log(level if is_news else logging.DEBUG, message, extra=extra)
 
     def handle_unreadable(self, error: Exception) -> None:
         """It may be a mistake of ours about one object, and must not stop the others."""
@@ -155,9 +179,18 @@ class Feed:
             await watcher.synced.wait()
 
     async def relist(self, since: float) -> None:
-        """All that was written before `since`, on the monotonic clock, is known when it returns."""
-        old = [watcher for watcher in self.watchers.values() if watcher.is_served and watcher.listed_at < since]
-        await asyncio.gather(*(watcher.relist() for watcher in old))
+        """All that replicas wrote before `since`, on the monotonic clock, is known when it returns.
+
+        Kinds that no replica writes hold it up for a moment only: of those the last known objects will do.
+        """
+        served = [watcher for watcher in self.watchers.values() if watcher.is_served]
+        lists = {asyncio.create_task(watcher.relist(since)): watcher.resource for watcher in served}
+        try:
+            await asyncio.gather(*(task for task, resource in lists.items() if resource.is_decisive))
+            await asyncio.wait(lists, timeout=_SPARE_S)
+        finally:
+            for task in lists:
+                task.cancel()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

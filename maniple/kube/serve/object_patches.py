@@ -12,9 +12,13 @@ from maniple.api.keys import Key
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import MERGE_PATCH, ApiError, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
-from maniple.kube.transport.resource_kinds import Resource
+from maniple.kube.transport.resource_kinds import PODS, Resource
 
 log = logging.getLogger("maniple.patches")
+
+
+class _BoundError(Exception):
+    """The pod has a node, or is about to get one."""
 
 
 class Patches:
@@ -26,8 +30,17 @@ class Patches:
     async def write(
         self, resource: Resource, key: Key, body: dict[str, Any], part: str = "", content_type: str = MERGE_PATCH
     ) -> bool:
-        """Returns whether the server accepted it. The mirror gets the object from the answer."""
-        path, content = resource.path(*key, part), msgspec.json.encode(body)
+        """Returns whether the server accepted it. The mirror gets the object from the answer.
+
+        What a pod without a node is told is dropped if the pod is bound by the time that the lane is free.
+        """
+        path = resource.path(*key, part)
+
+        def content() -> bytes:
+            if resource is PODS and part == "status" and not self._mirror.waits(key):
+                raise _BoundError
+            return msgspec.json.encode(body)
+
         try:
             answer = await self._client.write(self._client.statuses, "PATCH", path, content, content_type)
         except ApiError as error:
@@ -37,6 +50,8 @@ class Patches:
             level = logging.DEBUG if error.status in (404, 409) else logging.WARNING
             log.log(level, "patch refused", extra={"path": path, "error": str(error)})
             self._metrics.writes.labels(resource.kind, f"status {error.status}").inc()
+        except _BoundError:
+            log.debug("patch dropped: the pod is bound", extra={"path": path})
         except (UnansweredError, NotLeadingError) as error:
             log.info("patch not made", extra={"path": path, "error": str(error)})
             self._metrics.writes.labels(resource.kind, "unanswered").inc()

@@ -30,7 +30,7 @@ from maniple.kube.transport.client import ApiError, Client
 from maniple.kube.transport.lease import Lease
 from maniple.kube.transport.login import Login
 from maniple.kube.transport.mirror import Mirror
-from maniple.kube.transport.resource_kinds import RESOURCES
+from maniple.kube.transport.resource_kinds import RESOURCES, Resource, missing_crds
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy
@@ -91,6 +91,7 @@ class Server:
             is_leading=lambda: self.lease is None or self.lease.is_leading,
         )
         self.feed = Feed(client, self.mirror, self.loop.poke, self.metrics)
+        self.missing: list[Resource] = []  # kinds that the last `read_once` did not find
         self._agents_open = asyncio.Event()
         self._jobs_term = -1
 
@@ -164,9 +165,11 @@ class Server:
                 # The last leader may have written what our watches have not reported yet. All kinds are listed: each
                 # watch lags on its own, and new pods with old groups would be worse than both old.
                 await self.feed.relist(self.lease.since)
+                continue  # meanwhile the lease may have changed hands
             self._begin_jobs(max(0, term))
             if not is_warm:
                 log.info("ready", extra={"objects": self.mirror.changes})
+                self._report_missing_crds()
             try:
                 _, plan = await self.loop.cycle()
             except Exception:
@@ -180,6 +183,11 @@ class Server:
                 gc.freeze()  # the cluster as it is at the start is no garbage
                 gc.enable()
             await self.loop.rest(plan)
+
+    def _report_missing_crds(self) -> None:
+        note = missing_crds(watcher.resource for watcher in self.feed.watchers.values() if not watcher.is_served)
+        if note:
+            log.warning(note)
 
     async def _serve_agents(self) -> None:
         """Serves the agents in pods as long as we run. While another replica leads, agents are told to ask again."""
@@ -214,12 +222,14 @@ class Server:
 
     async def read_once(self) -> None:
         """Lists everything, without watching."""
+        self.missing.clear()
         for resource in RESOURCES:
             try:
                 lives, version = await list_resource(self.client, resource)
             except ApiError as error:
                 if not resource.may_lack(error.status):
                     raise
+                self.missing.append(resource)
             else:
                 await self.mirror.replace(resource, lives, version)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from maniple.kube.transport.http1 import TRANSIENT, Answer, Pool
 from maniple.kube.transport.login import LOGIN_ERRORS, Login
+from maniple.kube.transport.outage import LONGEST_PAUSE_S, Outage
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -52,6 +53,11 @@ class ApiError(Exception):
         """Whether the same request may succeed later."""
         return self.status == 429 or self.status >= 500
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether the server has not read this kind yet. That takes less time than the pause that it asks for."""
+        return self.status == 429 and "storage is (re)initializing" in self.message
+
 
 class UnansweredError(Exception):
     """No answer: the connection broke, or it took too long. The request may have been carried out all the same."""
@@ -83,24 +89,45 @@ class Status(msgspec.Struct):
 
 
 class Backoff:
-    """Longer pauses after each failure, with jitter: requests that failed together must not come back together."""
+    """Longer pauses after each failure, with jitter: requests that failed together must not come back together.
 
-    def __init__(self, first_s: float = 0.2, longest_s: float = 15.0) -> None:
+    While the server is away pauses stay short, and its first answer ends them.
+    """
+
+    def __init__(self, first_s: float = 0.2, longest_s: float = 15.0, outage: Outage | None = None) -> None:
         self._first_s = first_s
         self._longest_s = longest_s
+        self._outage = outage
+        self._was_answered = True
         self.failures = 0
 
     def reset(self) -> None:
         self.failures = 0
 
-    def pause_s(self, at_least_s: float = 0.0) -> float:
+    def pause_s(self, error: Exception | None = None) -> float:
+        is_answered = not isinstance(error, UnansweredError)
+        if is_answered and not self._was_answered:
+            self.reset()
+        self._was_answered = is_answered
         self.failures += 1
-        full = min(self._longest_s, self._first_s * 2.0 ** min(self.failures - 1, 20))
-        return max(at_least_s, full) * random.uniform(0.75, 1.25)
+        asked = (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0
+        is_starting = isinstance(error, ApiError) and error.is_starting
+        longest = self._longest_s
+        if is_starting or (self._outage is not None and self._outage.is_recent):
+            longest = min(longest, LONGEST_PAUSE_S)
+            if is_starting:
+                asked = 0.0
+            elif not isinstance(error, ApiError) or error.status != 429:  # an overloaded server is obeyed
+                asked = min(asked, longest)
+        full = min(longest, self._first_s * 2.0 ** min(self.failures - 1, 20))
+        return max(asked, full) * random.uniform(0.75, 1.25)
 
     async def wait(self, error: Exception | None = None) -> None:
-        asked = error.retry_after_s if isinstance(error, ApiError) else None
-        await asyncio.sleep(self.pause_s(asked or 0.0))
+        pause_s = self.pause_s(error)
+        if self._outage is None:
+            await asyncio.sleep(pause_s)
+        else:
+            await self._outage.pause(pause_s)
 
 
 class Patience:
@@ -129,6 +156,7 @@ class Client:
         self._login = login
         self._pool = Pool(lambda: login.address)
         self._renewing = asyncio.Lock()
+        self.outage = Outage()
         self.seconds_left: Callable[[], float] | None = None
         self.reads = Lane(8)
         self.binds = Lane(64)
@@ -171,6 +199,17 @@ class Client:
         """A write of the lease itself, which is allowed without leading."""
         return await self._send(method, path, body, JSON, timeout_s)
 
+    async def get_urgently(self, path: str, timeout_s: float) -> bytes:
+        """A read that does not wait for others: lists that a dead server does not answer take a minute."""
+        return await self._send("GET", path, None, JSON, timeout_s)
+
+    def may_pass(self, error: ApiError) -> bool:
+        """Whether the same request may succeed later. A server that has just started does not know all rights yet."""
+        return error.is_transient or (error.status in (401, 403) and self.outage.is_recent)
+
+    def backoff(self, first_s: float = 0.2, longest_s: float = 15.0) -> Backoff:
+        return Backoff(first_s, longest_s, self.outage)
+
     async def _send(
         self,
         method: str,
@@ -188,7 +227,9 @@ class Client:
                 token = await self._renewed(token)
                 answer = await self._pool.request(method, whole, _headers(token, body, content_type), body, timeout_s)
         except TRANSIENT as error:
+            self.outage.note_silence()
             raise UnansweredError(f"{method} {self._login.address.server}{path}: {_describe(error)}") from None
+        self.outage.note_answer(answer.status)
         if answer.status >= 400:
             raise _refusal(answer)
         return answer.body
@@ -199,14 +240,19 @@ class Client:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """A watch: an answer that does not end. UnansweredError after `silence_s` without a byte."""
         token = await self._authorization()
+        is_answered = False
         try:
             async with self._pool.stream(f"{path}?{urlencode(query)}", _headers(token), silence_s) as (head, blocks):
+                is_answered = True
+                self.outage.note_answer(head.status)
                 if head.status >= 400:
                     if head.status == 401:  # the next attempt uses another token
                         await self._renewed(token)
                     raise _refusal(head._replace(body=b"".join([block async for block in blocks])))
                 yield blocks
         except TRANSIENT as error:
+            if not is_answered:  # a watch that breaks is no outage yet
+                self.outage.note_silence()
             raise UnansweredError(f"watch {self._login.address.server}{path}: {_describe(error)}") from None
 
     async def _authorization(self) -> str | None:

@@ -6,16 +6,21 @@ processor time (docs/decisions/013-own-http-client-library-login.md has the figu
 
 import asyncio
 import base64
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
-_CONNECT_S = 10.0
+_CONNECT_S = 4.0  # a lost first packet is repeated after 1 s, 3 s, 7 s and so on: then a new attempt is sooner
+_SECURE_S = 10.0
+_HEAD_S = 30.0  # for the first bytes of a stream
+# A peer that is gone without a word is noticed after 25 s, also by a stream on which nothing is expected.
+_KEEPALIVE = (("SO_KEEPALIVE", 1), ("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 _KEEP_S = 75.0  # less than servers and proxies keep an idle connection
 _MOST_UNREAD = 4 * 1024 * 1024  # bytes of a stream before reading pauses
 
@@ -65,6 +70,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass
+        _keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None or self._is_complete:  # there was no request
@@ -166,7 +172,7 @@ class _Connection(asyncio.Protocol):
             yield block
 
     async def secure(self, context: ssl.SSLContext, name: str) -> None:
-        """Switches to TLS, after a proxy has connected."""
+        """Switches to TLS."""
         assert self._transport is not None
         secured = await self._loop.start_tls(self._transport, self, context, server_hostname=name)
         self._transport = cast(asyncio.Transport, secured)
@@ -229,10 +235,9 @@ class Pool:
         self, path: str, headers: Mapping[str, str], silence_s: float
     ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
         """Head and blocks of an answer that may never end, on its own connection."""
-        async with asyncio.timeout(_CONNECT_S):
-            connection = await self._connect()
+        connection = await self._connect()
         try:
-            async with asyncio.timeout(silence_s):
+            async with asyncio.timeout(min(silence_s, _HEAD_S)):
                 head = await connection.send(self._encoded("GET", path, headers, None), is_stream=True)
             yield head, connection.chunks(silence_s)
         finally:
@@ -262,20 +267,18 @@ class Pool:
         name = address.server_name or host
         loop = asyncio.get_running_loop()
         connection = _Connection(loop)
-        if address.proxy is None:
-            expected = name if address.tls is not None else None
-            await loop.create_connection(
-                lambda: connection, host, _port(server), ssl=address.tls, server_hostname=expected
-            )
-            return connection
-        proxy = urlsplit(address.proxy)
-        await loop.create_connection(lambda: connection, proxy.hostname or "", _port(proxy))
+        proxy = None if address.proxy is None else urlsplit(address.proxy)
+        first = server if proxy is None else proxy
+        async with asyncio.timeout(_CONNECT_S):
+            await loop.create_connection(lambda: connection, first.hostname or "", _port(first))
         try:
-            answer = await connection.send(_tunnel(server, proxy), is_stream=True)
-            if answer.status != 200:
-                raise ConnectionError(f"the proxy {proxy.hostname}:{_port(proxy)} answered {answer.status}")
-            if address.tls is not None:
-                await connection.secure(address.tls, name)
+            async with asyncio.timeout(_SECURE_S):
+                if proxy is not None:
+                    answer = await connection.send(_tunnel(server, proxy), is_stream=True)
+                    if answer.status != 200:
+                        raise ConnectionError(f"the proxy {proxy.hostname}:{_port(proxy)} answered {answer.status}")
+                if address.tls is not None:
+                    await connection.secure(address.tls, name)
         except BaseException:
             connection.close()
             raise
@@ -289,6 +292,15 @@ class Pool:
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError(f"{method} {path}: a line break in a header")
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + (body or b"")
+
+
+def _keep_alive(connected: socket.socket | None) -> None:
+    if connected is None:
+        return
+    for name, value in _KEEPALIVE:
+        level = socket.SOL_SOCKET if name.startswith("SO_") else socket.IPPROTO_TCP
+        with suppress(OSError, AttributeError):  # not every system has all of them
+            connected.setsockopt(level, getattr(socket, name), value)
 
 
 def _port(url: SplitResult) -> int:

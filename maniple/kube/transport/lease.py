@@ -7,6 +7,7 @@ different machines are never compared: what counts is how long we have seen the 
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ DURATION_S = 11
 WRITE_S = 8.5  # for so long after asking for a renewal the holder may write; the rest is for writes on their way
 RENEW_S = 1.5
 _ANSWER_S = 3.0
+_AGAIN_S = (0.1, 1.0)  # the first and the longest pause after a turn that failed
+_WARN_S = 60.0  # between warnings while turns go on failing
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -51,7 +54,7 @@ class Lease:
     ) -> None:
         self.identity = identity
         self.term = 0  # how many times we have become the leader
-        self.since = 0.0  # when we last did, on the monotonic clock
+        self.since = 0.0  # what was written before, others may have written; on the monotonic clock
         self._client = client
         self._namespace, self._name = namespace, name
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -61,6 +64,11 @@ class Lease:
         self._write_until = 0.0
         self._is_leader = False
         self._turned = asyncio.Condition()
+        self._backoff = client.backoff(*_AGAIN_S)
+        self._error: Exception | None = None  # of the last turn
+        self._failures = 0  # in a row
+        self._failing_since = self._warned_at = 0.0
+        self._tenure: tuple[str | None, int] | None = None  # when we took the lease, and its how many-th holder we are
 
     def seconds_left(self) -> float:
         """For how long we may write; nothing if we do not lead."""
@@ -78,7 +86,10 @@ class Lease:
     async def run(self) -> None:
         while True:
             await self.turn()
-            await asyncio.sleep(self._pause_s())
+            if self._error is None:
+                await asyncio.sleep(self._pause_s())
+            else:
+                await self._backoff.wait(self._error)
 
     async def turn(self, *, is_patient: bool = True) -> None:
         """Renews the lease, takes it if it is free, or reads who holds it.
@@ -86,20 +97,24 @@ class Lease:
         If the server does not answer, the next turn tries again; without patience the error is raised.
         """
         asked_at = time.monotonic()
+        tenure, could_write_until = self._tenure, self._write_until
         try:
             is_ours = await self._renew_or_take()
         except (ApiError, UnansweredError) as error:
             if not is_patient:
                 raise
-            log.warning("lease not renewed", extra={"error": str(error), "leading": self.is_leading})
+            self._note_failure(error)
             is_ours = self._is_leader and self._write_until > time.monotonic()
         else:
+            self._note_success()
             if is_ours:
                 self._write_until = asked_at + WRITE_S
         if is_ours != self._is_leader:
             self._is_leader = is_ours
             self.term += is_ours
             self.since = time.monotonic()
+            if is_ours and tenure == self._tenure:  # nobody else has led meanwhile: the last writes were ours
+                self.since = min(self.since, could_write_until + DURATION_S - WRITE_S)
             self._report(is_ours)
             log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
         async with self._turned:
@@ -116,6 +131,26 @@ class Lease:
                 log.info("lease released", extra={"identity": self.identity})
             except (ApiError, UnansweredError) as error:
                 log.warning("lease not released", extra={"error": str(error)})
+
+    def _note_failure(self, error: Exception) -> None:
+        """One warning when it begins to fail, and one a minute while it goes on."""
+        now = time.monotonic()
+        if self._error is None:
+            self._failing_since, self._warned_at, self._failures = now, -math.inf, 0
+        self._error = error
+        self._failures += 1
+        is_due = now - self._warned_at >= _WARN_S
+        if is_due:
+            self._warned_at = now
+        extra = {"error": str(error), "leading": self.is_leading, "seconds": round(now - self._failing_since, 1)}
+        log.log(logging.WARNING if is_due else logging.DEBUG, "lease not renewed", extra=extra)
+
+    def _note_success(self) -> None:
+        if self._error is not None:
+            lasted_s = round(time.monotonic() - self._failing_since, 1)
+            log.info("lease answered again", extra={"seconds": lasted_s, "failures": self._failures})
+        self._error = None
+        self._backoff.reset()
 
     def _pause_s(self) -> float:
         pause = RENEW_S * random.uniform(0.9, 1.1)
@@ -134,7 +169,7 @@ class Lease:
                 if error.status not in (404, 409):
                     raise
         try:
-            answer = await self._client.get(f"{self._folder}/{self._name}", timeout_s=_ANSWER_S)
+            answer = await self._client.get_urgently(f"{self._folder}/{self._name}", _ANSWER_S)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -173,5 +208,7 @@ class Lease:
 
     async def _write(self, method: str, path: str, lease: _Lease) -> bool:
         body = msgspec.json.encode(lease)
-        self._note(msgspec.json.decode(await self._client.contend(method, path, body, _ANSWER_S), type=_Lease))
+        written = msgspec.json.decode(await self._client.contend(method, path, body, _ANSWER_S), type=_Lease)
+        self._note(written)
+        self._tenure = (written.spec.acquire_time, written.spec.lease_transitions)
         return True

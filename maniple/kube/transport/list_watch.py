@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from maniple.api.decode.server_objects import Head, Version
-from maniple.kube.transport.client import ApiError, Backoff, Client, Status, UnansweredError
+from maniple.kube.transport.client import ApiError, Client, Status, UnansweredError
 
 PAGE = 500
 _WATCH_S = (240, 480)
@@ -114,10 +114,11 @@ class ListWatch(ABC, Generic[T]):
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yields after the list and after every batch of events."""
-        backoff = Backoff(longest_s=self._longest_pause_s)
+        backoff = self._client.backoff(longest_s=self._longest_pause_s)
         while True:
             started = time.monotonic()
             failure: Exception | None = None
+            was_continued = bool(self.version)
             try:
                 if not self.version:
                     self.asked_at = started
@@ -147,6 +148,9 @@ class ListWatch(ABC, Generic[T]):
                     self.version = ""
                 if not self.handle_failure(error):
                     raise
+                if was_continued and not self.version:  # too old to continue: a list is needed, and nothing else
+                    backoff.reset()
+                    continue
                 failure = error
             if time.monotonic() - started > _STABLE_S:
                 backoff.reset()

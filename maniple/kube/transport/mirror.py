@@ -10,7 +10,7 @@ from typing import NamedTuple
 from maniple.api import kubernetes
 from maniple.api.decode.decode import Object
 from maniple.api.decode.server_objects import Live, read_live
-from maniple.api.keys import Key
+from maniple.api.keys import Key, join_key
 from maniple.api.meta import Struct
 from maniple.api.replica_pods import ReplicaFacts
 from maniple.cluster.shared_cache import SharedCache
@@ -75,6 +75,13 @@ class Mirror:
             if seen is not None and seen.item is not None:
                 return seen
         return None
+
+    def waits(self, pod: Key) -> bool:
+        """Whether the pod is there and is not bound, neither as reported nor by a bind that is on its way."""
+        seen = self.find(kubernetes.Pod, pod)
+        if seen is None or not isinstance(seen.item, kubernetes.Pod) or seen.item.spec.node_name:
+            return False
+        return not self.cache.is_assumed_bound(join_key(pod))
 
     def put(self, resource: Resource, live: Live) -> bool:
         """An object that is new or has changed. A version older than the known one changes nothing.

@@ -1,5 +1,6 @@
 """The kinds of objects that are read from the API server, their paths, and whether a cluster may lack them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from maniple.api import kubernetes, types
@@ -30,6 +31,11 @@ class Resource:
         return f"{self.prefix}/{self.plural}"
 
     @property
+    def is_decisive(self) -> bool:
+        """Whether a new leader needs its latest objects: the nodes, and what the last leader may have written."""
+        return self.read_as in (kubernetes.Node, kubernetes.Pod, types.PodGroup, types.ElasticJob)
+
+    @property
     def is_foreign(self) -> bool:
         return issubclass(self.struct, ForeignObject)
 
@@ -51,9 +57,24 @@ class Resource:
         return f"{self.plural}.{self.api_version}"
 
 
+INSTALL = "install their CRDs with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
+
+
+def missing_crds(missing: Iterable[Resource]) -> str:
+    """What to tell a person about a cluster that does not know kinds of ours; empty if it knows them all."""
+    plurals = sorted(resource.plural for resource in missing if not resource.is_foreign)
+    if not plurals:
+        return ""
+    return f"the cluster has no {', '.join(plurals)}: {INSTALL}"
+
+
 ObjectRef = tuple[Resource, Key]
 
-_IRREGULAR_PLURALS = {"PriorityClass": "priorityclasses", "Topology": "topologies"}
+_IRREGULAR_PLURALS = {
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+    "Topology": "topologies",
+}
 _OURS = {"Queue": types.Queue, "PodGroup": types.PodGroup}
 
 

@@ -27,12 +27,11 @@ from maniple.kube.transport.client import (
 )
 from maniple.kube.transport.list_watch import ListWatch, list_all
 from maniple.kube.transport.login import log_in
-from maniple.kube.transport.resource_kinds import JOBS, PODS, Resource
+from maniple.kube.transport.resource_kinds import INSTALL, JOBS, PODS, Resource
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
 SILENCE_S = 90.0  # the server sends a bookmark about every minute
 _LONGEST_PAUSE_S = 5.0
-INSTALL = "install their CRDs with `maniple crds | kubectl apply --server-side -f -`, or the Helm chart"
 
 T = TypeVar("T")
 
@@ -113,7 +112,8 @@ class Watched(ListWatch[tuple[Version, T | None]], Generic[T]):
     def handle_failure(self, error: ApiError | UnansweredError) -> bool:
         if not self._has_begun:
             return False
-        if isinstance(error, ApiError) and error.status != 410 and not self._patience.has(error):
+        may_pass = isinstance(error, UnansweredError) or error.status == 410 or self._client.may_pass(error)
+        if isinstance(error, ApiError) and not may_pass and not self._patience.has(error):
             return False
         if self._has_failed:  # most watches that break once are there again at once
             self._note(str(error))

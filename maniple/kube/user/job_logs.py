@@ -16,7 +16,7 @@ from maniple.api.errors import InputError
 from maniple.api.keys import Key, name_of
 from maniple.api.phases import FINISHED
 from maniple.kube.transport.client import ApiError, Backoff, Patience, UnansweredError
-from maniple.kube.transport.resource_kinds import PODS
+from maniple.kube.transport.resource_kinds import NODES, PODS
 from maniple.kube.user.client import UserClient, refused, replica_query
 from maniple.kube.user.replica_pod import ReplicaPod, read_replica_pod
 
@@ -26,6 +26,16 @@ _LONGEST_PAUSE_S = 5.0
 _TRIES = 5  # of a log that could not be read yet
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # kubectl's annotation
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT")
+
+_SIMULATED = "kwok.x-k8s.io/node"  # KWOK's annotation of its nodes
+
+
+class _Node(msgspec.Struct):
+    class Metadata(msgspec.Struct):
+        annotations: dict[str, str] = {}
+
+    metadata: Metadata
+
 
 OnLine = Callable[[ReplicaPod, str], None]
 
@@ -49,7 +59,7 @@ async def read_logs(client: UserClient, key: Key, choice: Choice, on_line: OnLin
             try:
                 await _Log(client, replica, choice, on_line).read(follow=False)
             except ApiError as error:
-                raise _unreadable(error, replica) from None
+                raise await _unreadable(client, error, replica) from None
     return chosen
 
 
@@ -135,8 +145,9 @@ class _Log:
                     return
                 # 400: its container is being removed, and so is the pod.
                 may_pass = error.status == 400 or self._patience.has(error) if self._has_begun else error.is_transient
-                if not may_pass or (not self._has_begun and backoff.failures >= _TRIES):
-                    raise _unreadable(error, self._replica) from None
+                is_last = not may_pass or (not self._has_begun and backoff.failures >= _TRIES)
+                if is_last or await _is_simulated(self._client, error, self._replica):
+                    raise await _unreadable(self._client, error, self._replica) from None
                 await backoff.wait(error)
 
     async def _read_if_finished(self) -> bool:
@@ -206,6 +217,20 @@ def _main_container(replica: ReplicaPod) -> str:
     return default if default in names else names[0]
 
 
-def _unreadable(error: ApiError, replica: ReplicaPod) -> InputError:
-    messages = refused(error, f"Pod {name_of(replica.pod.metadata)}").messages
+async def _unreadable(client: UserClient, error: ApiError, replica: ReplicaPod) -> InputError:
+    name = f"Pod {name_of(replica.pod.metadata)}"
+    if await _is_simulated(client, error, replica):
+        return InputError([f"{name}: has no log: its node {replica.pod.spec.node_name} is simulated, and runs nothing"])
+    messages = refused(error, name).messages
     return InputError(f"{message} (its log could not be read)" for message in messages)
+
+
+async def _is_simulated(client: UserClient, error: ApiError, replica: ReplicaPod) -> bool:
+    """Whether the log cannot be read because the pod's node is one of KWOK's, which has no kubelet to ask."""
+    if error.status < 500:
+        return False
+    try:
+        answer = await client.client.get(NODES.path("", replica.pod.spec.node_name))
+    except (ApiError, UnansweredError):  # also because not everybody may read nodes
+        return False
+    return _SIMULATED in msgspec.json.decode(answer, type=_Node).metadata.annotations

@@ -12,8 +12,8 @@ from maniple.elastic.job_spec import read_job_spec
 from maniple.kube.jobs.manifests import PodSettings
 from maniple.kube.jobs.manifests import pod as pod_manifest
 from maniple.kube.transport.client import ApiError, UnansweredError
-from maniple.kube.transport.resource_kinds import QUEUES
-from maniple.kube.user.client import INSTALL, UserClient, refused
+from maniple.kube.transport.resource_kinds import INSTALL, QUEUES
+from maniple.kube.user.client import UserClient, refused
 from maniple.kube.user.submission import Submission
 
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

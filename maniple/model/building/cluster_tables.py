@@ -3,7 +3,7 @@
 They are built once and stay valid until the cluster itself changes. Pods come and go without changing them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from maniple.model.priority import Priorities
 from maniple.model.queues import build_queues
 from maniple.model.resources import Axis, FloatArray, RequestTable
 from maniple.model.topology_domains import Domains
+from maniple.model.volume_claims import Storage
 
 
 class ClusterTables:
@@ -33,8 +34,7 @@ class ClusterTables:
         queues: Sequence[types.Queue],
         priority_classes: Sequence[kubernetes.PriorityClass],
         topologies: Sequence[types.Topology],
-        claims: Mapping[tuple[str, str], kubernetes.PersistentVolumeClaim],
-        volumes: Mapping[str, kubernetes.PersistentVolume],
+        storage: Storage,
     ) -> None:
         """`queues`: sorted by name, with the default one, a sound tree. `requests`: of all pods."""
         self.ours = ours
@@ -53,9 +53,10 @@ class ClusterTables:
         self.level_of_label = {label: name for name, label in levels.items()}
         self.priorities = Priorities(priority_classes)
         self.queues, self.queue_index = build_queues(queues, self.axis)
-        self.shapes = Shapes(self.axis, requests, self.gpus, claims, volumes, reads)
+        self.shapes = Shapes(self.axis, requests, self.gpus, storage, reads)
         self.reader = AffinityReader({})
         self.budgets: Sequence[Budget] = ()
+        self.volume_limits = _volume_limits(self.nodes, storage)
 
     def total(self, used: FloatArray, foreign: FloatArray) -> FloatArray:
         """What queues share: a node that takes no pods adds only what is used; other schedulers' pods are left out."""
@@ -63,6 +64,17 @@ class ClusterTables:
         held = np.where(usable, np.where(np.isfinite(self.nodes.allocatable), self.nodes.allocatable, 0.0), used)
         total: FloatArray = np.maximum((held - foreign).sum(axis=1), 0.0)
         return total
+
+
+def _volume_limits(nodes: NodeTable, storage: Storage) -> dict[str, FloatArray]:
+    """CSI driver -> the most volumes of it on each node; inf: no limit."""
+    limits: dict[str, FloatArray] = {}
+    for name, by_driver in storage.limits.items():
+        node = nodes.index.get(name)
+        if node is not None:
+            for driver, most in by_driver.items():
+                limits.setdefault(driver, np.full(len(nodes), np.inf))[node] = most
+    return limits
 
 
 def fixed_names(nodes: Sequence[kubernetes.Node], queues: Sequence[types.Queue]) -> set[str]:

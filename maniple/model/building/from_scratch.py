@@ -1,12 +1,10 @@
 """Objects to Snapshot in one step: the incremental builder, run once. Raises the contradictions it reports."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from maniple.api.decode.decode import Object
-from maniple.api.errors import InputError
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects
 from maniple.model.disruption_budgets import find_budgets
@@ -24,7 +22,7 @@ def build_snapshot(
     Raises InputError with every contradiction between objects.
     """
     # What else is wrong depends on the queues, so a broken tree is reported alone.
-    _raise_if(objects, tree_problems(with_default(objects.queues)))
+    objects.refuse(tree_problems(with_default(objects.queues)))
     builder = SnapshotBuilder(ours or Ours(), reads)
     with _paused_gc():
         for items in objects.by_kind().values():
@@ -36,14 +34,9 @@ def build_snapshot(
     if builder.wrong:
         # Problems of implied pods are left out: the problem is their ElasticJob's, which is reported.
         items = [*objects.nodes, *objects.pod_groups, *objects.elastic_jobs, *objects.pods]
-        _raise_if(objects, [(item, text) for item in items for text in builder.wrong.get(key_of_object(item), ())])
+        objects.refuse((item, text) for item in items for text in builder.wrong.get(key_of_object(item), ()))
     # Budgets count all existing pods: also those that no decision depends on, and none that are still to be created.
     return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods))
-
-
-def _raise_if(objects: Objects, problems: Sequence[tuple[Object, str]]) -> None:
-    if problems:
-        raise InputError(dict.fromkeys(f"{objects.place_of(item)}: {text}" for item, text in problems))
 
 
 @contextmanager

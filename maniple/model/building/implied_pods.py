@@ -6,6 +6,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from maniple.api import kubernetes, types
+from maniple.api.errors import InputError
 from maniple.api.gpu.requests import write_models
 from maniple.api.keys import Key, key_of, name_of
 from maniple.api.labels import GPU_MODELS_ANNOTATION, INDEX_LABEL, JOB_LABEL, ROLE_LABEL
@@ -14,6 +15,7 @@ from maniple.api.phases import FINISHED
 from maniple.model.elastic import current_sizes, replica_index
 from maniple.model.pod_identity import pod_role
 
+MAX_IMPLIED = 200_000  # in one plan: about 300 MB
 NextReplica = tuple[types.ElasticRole, kubernetes.Pod]
 
 
@@ -38,6 +40,24 @@ def implied_pods(
                 missing = islice(missing, max(0, role.least - len(existing)))
             for index in missing:
                 yield _make_replica(job, role, index, scheduler_name)
+
+
+def limited_implied_pods(
+    jobs: Sequence[types.ElasticJob], pods: Iterable[kubernetes.Pod], *, scheduler_name: str
+) -> list[kubernetes.Pod]:
+    """The same, as far as they can be planned at once. InputError if they are more."""
+    listed = list(pods)
+    implied = list(islice(implied_pods(jobs, listed, scheduler_name=scheduler_name), MAX_IMPLIED + 1))
+    if len(implied) > MAX_IMPLIED:
+        largest = max(jobs, key=lambda job: sum(role.least for role in job.spec.roles))
+        size = sum(role.least for role in largest.spec.roles)
+        raise InputError(
+            [
+                f"the ElasticJobs of the input have more than {MAX_IMPLIED} pods to create; expected at most so many, "
+                f"with fewer jobs or a smaller min: that of {name_of(largest.metadata)} is {size}"
+            ]
+        )
+    return implied
 
 
 def beyond_their_size(jobs: Sequence[types.ElasticJob], pods: Iterable[kubernetes.Pod]) -> set[str]:

@@ -37,15 +37,15 @@ from maniple.model.queues import sound_queues
 from maniple.model.resources import RequestTable
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Domains
-from maniple.model.volume_claims import Storage
+from maniple.model.volume_claims import STORAGE_KINDS, Storage
 
 _KINDS = (
     kubernetes.Node,
     kubernetes.PriorityClass,
     types.Queue,
     types.Topology,
-    kubernetes.PersistentVolume,
-    kubernetes.PersistentVolumeClaim,
+    *STORAGE_KINDS,
+    kubernetes.CSINode,
     kubernetes.Namespace,
     kubernetes.PodDisruptionBudget,
     types.PodGroup,
@@ -129,11 +129,10 @@ class SnapshotBuilder:
                 self._specs.put(item)
         elif kind is kubernetes.PodDisruptionBudget:
             self._touched_budgets.add(namespace)
-        elif kind is kubernetes.PersistentVolumeClaim:
-            self._storage.put_claim((namespace, name), item)
-            self._touch_users({(namespace, name)})
-        elif kind is kubernetes.PersistentVolume:
-            self._touch_users(self._storage.put_volume(name, item))
+        elif kind in STORAGE_KINDS:
+            self._touch_users(self._storage.put(kind, (namespace, name), item))
+        elif kind is kubernetes.CSINode:
+            self._are_tables_stale |= self._storage.put_csi_node(name, item)
         elif kind is kubernetes.Namespace:
             self._touch_counted(self.index.minding)
         elif kind is kubernetes.Node and old is not None and item is not None and same_resources(old, item):
@@ -252,8 +251,7 @@ class SnapshotBuilder:
             "queues": queues,
             "priority_classes": _sorted(objects[kubernetes.PriorityClass]),
             "topologies": _sorted(objects[types.Topology]),
-            "claims": self._storage.claims,
-            "volumes": self._storage.volumes,
+            "storage": self._storage,
         }
         index.forget_requests()
         # Which resources exist depends on jobs. Whether a job is valid depends on neither nodes nor pods.

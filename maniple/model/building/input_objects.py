@@ -1,14 +1,18 @@
 """Typed objects by kind: the input of a Snapshot. Refuses duplicates and contradictions."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Decoded, Object
-from maniple.api.errors import InputError
+from maniple.api.decode.notes import Notes
+from maniple.api.decode.set_aside import HOLDS
+from maniple.api.errors import InputError, did_you_mean, shown
 from maniple.api.keys import ObjectKey, key_of, name_of
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
-from maniple.model.building.implied_pods import implied_pods, pods_by_job
+from maniple.api.phases import FINISHED
+from maniple.model.building.implied_pods import limited_implied_pods, pods_by_job
 from maniple.model.building.job_builder import is_gang
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.pod_identity import gang_of, job_key, named_gangs
@@ -22,6 +26,8 @@ class Objects:
     budgets: list[kubernetes.PodDisruptionBudget] = field(default_factory=list)
     volumes: list[kubernetes.PersistentVolume] = field(default_factory=list)
     claims: list[kubernetes.PersistentVolumeClaim] = field(default_factory=list)
+    storage_classes: list[kubernetes.StorageClass] = field(default_factory=list)
+    csi_nodes: list[kubernetes.CSINode] = field(default_factory=list)
     namespaces: list[kubernetes.Namespace] = field(default_factory=list)
     queues: list[types.Queue] = field(default_factory=list)
     pod_groups: list[types.PodGroup] = field(default_factory=list)
@@ -29,6 +35,9 @@ class Objects:
     topologies: list[types.Topology] = field(default_factory=list)
     implied: list[kubernetes.Pod] = field(default_factory=list)  # pods that jobs will create
     decoded: Decoded = field(default_factory=Decoded)
+    strict: bool = True  # whether contradictions between objects of a real cluster are errors
+    notes: Notes = field(default_factory=Notes)
+    _set_aside: dict[int, tuple[Object, dict[str, None]]] = field(default_factory=dict)  # with what is wrong
 
     def by_kind(self) -> dict[type, list[Any]]:
         """The lists by the type of their objects."""
@@ -39,12 +48,32 @@ class Objects:
             kubernetes.PodDisruptionBudget: self.budgets,
             kubernetes.PersistentVolume: self.volumes,
             kubernetes.PersistentVolumeClaim: self.claims,
+            kubernetes.StorageClass: self.storage_classes,
+            kubernetes.CSINode: self.csi_nodes,
             kubernetes.Namespace: self.namespaces,
             types.Queue: self.queues,
             types.PodGroup: self.pod_groups,
             types.ElasticJob: self.elastic_jobs,
             types.Topology: self.topologies,
         }
+
+    def refuse(self, problems: Iterable[tuple[Object, str]]) -> None:
+        """Raises InputError with the problems of objects; those of a real cluster become notes, unless strict."""
+        wrong = []
+        for item, text in problems:
+            if self.strict or not item.metadata.uid:
+                wrong.append(f"{self.place_of(item)}: {text}")
+            else:
+                self._set_aside.setdefault(id(item), (item, {}))[1][text] = None
+        if wrong:
+            raise InputError(dict.fromkeys(wrong))
+
+    def note_set_aside(self) -> None:
+        """Adds a note on each object that contradicts others, once."""
+        for item, problems in self._set_aside.values():
+            is_held = isinstance(item, kubernetes.Pod) and bool(item.spec.node_name)
+            self.notes.set_aside(describe(item), type(item).__name__, list(problems), HOLDS if is_held else "")
+        self._set_aside.clear()
 
     def place_of(self, item: Object) -> str:
         """File, document and name of an object, for error messages."""
@@ -59,20 +88,30 @@ def describe(item: Object) -> str:
     return f"{type(item).__name__} {namespace}{item.metadata.name}"
 
 
-def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
-    """The objects by kind, with the pods that ElasticJobs will create. InputError if an object is given twice."""
-    objects = Objects(decoded=decoded)
+def sort_objects(decoded: Decoded, *, scheduler_name: str, strict: bool = True) -> Objects:
+    """The objects by kind, with the pods that ElasticJobs will create. InputError if an object is given twice.
+
+    Unless `strict`, an object of a real cluster may be in several dumps: the last counts.
+    """
+    objects = Objects(decoded=decoded, strict=strict)
     by_kind = objects.by_kind()
-    seen: set[ObjectKey] = set()
+    seen: dict[ObjectKey, Object] = {}
     twice: list[str] = []
     for item, where in zip(decoded.objects, decoded.where, strict=True):
         key = (type(item), item.metadata.namespace, item.metadata.name)
-        if key in seen:
+        before = seen.get(key)
+        seen[key] = item
+        if before is None:
+            by_kind[type(item)].append(item)
+        elif strict or not (item.metadata.uid and before.metadata.uid):
             twice.append(f"{where}: {describe(item)}: given twice; an object may stand in the input once")
-        seen.add(key)
-        by_kind[type(item)].append(item)
+        else:
+            items = by_kind[type(item)]
+            items[next(at for at, other in enumerate(items) if other is before)] = item
+            objects.notes.add(("twice", type(item)), f"{where}: {describe(item)}: given twice; the last counts")
     check_pods(objects)
-    objects.implied = list(implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name))
+    _note_missing_nodes(objects)
+    objects.implied = limited_implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name)
     twice += [
         f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[JOB_LABEL]} will create a pod "
         f"of that name; give the pod its labels, or rename it"
@@ -84,11 +123,24 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str) -> Objects:
     return objects
 
 
+def _note_missing_nodes(objects: Objects) -> None:
+    """Notes pods whose node is not in the input: they hold nothing."""
+    names = {node.metadata.name for node in objects.nodes}
+    is_first = True
+    for pod in objects.pods:
+        node = pod.spec.node_name
+        if node and node not in names and pod.status.phase not in FINISHED:
+            hint = did_you_mean(node, names) if is_first else ""
+            is_first = False
+            what = f"its node {shown(node)} is not in the input, so that it holds nothing there{hint}"
+            objects.notes.add("missing node", f"{describe(pod)}: {what}")
+
+
 def check_pods(objects: Objects) -> None:
     """Raises InputError if pods contradict the gangs that they name."""
     by_job = pods_by_job(objects.pods) if objects.elastic_jobs else {}
-    wrong = [
-        f"{objects.place_of(pod)}: {problem}"
+    wrong: list[tuple[Object, str]] = [
+        (pod, str(problem))
         for job in objects.elastic_jobs
         for pod, problem in replica_problems(job, by_job.get(key_of(job.metadata), ()))
     ]
@@ -98,6 +150,5 @@ def check_pods(objects: Objects) -> None:
         if BIND_FAILURES_ANNOTATION in pod.metadata.annotations:
             gang = gang_of(name_of(pod.metadata), named_gangs(pod), is_ours=True, gangs=gangs, gangless=gangless)
             note = misplaced_note(pod, gang)
-            wrong += [f"{objects.place_of(pod)}: {note}"] if note is not None else []
-    if wrong:
-        raise InputError(wrong)
+            wrong += [(pod, str(note))] if note is not None else []
+    objects.refuse(wrong)

@@ -110,6 +110,7 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
         labels=meta.labels,
         ends=inf if pod.spec.active_deadline_seconds is None else started + lasts_s(pod),
         makes_way_for=meta.annotations.get(BACKFILL_ANNOTATION, ""),
+        exclusives=usage.exclusives,
         is_ours=tables.ours.claims(pod),
         annotations=pick(tables.reads.pod_annotations, meta.annotations),
     )

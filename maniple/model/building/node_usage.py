@@ -10,11 +10,11 @@ import numpy as np
 from maniple.api import kubernetes
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
-from maniple.model.counting import count_down
+from maniple.model.counting import count_down, count_up
 from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import JobKey, pod_owner
-from maniple.model.pod_shape import Exclusive, exclusives_of
+from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import FloatArray
 
 
@@ -45,7 +45,9 @@ class NodeUsage:
         self.used, self.releasing, self.foreign = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._members: dict[JobKey, dict[str, PodUsage]] = {}  # without pods that are jobs of their own
         self.exclusives: dict[int, tuple[Exclusive, ...]] = {}
+        self.leaving_exclusives: dict[int, tuple[Exclusive, ...]] = {}
         self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
+        self.leaving_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.owners: dict[str, dict[int, int]] = {}
         self.dirty_jobs: dict[JobKey, None] = {}  # in the order in which they are built
         self._dirty_nodes: set[int] = set()
@@ -70,7 +72,7 @@ class NodeUsage:
             return
         usage.node = node
         usage.gpus, usage.held = self._holdings.read(pod, node, request)
-        usage.exclusives = exclusives_of(pod.spec)
+        usage.exclusives = tables.shapes.exclusives(pod)
         if meta.owner_references:
             owner = usage.owner = pod_owner(meta)
             if owner:
@@ -81,7 +83,9 @@ class NodeUsage:
                     counts[node] = counts.get(node, 0) + 1
         if tables.reader.has_terms:
             usage.pod_affinity = tables.reader.read(pod)
-            self.pod_affinity[usage.pod_affinity, node] = self.pod_affinity.get((usage.pod_affinity, node), 0) + 1
+            count_up(self.pod_affinity, (usage.pod_affinity, node))
+            if usage.is_leaving:
+                count_up(self.leaving_affinity, (usage.pod_affinity, node))
         on_node = self._by_node.get(node)
         if on_node is None:
             self._by_node[node] = {name: usage}
@@ -104,6 +108,8 @@ class NodeUsage:
             return
         if usage.pod_affinity is not None:
             count_down(self.pod_affinity, (usage.pod_affinity, usage.node))
+            if usage.is_leaving:
+                count_down(self.leaving_affinity, (usage.pod_affinity, usage.node))
         if usage.owner:
             counts = self.owners[usage.owner]
             count_down(counts, usage.node)
@@ -133,11 +139,13 @@ class NodeUsage:
         self._settle_gpus(nodes, by_node)
         for node, pods in zip(nodes, by_node, strict=True):
             holders = [pod for pod in pods if pod.exclusives]
-            if holders:
-                holders.sort(key=lambda pod: pod.name)
-                self.exclusives[node] = tuple(exclusive for pod in holders for exclusive in pod.exclusives)
-            else:
-                self.exclusives.pop(node, None)
+            holders.sort(key=lambda pod: pod.name)
+            leavers = [pod for pod in holders if pod.is_leaving]
+            for total, held_by in ((self.exclusives, holders), (self.leaving_exclusives, leavers)):
+                if held_by:
+                    total[node] = tuple(exclusive for pod in held_by for exclusive in pod.exclusives)
+                else:
+                    total.pop(node, None)
 
     def _sum(self, nodes: list[int], by_node: list[list[PodUsage]]) -> None:
         columns = np.array(nodes, dtype=np.intp)

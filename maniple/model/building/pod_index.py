@@ -125,7 +125,7 @@ class PodIndex:
         self.live: Counter[int] = Counter()  # request -> pods
         self.keys: Counter[str] = Counter()  # label that affinity terms select by -> pods with such terms
         self.minding: dict[str, frozenset[str]] = {}  # pods with affinity terms -> the labels those select by
-        self.users: dict[Key, set[str]] = {}  # claim -> waiting pods that mount it
+        self.users: dict[Key, set[str]] = {}  # claim -> pods that mount it
         self._claims: dict[str, frozenset[Key]] = {}
         self.has_new_requests = False  # or lost some
 
@@ -148,7 +148,7 @@ class PodIndex:
             if keys is not None:
                 self.minding[name] = keys
                 self.keys.update(keys)
-        claims = claims_of(pod) if spec.volumes and not spec.node_name else None
+        claims = claims_of(pod) if spec.volumes else None
         if claims:
             self._claims[name] = claims
             for claim in claims:

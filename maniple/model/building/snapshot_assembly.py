@@ -33,6 +33,9 @@ def assemble_snapshot(
         gpu_pods=queue_usage.gpu_pods(),
         pod_affinity=dict(usage.pod_affinity),
         exclusives=dict(usage.exclusives),
+        leaving_affinity=dict(usage.leaving_affinity),
+        leaving_exclusives=dict(usage.leaving_exclusives),
         owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
         budgets=tables.budgets,
+        volume_limits=tables.volume_limits,
     )

@@ -24,6 +24,11 @@ from maniple.scheduler.placement.placement_search import place_gang, place_more
 from maniple.scheduler.reservation.reserve import at_most, displace, has_guests, host_of, keep_reservations, reserve
 
 _HIGHEST = 2**31  # above every priority
+_BREAKS_PROMISE = Reason(
+    "BreaksPromise",
+    "there is room, but its pods would break the topology spread of a gang that is promised room",
+    "that gang had started",
+)
 
 
 class Allocate:
@@ -114,13 +119,21 @@ def keep_promises(session: Session) -> None:
         count, milli = max(asks, default=(0, 0))
         return (-count, -milli, *session.job_key(job))
 
-    promised = [job for job in session.snapshot.waiting if job.was_promised and not job.is_best_effort]
+    promised = [job for job in session.snapshot.waiting if job.was_promised]
     waiting = [job for job in promised if check_valid(session, job) and not session.job_ready(job)]
     waiting.sort(key=key)
     if session.patience_s is not None:
         waiting = _keep_reservations(session, waiting)
+    else:
+        # First on the nodes they were nominated to: elsewhere one gang may take the room of another.
+        waiting = [job for job in waiting if not _start_as_nominated(session, job)]
     for job in waiting:
         start_gang(session, session.queue_of(job), job)
+
+
+def _start_as_nominated(session: Session, job: Job) -> bool:
+    with session.reserved.lifted([], at_most(session, job.nominated)):
+        return start_gang(session, session.queue_of(job), job)
 
 
 def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
@@ -133,11 +146,7 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
         return []
     session.reserved.is_open = True
     waiting.sort(key=lambda job: job.holds_reservation)
-    kept = []
-    for job in waiting:
-        with session.reserved.lifted([], at_most(session, job.nominated)):
-            if not start_gang(session, session.queue_of(job), job):
-                kept.append(job)
+    kept = [job for job in waiting if not _start_as_nominated(session, job)]
     keep_reservations(session, kept)
     for job in kept:
         if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):
@@ -170,6 +179,9 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
             if reason is not None:
                 session.blocked[job.key] = reason
                 return False
+            if not session.promised_pods.hold():
+                session.blocked[job.key] = _BREAKS_PROMISE
+                continue
             if session.job_pipelined(job) if later else session.job_ready(job):
                 statement.mark_backfill(backfill)
                 statement.commit()
@@ -195,6 +207,9 @@ def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -
             continue
         with Statement(session) as statement:
             if place_more(session, statement, job, group):
+                if not session.promised_pods.hold():
+                    session.blocked[job.key] = _BREAKS_PROMISE
+                    continue
                 statement.mark_backfill(backfill)
                 statement.commit()
                 return True

@@ -15,8 +15,10 @@ from maniple.scheduler.framework.supposition import Supposition
 
 
 class SupposedGone:
-    def __init__(self, session: Session, table: UnitTable) -> None:
+    def __init__(self, session: Session, table: UnitTable, *, as_neighbours: bool) -> None:
+        """`as_neighbours`: whether the gang's rules about other pods see them gone, too."""
         self._table = table
+        self._as_neighbours = as_neighbours
         self._supposition = Supposition(session)
         self.units: BoolArray = np.zeros(len(table), dtype=bool)
 
@@ -29,9 +31,13 @@ class SupposedGone:
     def add(self, units: IntArray) -> None:
         self.units[units] = True
         if len(units):
-            self._supposition.leave(self._table.pods, self._table.pods_of(units), 1)
+            self._leave(units, 1)
 
     def remove(self, units: IntArray) -> None:
         self.units[units] = False
         if len(units):
-            self._supposition.leave(self._table.pods, self._table.pods_of(units), -1)
+            self._leave(units, -1)
+
+    def _leave(self, units: IntArray, sign: int) -> None:
+        table = self._table
+        self._supposition.leave(table.pods, table.pods_of(units), sign, as_neighbours=self._as_neighbours)

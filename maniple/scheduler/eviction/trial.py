@@ -1,8 +1,9 @@
 """One gang's trial evictions: whether it fits without some units, and the fewest of a given order that it needs gone.
 
-A trial supposes units gone and leaves the session as it was; only `commit` evicts. More evictions never make a gang fit
-worse, so a search over the length of the order finds the shortest prefix of U units in O(log U) fits; putting units
-back takes up to one fit each.
+A trial supposes units gone and leaves the session as it was; only `commit` evicts. More evictions do not make a gang
+fit worse, so a search over the length of the order finds the shortest prefix of U units in O(log U) fits; putting units
+back takes up to one fit each. A gang that needs other pods, by affinity or spread, is the exception: evictions may take
+these away. For it _MOST_TRIED prefixes are tried one by one, then each twice as long.
 """
 
 import math
@@ -33,7 +34,12 @@ class Trial:
         self.need = session.job_need(job)
         self._groups = session.groups(job)
         self.group = _main_group(session, self._groups)
-        self._is_counted = len(self._groups) == 1 and _is_countable(session, self.group)
+        affinities = [group.pod_affinity for group in self._groups if group.pod_affinity is not None]
+        # Whether an eviction can make the gang, or another gang's promise, fit worse.
+        self.needs_pods = bool(session.promised_pods) or any(affinity.needs_pods for affinity in affinities)
+        self._company = [term for affinity in affinities for term in affinity.affinity]
+        is_counted = len(self._groups) == 1 and _is_countable(session, self.group)
+        self._is_counted = is_counted and not session.promised_pods
         self._is_unbound = not (job.required or job.preferred or session.gpus.is_mixed)  # to domains and models
 
     @property
@@ -113,6 +119,8 @@ class Trial:
         before = session.state(job).allocated.copy()
         if not place_gang(session, gang, job, later=later) or not session.job_pipelined(job):
             return False
+        if not session.promised_pods.hold():
+            return False
         return session.admissible(self.queue, session.state(job).allocated - before, is_charged=True) is None
 
     def commit(self, units: IntArray, reason: str) -> bool:
@@ -138,7 +146,7 @@ class Trial:
     def fewest(self, order: IntArray) -> IntArray | None:
         """Returns the shortest prefix of `order` that makes room, without its units that are not needed; or None."""
         first_look = min(self.missing, len(order))
-        with SupposedGone(self._session, self._table) as gone:
+        with SupposedGone(self._session, self._table, as_neighbours=not self._is_counted) as gone:
             if not self._take_enough(order, first_look, gone):
                 return None
             if not self.is_fewest(order[gone.units[order]]):
@@ -147,8 +155,15 @@ class Trial:
                 self._put_back(order, gone)
             return order[gone.units[order]]
 
+    def is_company(self, unit: int) -> bool:
+        """Whether the gang's required affinity may need a pod of the unit."""
+        affinities = [pod.pod_affinity for pod in self._table.units[unit].pods if pod.pod_affinity is not None]
+        return any(affinity.match(term) for affinity in affinities for term in self._company)
+
     def _take_enough(self, order: IntArray, first_look: int, gone: SupposedGone) -> bool:
         """Supposes the shortest prefix that makes room gone, trying `first_look` units first; False if none does."""
+        if self.needs_pods:
+            return self._take_one_by_one(order, gone)
         too_few, enough = 0, first_look
         gone.add(order[:enough])
         while not self.fits():
@@ -168,6 +183,17 @@ class Trial:
                 too_few = middle
         gone.add(order[length:enough])
         return True
+
+    def _take_one_by_one(self, order: IntArray, gone: SupposedGone) -> bool:
+        """The same where a longer prefix may fit worse, because a gang needs pods in it."""
+        length = 0
+        while length < len(order):
+            longer = min(length + 1 if length < _MOST_TRIED else length * 2, len(order))
+            gone.add(order[length:longer])
+            length = longer
+            if self.fits():
+                return True
+        return False
 
     def _put_back_idle(self, order: IntArray, gone: SupposedGone) -> None:
         """Un-evicts, in one batch, victims on nodes the gang does not use."""

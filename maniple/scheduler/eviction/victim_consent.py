@@ -66,14 +66,14 @@ def _candidates_in(answer: Sequence[Victim], candidates: Sequence[Victim]) -> Se
 
 def _within_budgets(session: Session, candidates: Sequence[Victim]) -> Sequence[Victim]:
     """Returns the candidates that break no PodDisruptionBudget, counting this cycle's victims and those before."""
-    budgets = session.snapshot.budgets
-    if not budgets:
+    cover = session.budget_cover
+    if not cover.budgets:
         return candidates
-    used = [sum(budget.covers(done.pod.pod, done.pod.labels) for done in session.evicted) for budget in budgets]
-    left = [budget.allowed - number for budget, number in zip(budgets, used, strict=True)]
+    used = cover.count((done.pod.pod, done.pod.labels) for done in session.evicted)
+    left = [budget.allowed - number for budget, number in zip(cover.budgets, used, strict=True)]
     allowed = []
     for victim in candidates:
-        covering = [number for number, budget in enumerate(budgets) if budget.covers(victim.pod.pod, victim.pod.labels)]
+        covering = cover.of(victim.pod.pod, victim.pod.labels)
         if all(left[number] > 0 for number in covering):
             for number in covering:
                 left[number] -= 1

@@ -55,7 +55,7 @@ class RoomMaker:
                 obvious = self._obvious(trial, left)
                 if obvious is not None and trial.commit(obvious, self._reason):
                     return obvious
-                victims = self._best(trial, left)
+                victims = self._best_without_company(trial, left)
             return victims if victims is not None and trial.commit(victims, self._reason) else None
 
     def _leftover(self, trial: Trial) -> IntArray | None:
@@ -83,6 +83,18 @@ class RoomMaker:
         if not is_large_enough or table.grades[unit[0]] > table.grades[left].min():
             return None
         return None if len(self._refused(trial.job, unit)) else unit
+
+    def _best_without_company(self, trial: Trial, left: BoolArray) -> IntArray | None:
+        """Returns the cheapest units, if possible none with a pod that the gang's affinity may need."""
+        if trial.needs_pods:
+            is_company = np.zeros(len(left), dtype=bool)
+            units = np.flatnonzero(left)
+            is_company[units] = [trial.is_company(unit) for unit in units.tolist()]
+            if is_company.any():
+                victims = self._best(trial, left & ~self._table.with_dependents(np.flatnonzero(is_company)))
+                if victims is not None:
+                    return victims
+        return self._best(trial, left)
 
     def _best(self, trial: Trial, left: BoolArray) -> IntArray | None:
         """Returns the cheapest units found in several orders, or None."""

@@ -35,7 +35,7 @@ class FitView:
         self.requests = group.shape.requests
         self._session, self._model, self._later = session, model, later
         self.now = session.room_for(group, later=later, model=model, is_next=True)
-        self.pod_checks = session.pod_checks(group)
+        self.pod_checks = session.pod_checks(group, later=later)
         self.has_model: BoolArray = np.ones(len(self.now), dtype=bool)
         if model is not None:
             self.has_model = session.gpus.has_model(group.shape, model)

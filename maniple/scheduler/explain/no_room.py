@@ -86,6 +86,8 @@ class NoRoom:
     def _rules(self, group: TaskGroup) -> str:
         """The rules that can keep the pods of the group apart."""
         pod_affinity = group.pod_affinity
+        if group.shape.is_one_per_cluster:
+            return "ReadWriteOncePod claim"
         if pod_affinity is None or not group.is_coupled:
             return "plugin rule (pod_predicate)" if self._session.is_coupled(group) else ""
         rules = {

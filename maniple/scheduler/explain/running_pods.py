@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from maniple.model.disruption_budgets import Budget
 from maniple.model.job import Job, PlacedPod
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.framework.due_rules import EPSILON
@@ -206,24 +205,22 @@ class Holders:
 
     def _is_budgeted(self, pod: PlacedPod, *, below: int = 1, spent: Sequence[int] = ()) -> bool:
         """Whether a budget that covers the pod lets fewer than `below` pods go, less what is spent."""
+        left = self._left_of_budgets
         return any(
-            left - used < below and budget.covers(pod.pod, pod.labels)
-            for (budget, left), used in zip(self._budgets, spent or [0] * len(self._budgets), strict=True)
+            left[number] - (spent[number] if spent else 0) < below
+            for number in self.session.budget_cover.of(pod.pod, pod.labels)
         )
 
     def spend(self, pods: Iterable[PlacedPod]) -> list[int]:
         """How much of each budget the pods use up."""
-        listed = list(pods) if self._budgets else []
-        return [sum(budget.covers(pod.pod, pod.labels) for pod in listed) for budget, _ in self._budgets]
+        return self.session.budget_cover.count((pod.pod, pod.labels) for pod in pods)
 
     @cached_property
-    def _budgets(self) -> list[tuple[Budget, int]]:
-        """Each budget, and how many more pods it lets go."""
-        gone = [eviction.pod for eviction in self.session.evicted]
-        return [
-            (budget, budget.allowed - sum(budget.covers(pod.pod, pod.labels) for pod in gone))
-            for budget in self.session.snapshot.budgets
-        ]
+    def _left_of_budgets(self) -> list[int]:
+        """How many more pods each budget lets go."""
+        cover = self.session.budget_cover
+        gone = cover.count((eviction.pod.pod, eviction.pod.labels) for eviction in self.session.evicted)
+        return [budget.allowed - number for budget, number in zip(cover.budgets, gone, strict=True)]
 
     # -- who holds what a gang lacks
 

@@ -110,7 +110,7 @@ class Demands:
                 pod.role,
                 pod.is_critical,
                 *(id(accounting.of_pod(pod)) for accounting in session.by_speed.values()),
-                *(budget.covers(pod.pod, pod.labels) for budget in session.snapshot.budgets),
+                session.budget_cover.of(pod.pod, pod.labels),
                 *(pod.labels.get(key, "") for key in self._reads.pod_labels),
                 *(pod.annotations.get(key, "") for key in self._reads.pod_annotations),
                 *(self._number(kind(Victim(job, pod))) for kind in self._victim_kinds),

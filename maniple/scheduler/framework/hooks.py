@@ -105,8 +105,8 @@ class Hooks:
     task_order: Callable[[TaskGroup], Key] | None = None
     # Looks at nodes' own attributes only: cached by the group's Constraint and group_kind.
     predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
-    # Looks at the pods that are there: asked anew for every placement.
-    pod_predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
+    # Looks at the pods that are there now, or (True) when all leaving pods have left: asked anew for every placement.
+    pod_predicate: Callable[[TaskGroup, bool], Iterable[Check]] | None = None
     # Which groups pod_predicate can object to, beside groups with host ports, disks or pod affinity; None: any group.
     # The pods of such a group are placed one by one, and its fit failures are not cached.
     pod_predicate_groups: Callable[[TaskGroup], bool] | None = None

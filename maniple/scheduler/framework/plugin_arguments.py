@@ -14,6 +14,7 @@ class Arguments:
         self._given = given
         self._source = source
         self._known: set[str] = set()
+        self.values: dict[str, object] = {}  # as the plugin reads them, defaults included
 
     def number(self, name: str, default: float, *, at_least: float | None = 0.0) -> float:
         def parse(text: str) -> float:
@@ -44,12 +45,15 @@ class Arguments:
     def parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
         """The value that `parse` returns. Its ValueError says what was expected."""
         self._known.add(name)
+        self.values[name] = default
         if name not in self._given:
             return default
         try:
-            return parse(self._given[name])
+            value = parse(self._given[name])
         except ValueError as error:
             raise self.error(name, str(error)) from None
+        self.values[name] = value
+        return value
 
     def _read(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
         def parse_or_explain(text: str) -> T:

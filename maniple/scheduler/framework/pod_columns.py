@@ -40,6 +40,11 @@ class PodColumns:
         return held
 
     @cached_property
+    def has_neighbours(self) -> bool:
+        """Whether rules of other pods can be about one of the pods."""
+        return any(pod.pod_affinity is not None or pod.exclusives for pod in self.pods)
+
+    @cached_property
     def is_limited(self) -> bool:
         """Whether any queue has a limit."""
         return any(np.isfinite(queue.limit).any() for queue in self._session.snapshot.queues)

@@ -1,11 +1,13 @@
 """The policy file, in kube-batch's format: which actions in which order, which plugins in which tiers.
 
 kube-batch's own configuration loads unchanged. Anything unknown (action, plugin, argument, switch) is an error that
-names the nearest valid word; nothing is ignored. kube-scheduler's older `kind: Policy` files load too (kube_policy.py).
+names the nearest valid word; nothing is ignored. kube-scheduler's older `kind: Policy` files load too (kube_policy.py),
+and Volcano's configuration, with a note for each difference (volcano_policy.py).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache, reduce
 from importlib.resources import files
 from operator import or_
@@ -21,6 +23,8 @@ from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.hooks import Hooks
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.volcano_policy import OMITTED, Note, is_volcano
+from maniple.scheduler.framework.volcano_policy import translate as translate_volcano
 from maniple.scheduler.plugins import REGISTRY as PLUGINS
 from maniple.scheduler.plugins import Plugin
 
@@ -36,6 +40,17 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     "enablePredicate": ("predicate", "pod_predicate"),
     "enableNodeOrder": ("node_order", "batch_node_order", "is_placed_singly", "device_worth"),
 }
+# Older files of kube-batch say disableJobOrder: true for enableJobOrder: false.
+_OPPOSITES = {switch: switch.replace("enable", "disable", 1) for switch in SWITCHES}
+_VOLCANO_KEY = "volcano-scheduler.conf"  # in the ConfigMap of Volcano's scheduler
+
+
+class Format(StrEnum):
+    """Whose file it is."""
+
+    POLICY = "policy file"
+    VOLCANO = "Volcano's configuration"
+    KUBE_SCHEDULER = "kube-scheduler's Policy"
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,9 @@ class PluginChoice:
     name: str
     plugin: Plugin
     off: frozenset[str] = frozenset()
+    switched_off: tuple[str, ...] = ()  # the switches that say so
+    values: Mapping[str, object] = field(default_factory=dict)  # of its arguments, defaults included
+    given: frozenset[str] = frozenset()  # the arguments that the file has
 
     def open(self, session: Session) -> Hooks:
         try:
@@ -59,6 +77,8 @@ class PluginChoice:
 class Policy:
     actions: tuple[tuple[str, Action], ...]
     tiers: tuple[tuple[PluginChoice, ...], ...]
+    format: Format = Format.POLICY
+    notes: tuple[Note, ...] = ()  # what another system's file says that is not as it was meant there
 
     @property
     def reads(self) -> Reads:
@@ -74,7 +94,11 @@ class Policy:
 @cache
 def default_policy() -> Policy:
     """maniple/scheduler/default_policy.yaml."""
-    return load_policy(files("maniple.scheduler").joinpath("default_policy.yaml").read_bytes(), "default policy")
+    return load_policy(default_policy_text(), "default policy")
+
+
+def default_policy_text() -> bytes:
+    return files("maniple.scheduler").joinpath("default_policy.yaml").read_bytes()
 
 
 def load_policy(data: bytes, source: str) -> Policy:
@@ -85,22 +109,50 @@ def load_policy(data: bytes, source: str) -> Policy:
     if given.get("kind") == "Policy":
         from maniple.scheduler.framework.kube_policy import translate
 
-        given = translate(given, source)
-    return _read(given, source)
+        return _read(translate(given, source), source, Format.KUBE_SCHEDULER)
+    theirs = False
+    if given.get("kind") == "ConfigMap":
+        theirs, given, source = _in_config_map(given, source)
+    if not theirs and not is_volcano(given, ACTIONS.has, PLUGINS.has):
+        return _read(given, source, Format.POLICY)
+    translated, notes = translate_volcano(given, source, ACTIONS.has, PLUGINS.has)
+    return _read(translated, source, Format.VOLCANO, tuple(notes))
 
 
-def _read(given: Mapping[str, object], source: str) -> Policy:
+def _in_config_map(config_map: Mapping[str, object], source: str) -> tuple[bool, dict[str, object], str]:
+    """Whether it is Volcano's, the file in it, and its place."""
+    data = config_map.get("data")
+    entries = data if isinstance(data, dict) else {}
+    key = _VOLCANO_KEY if _VOLCANO_KEY in entries else next(iter(entries), "")
+    if not isinstance(entries.get(key), str) or (key != _VOLCANO_KEY and len(entries) != 1):
+        raise InputError([f"{source}: data: expected one entry that is a policy file, such as {_VOLCANO_KEY}"])
+    place = f"{source}: data[{key}]"
+    given = load_one(entries[key].encode(), place)
+    if not isinstance(given, dict):
+        raise InputError([f"{place}: expected a map with 'actions' and 'tiers'"])
+    return key == _VOLCANO_KEY, given, place
+
+
+def _read(given: Mapping[str, object], source: str, format: Format, notes: tuple[Note, ...] = ()) -> Policy:
     _only(given, {"actions", "tiers"}, source)
-    actions = _actions(given.get("actions", ""), source)
+    wrong: list[str] = []  # all that is wrong, so that a file is mended at once
+    actions: tuple[tuple[str, Action], ...] = ()
+    tiers: list[tuple[PluginChoice, ...]] = []
+    try:
+        actions = _actions(given.get("actions", ""), source)
+    except InputError as error:
+        wrong += error.messages
     given_tiers = given.get("tiers", [])
     if not isinstance(given_tiers, list):
-        raise InputError([f"{source}: tiers: expected a list, each with 'plugins'"])
-    tiers = tuple(_tier(tier, f"{source}: tiers[{number}]") for number, tier in enumerate(given_tiers))
+        wrong.append(f"{source}: tiers: expected a list, each with 'plugins'")
+    else:
+        tiers = [_tier(tier, f"{source}: tiers[{number}]", wrong) for number, tier in enumerate(given_tiers)]
     names = [choice.name for tier in tiers for choice in tier]
     twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"{source}: plugin {name!r} stands twice; it can be in one tier only" for name in twice)
-    policy = Policy(actions, tiers)
+    wrong += [f"{source}: plugin {name!r} stands twice; it can be in one tier only" for name in twice]
+    if wrong:
+        raise InputError(wrong)
+    policy = Policy(actions, tuple(tiers), format, notes)
     if not all(map(PLUGINS.is_built_in, names)):
         _try_out(policy, source)
     return policy
@@ -130,11 +182,19 @@ def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
     return tuple(actions)
 
 
-def _tier(given: object, where: str) -> tuple[PluginChoice, ...]:
+def _tier(given: object, where: str, wrong: list[str]) -> tuple[PluginChoice, ...]:
     if not isinstance(given, dict) or not isinstance(given.get("plugins"), list):
-        raise InputError([f"{where}: expected a map with a list 'plugins'"])
-    _only(given, {"plugins"}, where)
-    return tuple(_plugin(plugin, f"{where}.plugins[{number}]") for number, plugin in enumerate(given["plugins"]))
+        wrong.append(f"{where}: expected a map with a list 'plugins'")
+        return ()
+    choices = []
+    wrong += [f"{where}: unknown setting {name!r}{nearest(name, ['plugins'])}" for name in given if name != "plugins"]
+    for number, plugin in enumerate(given["plugins"]):
+        if plugin is not OMITTED:
+            try:
+                choices.append(_plugin(plugin, f"{where}.plugins[{number}]"))
+            except InputError as error:
+                wrong += error.messages
+    return tuple(choices)
 
 
 def _plugin(given: object, where: str) -> PluginChoice:
@@ -142,14 +202,9 @@ def _plugin(given: object, where: str) -> PluginChoice:
     if not isinstance(given, dict) or not isinstance(name, str):
         raise InputError([f"{where}: expected a map with the plugin's 'name'"])
     plugin_class = PLUGINS.find(name, where)
-    _only(given, {"name", "arguments", *SWITCHES}, f"{where} ({name})")
-    off: set[str] = set()
-    for switch, kinds in SWITCHES.items():
-        value = given.get(switch, True)
-        if not isinstance(value, bool):
-            raise InputError([f"{where} ({name}): {switch}: expected true or false, got {value!r}"])
-        if not value:
-            off.update(kinds)
+    _only(given, {"name", "arguments", *SWITCHES}, f"{where} ({name})", older=set(_OPPOSITES.values()))
+    switched_off = tuple(switch for switch in SWITCHES if not _is_on(given, switch, f"{where} ({name})"))
+    off = {kind for switch in switched_off for kind in SWITCHES[switch]}
     arguments = given.get("arguments", {})
     if not isinstance(arguments, dict) or any(isinstance(value, dict | list) for value in arguments.values()):
         raise InputError([f"{where} ({name}): arguments: expected a map of names to simple values"])
@@ -163,10 +218,28 @@ def _plugin(given: object, where: str) -> PluginChoice:
         problem = f"{type(error).__name__}: {error}"
         raise InputError([f"{where} ({name}): the plugin cannot be created from its arguments: {problem}"]) from error
     read.finish()
-    return PluginChoice(name, plugin, frozenset(off))
+    return PluginChoice(name, plugin, frozenset(off), switched_off, read.values, frozenset(texts))
 
 
-def _only(given: Mapping[str, object], known: set[str], where: str) -> None:
-    unknown = [name for name in given if name not in known]
+def _is_on(given: Mapping[str, object], switch: str, where: str) -> bool:
+    """Whether the plugin's callbacks of this switch are used: enableX, or disableX of older files."""
+    answers = {}
+    for name, is_opposite in ((switch, False), (_OPPOSITES[switch], True)):
+        value = given.get(name, not is_opposite)
+        if not isinstance(value, bool):
+            raise InputError([f"{where}: {name}: expected true or false, got {value!r}"])
+        if name in given:
+            answers[name] = value != is_opposite
+    if len(set(answers.values())) > 1:
+        raise InputError([f"{where}: {' and '.join(answers)} contradict each other; remove one of them"])
+    return all(answers.values())
+
+
+def _only(given: Mapping[str, object], known: Collection[str], where: str, older: Collection[str] = ()) -> None:
+    """`older`: names that are valid too, and suggested only for one that looks like them."""
+    unknown = [name for name in given if name not in known and name not in older]
     if unknown:
-        raise InputError(f"{where}: unknown setting {name!r}{nearest(name, known)}" for name in unknown)
+        raise InputError(
+            f"{where}: unknown setting {name!r}{nearest(name, older if older and name[:3] == 'dis' else known)}"
+            for name in unknown
+        )

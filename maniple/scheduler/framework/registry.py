@@ -36,6 +36,10 @@ class Registry(Generic[T]):
     def is_built_in(self, name: str) -> bool:
         return name in self._built_in
 
+    def has(self, name: str) -> bool:
+        """Whether it is built in, or an installed package offers it."""
+        return name in self._built_in or name in self._offers
+
     def find(self, name: str, where: str) -> type[T]:
         """The class of that name; InputError at `where` if there is none or more than one."""
         offers = self._offers.get(name, [])

@@ -7,16 +7,17 @@ notes in it: why a job is blocked, which jobs were put aside.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from maniple.api.errors import InputError
+from maniple.model.disruption_budgets import BudgetCover
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.plugin_reads import Reads
-from maniple.model.pod_affinity import AffinityCounts
+from maniple.model.pod_affinity import AffinityInfo, Term
 from maniple.model.pod_identity import JobKey, pod_order
-from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
@@ -24,7 +25,9 @@ from maniple.scheduler.framework.demand_cache_keys import Demand, Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
 from maniple.scheduler.framework.job_state import JobState
+from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
+from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.reservation.reservation_book import ReservationBook
 
@@ -62,6 +65,7 @@ class Session:
         # What will be free when all leaving pods have left and all promised pods have started.
         self.future = snapshot.free + snapshot.releasing
         self.gpus = FreeGpus(snapshot)
+        self.budget_cover = BudgetCover(snapshot.budgets)
         self._releasing = bool(snapshot.releasing.any())
         self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] including the queues below
         # A queue and its ancestors: all of them are charged for what its jobs hold.
@@ -80,10 +84,11 @@ class Session:
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
         self.resized: dict[tuple[JobKey, str], int] = {}  # (job, role) -> new size
-        self.exclusives: dict[int, list[Exclusive]] = {node: list(held) for node, held in snapshot.exclusives.items()}
+        self.neighbours = Neighbours(snapshot)
+        self.promised_pods = PromisedPods(self)
+        self._repelled: dict[AffinityInfo, bool] = {}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
-        self._affinity_counts: AffinityCounts | None = None
         self.by_speed: dict[Speeds, SpeedAccounting] = {}  # requested by plugins, updated by statements
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
@@ -110,12 +115,6 @@ class Session:
         self.capacity = NodeCapacity(self.free, self.future, self.gpus, self.hooks, self.demands)
 
     # -- state
-
-    @property
-    def affinity_counts(self) -> AffinityCounts:
-        if self._affinity_counts is None:
-            self._affinity_counts = AffinityCounts(self.snapshot.nodes, self.snapshot.pod_affinity)
-        return self._affinity_counts
 
     def state(self, job: Job) -> JobState:
         state = self.states.get(job.key)
@@ -261,7 +260,25 @@ class Session:
 
     def depends_on_pods(self, group: TaskGroup) -> bool:
         """Whether pods on a node can open or close it for the group, other than by their resources, ports and disks."""
-        return group.pod_affinity is not None or (bool(self._wide_predicates) and self._is_in_wide_predicate(group))
+        affinity = group.pod_affinity
+        if affinity is not None and (affinity.has_required_terms or self._may_be_repelled(affinity)):
+            return True
+        return bool(self._wide_predicates) and self._is_in_wide_predicate(group)
+
+    def _may_be_repelled(self, affinity: AffinityInfo) -> bool:
+        """Whether a pod that is placed, waits or may be added has a required anti-affinity term that selects it."""
+        if affinity not in self._repelled:
+            self._repelled[affinity] = any(map(affinity.match, self._repelling))
+        return self._repelled[affinity]
+
+    @cached_property
+    def _repelling(self) -> frozenset[Term]:
+        """The required anti-affinity terms of all pods."""
+        snapshot = self.snapshot
+        groups = (group for job in snapshot.jobs for group in (*job.groups, *job.growth.values()))
+        waiting = {group.pod_affinity for group in groups if group.pod_affinity is not None}
+        placed = {affinity for affinity, _ in snapshot.pod_affinity}
+        return frozenset(term for affinity in waiting | placed for term in affinity.anti_affinity)
 
     def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
         return not all(_excludes(hooks, group) for hooks in self._wide_predicates)
@@ -281,7 +298,7 @@ class Session:
         fits = self._within_reservations(group, fits, later=later, model=model)
         if not group.shape.exclusives and not self.depends_on_pods(group):
             return fits
-        for check in self.pod_checks(group) if is_next or not self.is_coupled(group) else ():
+        for check in self.pod_checks(group, later=later) if is_next or not self.is_coupled(group) else ():
             fits = np.where(check.passes, fits, 0.0)
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
 
@@ -302,13 +319,15 @@ class Session:
         most = self.reserved.most
         return fits if most is None else np.minimum(fits, most)
 
-    def pod_checks(self, group: TaskGroup) -> list[Check]:
-        """The answers of the pod predicates that are about the group, for every node."""
+    def pod_checks(self, group: TaskGroup, *, later: bool) -> list[Check]:
+        """The answers of the pod predicates that are about the group, for every node: now, or when all leaving pods
+        have left.
+        """
         is_ordinary = group.pod_affinity is None and not group.shape.exclusives
         checks: list[Check] = []
         for hooks in self.hooks:
             if hooks.pod_predicate and not (is_ordinary and _excludes(hooks, group)):
-                checks.extend(hooks.pod_predicate(group))
+                checks.extend(hooks.pod_predicate(group, later))
         return checks
 
     @property
@@ -325,8 +344,12 @@ class Session:
 
 
 def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:
-    above = [] if queue.parent < 0 else _path(queues, queues[queue.parent])
-    return [queue.index, *above]
+    """The queue and its ancestors, from below. The tree's depth is limited (model/queues.py)."""
+    path = [queue.index]
+    while queue.parent >= 0:
+        queue = queues[queue.parent]
+        path.append(queue.index)
+    return path
 
 
 def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:

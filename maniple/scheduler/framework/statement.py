@@ -84,6 +84,7 @@ class Cleared:
 
     amounts: FloatArray
     devices: dict[int, Millis]
+    neighbours: tuple[PlacedPod, ...] = ()  # the pods, if rules about other pods shall see them gone
 
 
 class Statement:
@@ -135,6 +136,7 @@ class Statement:
         for done in self._log:
             if isinstance(done, Placed):
                 self._session.placed.append(done)
+                self._session.promised_pods.add(done)
                 if done.backfill:
                     reserved.newcomers.setdefault(done.job.key, Counter())[done.backfill] += done.spot.total
                 if done.job.key in reserved.by_job:
@@ -167,6 +169,8 @@ class Statement:
     def _clear(self, done: Cleared, sign: int) -> None:
         self._session.future += done.amounts * sign
         self._session.gpus.clear(done.devices, done.amounts, sign)
+        for pod in done.neighbours:
+            self._session.neighbours.leave(pod.pod_affinity, pod.exclusives, pod.node, sign)
         self._session.capacity.changed.extend(np.flatnonzero(done.amounts.any(axis=0)).tolist())
 
     def _resize(self, done: Resized, sign: int) -> None:
@@ -188,6 +192,7 @@ class Statement:
             session.gpus.shift(node_of_pod.tolist(), done.grants, sign, now=not done.later)
         session.future[:, nodes] -= used
         session.reserved.take(nodes, used)
+        session.reserved.place(nodes, counts * sign)
         if not done.later:
             session.free[:, nodes] -= used
         session.capacity.changed.extend(nodes.tolist())
@@ -203,17 +208,12 @@ class Statement:
             accounting.take(done, used)
         if group.pod_affinity is not None or group.shape.exclusives or group.owner:
             for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
-                self._meet(group, node, int(count) * sign)
+                self._meet(group, node, int(count) * sign, later=done.later)
 
-    def _meet(self, group: TaskGroup, node: int, change: int) -> None:
+    def _meet(self, group: TaskGroup, node: int, change: int, *, later: bool) -> None:
         """Adds what other pods on the node can depend on, apart from resources."""
         session = self._session
-        if group.pod_affinity is not None:
-            session.affinity_counts.add(group.pod_affinity, node, change)
-        if group.shape.exclusives:
-            held = session.exclusives.setdefault(node, [])
-            for exclusive in group.shape.exclusives:
-                held.append(exclusive) if change > 0 else held.remove(exclusive)
+        session.neighbours.come(group.pod_affinity, group.shape.exclusives, node, change, later=later)
         if group.owner:
             nodes = session.owners.setdefault(group.owner, {})
             nodes[node] = nodes.get(node, 0) + change
@@ -222,7 +222,7 @@ class Statement:
         session, pod = self._session, done.pod
         state = session.state(done.job)
         if pod.node >= 0:
-            # Its ports, disks and labels count until it is gone.
+            session.neighbours.leave(pod.pod_affinity, pod.exclusives, pod.node, sign)
             session.future[:, pod.node] += pod.requests * sign
             is_spare = not session.reserved.counts_on(pod.pod, pod.node)
             if is_spare:

@@ -17,8 +17,11 @@ class Supposition:
         self._occupied: dict[int, FloatArray] = {}  # node -> amount
         self._charged: dict[int, FloatArray] = {}  # queue -> amount
 
-    def leave(self, pods: PodColumns, chosen: IntArray, sign: int) -> None:
-        """The chosen pods will leave (1), or stay after all (-1). Changes what may be promised and charged."""
+    def leave(self, pods: PodColumns, chosen: IntArray, sign: int, *, as_neighbours: bool) -> None:
+        """The chosen pods will leave (1), or stay after all (-1). Changes what may be promised and charged.
+
+        `as_neighbours`: also for the rules of pods about each other.
+        """
         session = self._session
         nodes, requests = pods.nodes[chosen], pods.requests[:, chosen] * sign
         spare = pods.spare()
@@ -34,6 +37,10 @@ class Supposition:
             is_spare = None if spare is None else spare[owner]
             session.gpus.leave_all(row, nodes[owner], held.devices[of_row], held.millis[of_row] * sign, is_spare)
         session.capacity.changed.extend(nodes.tolist())
+        if as_neighbours and pods.has_neighbours:
+            for number in chosen.tolist():
+                pod = pods.pods[number]
+                session.neighbours.leave(pod.pod_affinity, pod.exclusives, pod.node, sign)
         if pods.is_limited:
             queues = pods.queues[chosen]
             for queue in np.unique(queues).tolist():

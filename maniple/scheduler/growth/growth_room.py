@@ -106,7 +106,9 @@ class GrowthRoom:
     def _part(self, job: Job, group: TaskGroup) -> _Part | None:
         """Returns where the replicas must be; None if free resources alone do not decide."""
         session, gpus, shape = self._session, self._session.gpus, group.shape
-        if session.depends_on_pods(group) or shape.exclusives or group.owner or self._keeps_to_node:
+        if session.depends_on_pods(group) or session.is_placed_singly(group) or shape.exclusives:
+            return None
+        if group.owner or self._keeps_to_node:
             return None
         if gpus.has_mixed_nodes or gpus.is_counted(shape):
             return None

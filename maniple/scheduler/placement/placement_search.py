@@ -161,7 +161,7 @@ def _where_all_fit(session: Session, pod_affinity: AffinityInfo, fits: FloatArra
     """Returns `fits` restricted to domains that hold `count` pods, if the pods must share one and some domain does."""
     for term in pod_affinity.affinity:
         if pod_affinity.match(term):
-            roomy = session.affinity_counts.spread_out(fits, term.topology_key) >= count
+            roomy = session.neighbours.now.counts.spread_out(fits, term.topology_key) >= count
             if (roomy & (fits > 0)).any():
                 fits = np.where(roomy, fits, 0.0)
     return fits

@@ -7,18 +7,20 @@
 | nodeaffinity.weight | 1 | that the pod's preferred node affinity names |
 | podaffinity.weight | 1 | close to, or away from, the pods that its preferred pod affinity names |
 | podaffinity.symmetric | 1 | (within podaffinity: the weight of other pods' required affinity to this one) |
+| topologyspread.weight | 2 | that keep the pod's `ScheduleAnyway` spread constraints even |
 | tainttoleration.weight | 0 | with fewer PreferNoSchedule taints that the pod does not tolerate |
 | imagelocality.weight | 0 | that already have the pod's images |
 | selectorspread.weight | 0 | with fewer pods of the same owner |
 | sparegpunodes.weight | 0 | without GPUs, if the pod asks for no GPU and does not prefer that node itself |
 
-The first, second, fourth and fifth default to kube-batch's weights.
+Four default to kube-batch's weights (docs/plugins/nodeorder.md), topologyspread.weight to kube-scheduler's.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
+from maniple.api.errors import did_you_mean, shown
 from maniple.api.kubernetes import NodeSelectorTerm
 from maniple.api.types import GPU_RESOURCES
 from maniple.model.job import Job, TaskGroup
@@ -26,7 +28,7 @@ from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
-from maniple.scheduler.plugins.predicates import tolerates
+from maniple.scheduler.plugins.predicates import node_checks, tolerates
 
 HIGHEST = 10.0
 # kube-scheduler's defaults for missing requests: without them a thousand empty pods would count as nothing.
@@ -43,10 +45,12 @@ class NodeOrder:
         self.least = number("leastrequested.weight", 1.0)
         self.most = number("mostrequested.weight", 0.0)
         self.most_resources = arguments.words("mostrequested.resources", ("cpu", "memory"))
+        _check_resources(arguments, self.most_resources)
         self.balanced = number("balancedresource.weight", 1.0)
         self.node_affinity = number("nodeaffinity.weight", 1.0)
         self.pod_affinity = number("podaffinity.weight", 1.0)
         self.symmetric = number("podaffinity.symmetric", 1.0)
+        self.topology_spread = number("topologyspread.weight", 2.0)
         self.taints = number("tainttoleration.weight", 0.0)
         self.images = number("imagelocality.weight", 0.0)
         self.spread = number("selectorspread.weight", 0.0)
@@ -61,6 +65,19 @@ class NodeOrder:
             group_kind=nothing_else,
             job_kind=scorer.owners if self.spread else nothing_else,
         )
+
+
+def _check_resources(arguments: Arguments, names: tuple[str, ...]) -> None:
+    """Refuses names that no resource has. Those with a slash, or of huge pages, depend on the cluster."""
+    known = (EXTENDED, "cpu", "memory", "ephemeral-storage", "pods")
+    for name in names:
+        if name not in known and "/" not in name and not name.startswith("hugepages-"):
+            expected = "a resource such as nvidia.com/gpu, or 'extended' for all of that form"
+            hint = "" if name == "gpu" else did_you_mean(name, known)  # which is not far from cpu
+            message = f"unknown resource {shown(name)}{hint or f'; expected {expected}'}"
+            raise arguments.error("mostrequested.resources", message)
+    if not names:
+        raise arguments.error("mostrequested.resources", "expected at least one resource, found none")
 
 
 class _Scorer:
@@ -85,6 +102,7 @@ class _Scorer:
             (weights.images, self._image_bytes, _image_score),
             (weights.spread, self._same_owner, _from_highest),
             (weights.pod_affinity, self._close_to, _between),
+            (weights.topology_spread, self._crowded, _evenness),
         ]
 
     def owners(self, job: Job) -> tuple[str, ...] | None:
@@ -221,7 +239,7 @@ class _Scorer:
     def _close_to(self, group: TaskGroup) -> FloatArray | None:
         if group.pod_affinity is None:
             return None
-        counts = self.session.affinity_counts
+        counts = self.session.neighbours.later.counts
         pulled = counts.attracted(group.pod_affinity, self.weights.symmetric)
         if pulled is None and not group.pod_affinity.preferred:
             return None
@@ -229,6 +247,36 @@ class _Scorer:
         for weight, term in group.pod_affinity.preferred:
             total += weight * counts.by_domain(term)
         return total
+
+    def _crowded(self, group: TaskGroup) -> FloatArray | None:
+        """How crowded the domains of a node are, by kube-scheduler's formula; inf: it lacks a label."""
+        wanted = [] if group.pod_affinity is None else [s for s in group.pod_affinity.spread if not s.is_required]
+        if not wanted:
+            return None
+        counts, nodes = self.session.neighbours.later.counts, self.session.snapshot.nodes
+        labelled = np.logical_and.reduce([counts.has_label(spread.term.topology_key) for spread in wanted])
+        total = np.zeros(len(nodes))
+        for spread in wanted:
+            is_counted = labelled
+            if spread.honours_affinity:
+                chosen = (check.passes for name, check in node_checks(nodes, group) if name == "nodeselector")
+                is_counted = np.logical_and.reduce([labelled, *chosen])
+            key = spread.term.topology_key
+            matching = np.where(is_counted, counts.matching(spread.term), 0.0)
+            domains = len(np.unique(nodes.column(key)[0][is_counted]))
+            # Pods count more where there are many domains; a larger maxSkew lowers the difference that they make.
+            total += counts.spread_out(matching, key) * np.log(domains + 2) + (spread.max_skew - 1)
+        return np.where(labelled, total, np.inf)
+
+
+def _evenness(raw: FloatArray) -> FloatArray:
+    known = raw[np.isfinite(raw)]
+    if not len(known):
+        return np.zeros_like(raw)
+    low, high = known.min(), known.max()
+    if high <= 0:
+        return np.where(np.isfinite(raw), HIGHEST, 0.0)
+    return np.where(np.isfinite(raw), (high + low - np.where(np.isfinite(raw), raw, 0.0)) * (HIGHEST / high), 0.0)
 
 
 def _is_gpu(resource: str) -> bool:

@@ -5,17 +5,20 @@ with the same constraints. Pods on it (host ports, disks, affinity) are checked 
 with such rules. Resources are not a predicate: the framework always checks them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from maniple.api.kubernetes import Taint, Toleration
+from maniple.api.quantity import whole_number
 from maniple.model.job import TaskGroup
 from maniple.model.nodes import NodeTable
-from maniple.model.pod_affinity import AffinityInfo, Spread
-from maniple.model.pod_shape import ZONE_LABELS
+from maniple.model.pod_affinity import AffinityCounts, AffinityInfo, Spread
+from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import BoolArray
+from maniple.model.volume_claims import ZONE_LABELS
 from maniple.scheduler.framework.hooks import Check, Hooks, no_other_group, nothing_else
+from maniple.scheduler.framework.neighbours import View
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
@@ -36,7 +39,11 @@ CHECKS = (
     "topologyspread",
     "volumes",
     "volumezones",
+    "volumelimits",
+    "claimsharing",
 )
+# What a pod asks for and nobody can give yet: this check cannot be switched off.
+_ALWAYS = "resourceclaims"
 # kube-batch's own switches for three of them.
 _KUBE_BATCH = {
     "predicate.MemoryPressureEnable": "memorypressure",
@@ -57,7 +64,7 @@ class Predicates:
                 on.add(name)
             else:
                 on.discard(name)
-        self._on = frozenset(on)
+        self._on = frozenset({*on, _ALWAYS})
 
     def open(self, session: Session) -> Hooks:
         nodes = session.snapshot.nodes
@@ -65,8 +72,8 @@ class Predicates:
         def predicate(group: TaskGroup) -> Iterator[Check]:
             return (check for name, check in node_checks(nodes, group) if name in self._on)
 
-        def pod_predicate(group: TaskGroup) -> Iterator[Check]:
-            return (check for name, check in pod_checks(session, group) if name in self._on)
+        def pod_predicate(group: TaskGroup, later: bool) -> Iterator[Check]:
+            return (check for name, check in pod_checks(session, group, later=later) if name in self._on)
 
         return Hooks(
             predicate=predicate,
@@ -80,8 +87,10 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
     """The checks on the node itself, the most telling reason first."""
     constraint = group.shape.constraint
     none = np.zeros(len(nodes), dtype=bool)
-    if constraint.missing_volumes:
-        yield "volumes", Check(constraint.missing_volumes[0], none)
+    if constraint.claims_resources:
+        yield _ALWAYS, Check("resourceClaims (dynamic resource allocation) are not supported yet", none)
+    if constraint.obstacles:
+        yield "volumes", Check(constraint.obstacles[0], none)
     if constraint.node_name:
         chosen = none.copy()
         if constraint.node_name in nodes.index:
@@ -139,14 +148,34 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     return any(
         (not t.effect or t.effect == taint.effect)
         and (not t.key or t.key == taint.key)
-        and (t.operator == "Exists" or (bool(t.key) and t.value == taint.value))
+        and (t.operator == "Exists" or (bool(t.key) and _meets(t, taint.value)))
         for t in tolerations
     )
 
 
-def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]]:
-    """The checks on the pods of the node, including those placed in this cycle."""
+def _meets(toleration: Toleration, value: str) -> bool:
+    """Whether the value of a taint meets the toleration. An operator that is not known tolerates nothing."""
+    match toleration.operator:
+        case "Equal" | "":
+            return toleration.value == value
+        case "Gt" | "Lt":
+            bound, number = whole_number(toleration.value), whole_number(value)
+            if bound is None or number is None:
+                return False
+            return number > bound if toleration.operator == "Gt" else number < bound
+    return False
+
+
+def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[tuple[str, Check]]:
+    """The checks on the pods of the node, including those placed in this cycle.
+
+    A pod that is bound now needs the company that is there now. It may clash neither with that nor with the pods that
+    are promised room.
+    """
     count = len(session.snapshot.nodes)
+    neighbours = session.neighbours
+    view = neighbours.later if later else neighbours.now
+    views = [view] if view is neighbours.later else [view, neighbours.later]
     for kind, name, reason in (
         ("port", "hostports", "host port is taken"),
         ("disk", "disks", "disk is in use"),
@@ -154,20 +183,47 @@ def pod_checks(session: Session, group: TaskGroup) -> Iterator[tuple[str, Check]
         wanted = [exclusive for exclusive in group.shape.exclusives if exclusive.kind == kind]
         if wanted:
             free = np.ones(count, dtype=bool)
-            for node, held in session.exclusives.items():
+            for node, held in (item for view in views for item in view.exclusives.items()):
                 if any(exclusive.clashes(other) for exclusive in wanted for other in held):
                     free[node] = False
             yield name, Check(reason, free)
+    if group.shape.exclusives:
+        yield from _claim_checks(session, group.shape.exclusives, views)
     if group.pod_affinity is not None:
-        yield from (("podaffinity", check) for check in _affinity_checks(session, group.pod_affinity))
+        every_counts = [view.counts for view in views]
+        yield from (("podaffinity", check) for check in _affinity_checks(group.pod_affinity, *every_counts))
         for spread in group.pod_affinity.spread:
             if spread.is_required:
-                passes = _within_skew(session, group, group.pod_affinity, spread)
+                passes = _within_skew(session, group, group.pod_affinity, spread, view.counts)
                 yield "topologyspread", Check("topology spread would be violated", passes)
 
 
-def _affinity_checks(session: Session, pod_affinity: AffinityInfo) -> Iterator[Check]:
-    counts = session.affinity_counts
+def _claim_checks(
+    session: Session, exclusives: tuple[Exclusive, ...], views: Sequence[View]
+) -> Iterator[tuple[str, Check]]:
+    """Claims that one pod of the cluster may use, and the number of volumes that a node can attach."""
+    count = len(session.snapshot.nodes)
+    claims = {exclusive for exclusive in exclusives if exclusive.kind == "claim"}
+    if claims:
+        is_free = all(claims.isdisjoint(held) for view in views for held in view.exclusives.values())
+        yield "claimsharing", Check("another pod uses the ReadWriteOncePod claim", np.full(count, is_free))
+    volumes = {exclusive for exclusive in exclusives if exclusive.kind == "volume"}
+    for driver in sorted({volume.driver for volume in volumes}):
+        limits = session.snapshot.volume_limits.get(driver)
+        if limits is None:
+            continue
+        own = {volume for volume in volumes if volume.driver == driver}
+        passes = limits >= len(own)
+        for node, held in (item for view in views for item in view.exclusives.items()):
+            if passes[node]:
+                attached = {volume for volume in held if volume.kind == "volume" and volume.driver == driver}
+                # As in kube-scheduler: a pod that brings no new volume is not refused.
+                passes[node] = own <= attached or len(own | attached) <= limits[node]
+        yield "volumelimits", Check(f"node can attach no more volumes of {driver}", passes)
+
+
+def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others: AffinityCounts) -> Iterator[Check]:
+    """Pods to be close to are looked for in `counts`, pods to keep away from also in `others`."""
     if pod_affinity.affinity:
         together = [counts.by_domain(term) > 0 for term in pod_affinity.affinity]
         labelled = [counts.has_label(term.topology_key) for term in pod_affinity.affinity]
@@ -176,16 +232,23 @@ def _affinity_checks(session: Session, pod_affinity: AffinityInfo) -> Iterator[C
         if alone and all(pod_affinity.match(term) for term in pod_affinity.affinity):
             together = labelled
         yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together))
+    views = (counts, *others)
     for term in pod_affinity.anti_affinity:
-        yield Check("a pod to keep away from is there (pod anti-affinity)", counts.by_domain(term) == 0)
-    banned = counts.repelled(pod_affinity)
-    if banned is not None:
-        yield Check("a pod there keeps others away (pod anti-affinity)", ~banned)
+        away = np.logical_and.reduce([view.by_domain(term) == 0 for view in views])
+        yield Check("a pod to keep away from is there (pod anti-affinity)", away)
+    banned = [mask for view in views if (mask := view.repelled(pod_affinity)) is not None]
+    if banned:
+        yield Check("a pod there keeps others away (pod anti-affinity)", ~np.logical_or.reduce(banned))
 
 
-def _within_skew(session: Session, group: TaskGroup, pod_affinity: AffinityInfo, spread: Spread) -> BoolArray:
-    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain."""
-    nodes, counts = session.snapshot.nodes, session.affinity_counts
+def _within_skew(
+    session: Session, group: TaskGroup, pod_affinity: AffinityInfo, spread: Spread, counts: AffinityCounts
+) -> BoolArray:
+    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain.
+
+    As in kube-scheduler, terminating pods do not count.
+    """
+    nodes = session.snapshot.nodes
     labelled = counts.has_label(spread.term.topology_key)
     # Pods can only go to nodes with the labels of all constraints, so other nodes are in no domain.
     eligible = np.logical_and.reduce(
@@ -200,7 +263,7 @@ def _within_skew(session: Session, group: TaskGroup, pod_affinity: AffinityInfo,
             eligible &= check.passes
     if not eligible.any():
         return labelled & False
-    matching = np.where(eligible, counts.matching(spread.term), 0.0)
+    matching = np.where(eligible, counts.staying(spread.term), 0.0)
     by_domain = counts.spread_out(matching, spread.term.topology_key)
     codes, _ = nodes.column(spread.term.topology_key)
     domains = len(np.unique(codes[eligible]))

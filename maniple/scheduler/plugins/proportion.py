@@ -82,35 +82,37 @@ def find_dues(accounting: Accounting, own_demand: FloatArray) -> Due:
     deserved = np.zeros_like(own_demand)
     scarce = np.zeros(own_demand.shape, dtype=bool)
 
-    def ask(queue: Queue) -> FloatArray:
+    order = _parents_first(queues)
+    for queue in reversed(order):
         below = own_demand[queue.index].copy()
         for child in queue.children:
-            below += ask(queues[child])
-        wanted: FloatArray = np.minimum(below, queue.limit)
-        demand[queue.index] = wanted
-        return wanted
+            below += demand[child]
+        demand[queue.index] = np.minimum(below, queue.limit)
 
     def pour(siblings: Sequence[Queue], amount: FloatArray) -> None:
-        if not siblings:
-            return
         wants = np.array([demand[queue.index] for queue in siblings])
         weights = np.array([queue.weight for queue in siblings])
         first = np.minimum(np.array([queue.guaranteed for queue in siblings]), wants)
-        for row in range(len(amount)):
+        for row in np.flatnonzero(wants.any(axis=0)).tolist():  # a queue that asks for nothing deserves nothing
             shares = water_fill(float(amount[row]), first[:, row], wants[:, row], weights)
             is_scarce = float(wants[:, row].sum()) > amount[row] + EPSILON
             for queue, share in zip(siblings, shares, strict=True):
                 deserved[queue.index, row] = share
                 # A resource is not scarce for a queue that asks for none of it.
                 scarce[queue.index, row] = is_scarce and demand[queue.index, row] > 0
-        for queue in siblings:
-            pour([queues[child] for child in queue.children], deserved[queue.index])
 
-    top = [queue for queue in queues if queue.parent < 0]
-    for queue in top:
-        ask(queue)
-    pour(top, accounting.total)
+    pour([queue for queue in queues if queue.parent < 0], accounting.total)
+    for queue in order:
+        if queue.children:
+            pour([queues[child] for child in queue.children], deserved[queue.index])
     return Due(deserved, scarce, accounting)
+
+
+def _parents_first(queues: Sequence[Queue]) -> list[Queue]:
+    order = [queue for queue in queues if queue.parent < 0]
+    for queue in order:  # grows while it is read
+        order.extend(queues[child] for child in queue.children)
+    return order
 
 
 def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: FloatArray) -> FloatArray:

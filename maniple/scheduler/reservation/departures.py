@@ -65,9 +65,19 @@ class RunningPods:
             group = done.group
             for nth, (node, grants) in enumerate(done.slots(), done.start):
                 pod = PlacedPod(
-                    group.pods[nth], node, group.role, group.priority, group.shape.requests, None, now, group.stays, {}
+                    pod=group.pods[nth],
+                    node=node,
+                    role=group.role,
+                    priority=group.priority,
+                    requests=group.shape.requests,
+                    pod_affinity=group.pod_affinity,
+                    started=now,
+                    is_critical=group.stays,
+                    labels={},
+                    gpus=grants,
+                    ends=now + group.lasts_s,
+                    exclusives=group.shape.exclusives,
                 )
-                pod.gpus, pod.ends = grants, now + group.lasts_s
                 self.newcomers.append(len(self.pods) + len(pods))
                 pods.append(pod)
         if pods:
@@ -90,7 +100,7 @@ class RunningPods:
         added = np.stack([holders, parts.rows, devices, parts.millis])
         self._device_parts = np.concatenate([self._device_parts, added], axis=1)
 
-    def clear(self, gone: BoolArray) -> Cleared:
+    def clear(self, gone: BoolArray, *, as_neighbours: bool = False) -> Cleared:
         """Returns what these pods [pods] hold on each node."""
         session = self._session
         count = len(session.snapshot.nodes)
@@ -102,7 +112,8 @@ class RunningPods:
             of_row = rows == row
             sums = np.bincount(numbers[of_row], weights=millis[of_row], minlength=table.there.size)
             devices[row] = sums.reshape(table.there.shape).astype(np.int32)
-        return Cleared(amounts, devices)
+        pods = [self.pods[number] for number in np.flatnonzero(gone).tolist()] if as_neighbours else []
+        return Cleared(amounts, devices, tuple(pods))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -106,7 +106,7 @@ class ReservationBook:
 
     @property
     def most(self) -> FloatArray | None:
-        """[N] the most pods that the current attempt may place on each node; None: as many as fit."""
+        """[N] the most pods that the current attempt may still place on each node; None: as many as fit."""
         return self._most
 
     @property
@@ -147,6 +147,11 @@ class ReservationBook:
             yield
 
     # -- changes, by statements and suppositions only
+
+    def place(self, nodes: IntArray, counts: FloatArray) -> None:
+        """The current attempt places pods on the nodes; negative numbers are taken back."""
+        if self._most is not None:
+            self._most[nodes] -= counts
 
     def take(self, nodes: IntArray, used: FloatArray) -> None:
         """Takes `used` [R, nodes] from what others may use; negative amounts are given back."""

@@ -1,7 +1,8 @@
 """Reservations: finds where a blocked gang will fit soonest, and keeps that room from cycle to cycle until it starts.
 
 Later there is never less room than now, so a binary search over the T times at which pods will be gone finds the first
-at which the gang fits, and its nodes: O(log T) placements. The room there is kept (reservation_book.py): a pod that
+at which the gang fits, and its nodes: O(log T) placements. (A gang that needs other pods, by affinity or spread, takes
+up to _MOST_TIMES + O(log T).) The room there is kept (reservation_book.py): a pod that
 comes later leaves the gang what it needs, ends in time, or makes way. Pods that were there before are left alone. So
 the gang starts at the latest when all of these have ended, whatever arrives meanwhile.
 
@@ -11,7 +12,7 @@ room only if it is reserved for another gang, which they cannot delay either.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +31,7 @@ from maniple.scheduler.placement.placement_search import place_gang
 from maniple.scheduler.reservation.departures import Departures, RunningPods, departures
 from maniple.scheduler.reservation.reservation_book import Reservation, devices_left
 
+_MOST_TIMES = 32  # tried one by one for a gang that needs other pods
 _MOST_SEARCHES = 8  # failed searches in a queue and cycle; the jobs after that wait
 
 
@@ -151,6 +153,9 @@ class _Search:
         self._session = session
         self._job = job
         self._running = running
+        affinities = [group.pod_affinity for group in job.groups if group.pod_affinity is not None]
+        self._needs_pods = any(affinity.needs_pods for affinity in affinities)
+        self._has_rules = any(session.depends_on_pods(group) or group.shape.exclusives for group in job.groups)
 
     def reservation(self, most: FloatArray, *, is_certain: bool = False) -> Reservation | None:
         """Returns the reservation with the soonest start, with `most` pods on each node; None if the job never fits."""
@@ -170,22 +175,35 @@ class _Search:
         here = most[self._running.nodes] > 0
         times = np.unique(np.append(np.maximum(gone_at[here & np.isfinite(gone_at)], now), now))
         with self._session.reserved.lifted(self._session.reservations.values(), most):
-            if not self._fits(here & (gone_at <= times[-1])):
+            first = self._first(lambda number: self._fits(here & (gone_at <= times[number])), len(times))
+            if first is None:
                 return None
-            too_early, enough = -1, len(times) - 1
-            while enough - too_early > 1:
-                middle = (too_early + enough) // 2
-                if self._fits(here & (gone_at <= times[middle])):
-                    enough = middle
-                else:
-                    too_early = middle
-            placed = self._place(here & (gone_at <= times[enough]))
-        return None if placed is None else (float(times[enough]), placed)
+            placed = self._place(here & (gone_at <= times[first]))
+        return None if placed is None else (float(times[first]), placed)
+
+    def _first(self, fits: Callable[[int], bool], count: int) -> int | None:
+        """Returns the first of `count` times at which the gang fits, or None."""
+        if self._needs_pods:
+            # Pods that it needs may be gone later. So times are tried in order, at last in larger steps.
+            number = 0
+            while number < count and not fits(number):
+                number += 1 if number < _MOST_TIMES else number
+            return number if number < count else None
+        if not fits(count - 1):
+            return None
+        too_early, enough = -1, count - 1
+        while enough - too_early > 1:
+            middle = (too_early + enough) // 2
+            if fits(middle):
+                enough = middle
+            else:
+                too_early = middle
+        return enough
 
     def _fits(self, gone: BoolArray) -> bool:
         session, job = self._session, self._job
         group = job.groups[0]
-        is_special = job.required or job.preferred or session.gpus.is_mixed or session.depends_on_pods(group)
+        is_special = job.required or job.preferred or session.gpus.is_mixed or self._has_rules
         if len(job.groups) > 1 or is_special:
             return self._place(gone) is not None
         # Equal pods without constraints only need counting.
@@ -196,7 +214,7 @@ class _Search:
     def _place(self, gone: BoolArray) -> tuple[Placed, ...] | None:
         session, job = self._session, self._job
         with Statement(session) as world:
-            world.clear(self._running.clear(gone))
+            world.clear(self._running.clear(gone, as_neighbours=self._has_rules))
             # The gang has its own statement: a failed placement rolls that back, and must keep the room cleared.
             with Statement(session) as gang:
                 if place_gang(session, gang, job, later=True) and session.job_pipelined(job):

@@ -73,7 +73,10 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
                 "containers": [
                     {
                         "name": "main",
-                        "resources": {"requests": {"cpu": 0.5, "nvidia.com/gpu": 1}, "limits": {"cpu": "500m"}},
+                        "resources": {
+                            "requests": {"cpu": 0.5, "nvidia.com/gpu": 1},
+                            "limits": {"cpu": "500m", "nvidia.com/gpu": "1"},
+                        },
                         "ports": [{"containerPort": 80, "hostPort": 8080}],
                     }
                 ],
@@ -295,7 +298,19 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "Pod",
         pod(tolerations=[{"key": "a", "operator": "Equals"}]),
         "spec.tolerations[0].operator",
-        "expected Equal or Exists, found 'Equals'",
+        "expected Equal, Exists, Gt or Lt, found 'Equals'",
+    ),
+    (
+        "Pod",
+        pod(tolerations=[{"key": "a", "operator": "Gt", "value": "007"}]),
+        "spec.tolerations[0].value",
+        "expected a whole number, such as 900, found '007'",
+    ),
+    (
+        "Pod",
+        pod(tolerations=[{"operator": "Lt", "value": "7"}]),
+        "spec.tolerations[0].key",
+        "expected the key of a taint for the operator Lt, found none",
     ),
     (
         "Pod",

@@ -1,6 +1,7 @@
 """Requests to servers that are real but not always polite: each is a server on loopback that says what it likes."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -325,3 +326,23 @@ def test_through_a_proxy_that_wants_a_password(play: Play, tmp_path: Path) -> No
     play(run())
     assert len(asked) == 2
     assert asked[0].startswith(b"CONNECT inside.test:6443 HTTP/1.1\r\n")
+
+
+def test_a_server_that_is_gone_without_a_word_is_noticed(play: Play) -> None:
+    """By the system: it asks on idle connections, so that a watch need not wait for a bookmark that never comes."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(HI)
+
+    async def run() -> None:
+        async with pool(handle) as there:
+            await there.request("GET", "/", {}, None, 5.0)
+            (connection,) = there._kept
+            assert connection._transport is not None
+            opened = connection._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 30
+
+    play(run())

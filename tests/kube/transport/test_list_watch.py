@@ -71,7 +71,7 @@ def test_pauses_grow_to_a_bound_and_respect_what_the_server_asks() -> None:
     assert 0.75 <= pauses[0] <= 1.25
     assert all(6 <= pause <= 10 for pause in pauses[5:])
     backoff.reset()
-    assert backoff.pause_s(at_least_s=20.0) >= 15
+    assert backoff.pause_s(ApiError(503, "", "busy", retry_after_s=20.0)) >= 15
 
 
 def test_required_kinds_are_kubernetes_own() -> None:

@@ -152,7 +152,7 @@ def test_what_was_supposed_to_be_gone_is_there_again_as_it_was(held: list[tuple[
     session = session_of([gpus(3), queue("default", limit={GPU: 3}), *pods])
     table = table_of(session)
     before = [part.copy() for part in (session.future, session.queue_allocated, *session.gpus.future.values())]
-    with SupposedGone(session, table) as gone:
+    with SupposedGone(session, table, as_neighbours=True) as gone:
         everybody = list(range(len(table)))
         order.shuffle(everybody)
         for unit in everybody:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from maniple.api.errors import InputError
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects
 from maniple.scheduler import Policy, default_policy, load_policy
@@ -241,3 +242,43 @@ def test_an_argument_may_be_a_yaml_number_or_a_string(weight: object) -> None:
 def test_null_arguments_are_no_arguments() -> None:
     text = WORD_FOR_WORD.replace("- name: drf", "- name: drf\n    arguments:\n    enableJobOrder:")
     assert order_of(load_policy(text.encode(), "p")) == order_of(load_policy(WORD_FOR_WORD.encode(), "p"))
+
+
+# -- older files
+
+
+@pytest.mark.parametrize("switch", sorted(SWITCHES))
+def test_disable_of_an_older_file_is_the_opposite_of_enable(switch: str) -> None:
+    older = switch.replace("enable", "disable")
+    for name in ("priority", "gang", "conformance", "drf", "predicates", "proportion", "nodeorder"):
+        for is_off in (True, False):
+            loaded, expected = (
+                load_policy(yaml.safe_dump(only(name, **setting)).encode(), "p").tiers[0][0]
+                for setting in ({older: is_off}, {switch: not is_off})
+            )
+            assert (loaded.off, loaded.switched_off) == (expected.off, expected.switched_off)
+
+
+def test_enable_and_disable_may_agree_and_must_not_contradict_each_other() -> None:
+    def load(**settings: object) -> Policy:
+        return load_policy(yaml.safe_dump(only("gang", **settings)).encode(), "p")
+
+    assert load(enableJobOrder=False, disableJobOrder=True).tiers[0][0].switched_off == ("enableJobOrder",)
+    with pytest.raises(InputError) as error:
+        load(enableJobOrder=True, disableJobOrder=True)
+    assert error.value.messages == [
+        "p: tiers[0].plugins[0] (gang): enableJobOrder and disableJobOrder contradict each other; remove one of them"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"disableJobOrdr": True}, "unknown setting 'disableJobOrdr'; did you mean 'disableJobOrder'?"),
+        ({"disableJobOrder": "yes"}, "disableJobOrder: expected true or false, got 'yes'"),
+    ],
+)
+def test_a_wrong_disable_is_answered_with_its_own_words(setting: Object, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_policy(yaml.safe_dump(only("gang", **setting)).encode(), "p")
+    assert error.value.messages == [f"p: tiers[0].plugins[0] (gang): {message}"]

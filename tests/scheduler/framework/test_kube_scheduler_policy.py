@@ -42,6 +42,7 @@ NO_WEIGHTS = {
     "balancedresource.weight": "0",
     "nodeaffinity.weight": "0",
     "podaffinity.weight": "0",
+    "topologyspread.weight": "0",
     "tainttoleration.weight": "0",
     "imagelocality.weight": "0",
     "selectorspread.weight": "0",
@@ -86,7 +87,7 @@ def test_the_classic_file_loads_and_plans(text: str) -> None:
 def test_the_classic_file_selects_its_checks_and_weights() -> None:
     policy = json.loads(CLASSIC)
     assert set(arguments(policy, "predicates")["checks"].split(",")) == {
-        *("hostports", "disks", "volumezones", "nodeselector", "nodename"),
+        *("hostports", "disks", "claimsharing", "volumezones", "nodeselector", "nodename"),
     }
     assert arguments(policy, "nodeorder") == NO_WEIGHTS | {
         "leastrequested.weight": "1",
@@ -114,7 +115,7 @@ def test_a_list_that_is_missing_means_the_defaults_and_an_empty_one_means_nothin
     assert arguments(file([]), "predicates") == {"checks": ""}
     assert arguments(file([], {}), "nodeorder") == NO_WEIGHTS
     weights = arguments(file([]), "nodeorder")
-    assert weights == dict.fromkeys(NO_WEIGHTS, "1") | {"mostrequested.weight": "0"}
+    assert weights == dict.fromkeys(NO_WEIGHTS, "1") | {"mostrequested.weight": "0", "topologyspread.weight": "0"}
 
 
 def test_a_priority_given_twice_under_two_names_weighs_the_sum() -> None:
@@ -182,6 +183,17 @@ REFUSED: dict[str, list[Object]] = {
     "NoVolumeNodeConflict": [
         node("n1", labels={"zone": "a"}),
         *claim({"metadata": {"name": "disk"}, "spec": ELSEWHERE}),
+        pod("p", volumes=CLAIM),
+    ],
+    "MaxCSIVolumeCountPred": [
+        node("n1"),
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSINode",
+            "metadata": {"name": "n1"},
+            "spec": {"drivers": [{"name": "disks", "nodeID": "n1", "allocatable": {"count": 0}}]},
+        },
+        *claim({"metadata": {"name": "disk"}, "spec": {"csi": {"driver": "disks", "volumeHandle": "disk"}}}),
         pod("p", volumes=CLAIM),
     ],
     "MatchNodeSelector": [node("n1"), pod("p", nodeSelector={"zone": "b"})],
@@ -314,7 +326,7 @@ def test_the_symmetric_weight_pulls_pods_to_those_that_need_them() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount", "MaxCSIVolumeCountPred"),
+        *("MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount"),
         *("CheckServiceAffinity", "CheckNodeLabelPresence", "TestServiceAffinity", "MatchNodeSelektor"),
     ],
 )

@@ -26,7 +26,7 @@ class Lonely:
         self.closed = "".join(arguments.words("closed", ()))
 
     def open(self, session: Session) -> Hooks:
-        def pod_predicate(group: TaskGroup) -> list[Check]:
+        def pod_predicate(group: TaskGroup, _: bool) -> list[Check]:
             self.asked.append(group.pods[0])
             untouched: BoolArray = np.all(session.free >= session.snapshot.free, axis=0)
             is_open = np.array(session.snapshot.nodes.names) != self.closed

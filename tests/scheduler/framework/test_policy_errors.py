@@ -54,8 +54,8 @@ WRONG: list[tuple[str, list[str]]] = [
         [f"p.yaml: actions: unknown action 'backfil'; did you mean 'backfill'? {KNOWN_ACTIONS}"],
     ),
     (
-        GOOD.replace("backfill", "enqueue"),
-        [f"p.yaml: actions: unknown action 'enqueue'; {KNOWN_ACTIONS}"],
+        GOOD.replace("backfill", "dequeue"),
+        [f"p.yaml: actions: unknown action 'dequeue'; {KNOWN_ACTIONS}"],
     ),
     (GOOD.replace("backfill", "grow, backfill"), ["p.yaml: actions: grow must be the last action"]),
     (
@@ -117,6 +117,22 @@ WRONG: list[tuple[str, list[str]]] = [
             (True, "true"),
             ("", ""),
             (10**10, f"{10**10}"),
+        )
+    ),
+    *(
+        (
+            argument("nodeorder", "mostrequested.resources", value),
+            [f"{AT}: plugin nodeorder: argument mostrequested.resources: {message}"],
+        )
+        for value, message in (
+            ("extendd", "unknown resource 'extendd'; did you mean 'extended'?"),
+            ("cpu,Memory", "unknown resource 'Memory'; did you mean 'memory'?"),
+            (
+                "gpu",
+                "unknown resource 'gpu'; "
+                "expected a resource such as nvidia.com/gpu, or 'extended' for all of that form",
+            ),
+            (" , ", "expected at least one resource, found none"),
         )
     ),
     *(

@@ -36,7 +36,8 @@ def contend(
     claimants that cannot succeed, whatever other jobs hold.
     """
     keep_promises(session)
-    waiting = (job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job))
+    # Pods without requests claim, too: a host port or an anti-affinity may be all that is in their way.
+    waiting = (job for job in session.snapshot.waiting if check_valid(session, job))
     jobs = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
     units_of_kind: dict[tuple[int, int, bool], BoolArray] = {}
     # Reserved room that a gang may use meanwhile is cheaper than any eviction.

@@ -1,0 +1,145 @@
+"""Nothing in the input controls the terminal: every command prints through one module, which makes it visible."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.run_maniple import ROOT, run_here
+from maniple.api.terminal_text import printable, printable_json, printable_lines, printable_log
+from maniple.kube.serve.logging_setup import _Json, _Text
+
+# A colour, a title, C1's own escape, a bell, a carriage return, marks of direction and width, fillers, a line end.
+HOSTILE = "\x1b[31mA\x1b]0;t\x07B\x9b2JC\rD\u202eE\u200bF\u2066G\u3164H\ufe0fI\u2028J\x85K\x00L\n\nStarts\nM"
+FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff]")
+
+
+def hostile_cluster(word: str) -> str:
+    """Objects that an API server might accept from somebody else, with the word wherever text is free."""
+    limits = {"nvidia.com/gpu": 1, f"example.com/{word}": 1}
+    pod = {"schedulerName": "maniple", "containers": [{"name": "c", "image": word, "resources": {"limits": limits}}]}
+    selective = {**pod, "nodeSelector": {word: word}, "tolerations": [{"key": word, "operator": "Exists"}]}
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": word, word: word}},
+            "spec": {"taints": [{"key": word, "value": word, "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"cpu": 4, "nvidia.com/gpu": 4, f"example.com/{word}": 3}},
+        },
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod},
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "q", "labels": {"maniple.dev/pod-group": word}},
+            "spec": selective,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "r", "annotations": {"maniple.dev/gpu-models": word}},
+            "spec": {**pod, "priorityClassName": word},
+        },
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}, "spec": {**selective, "nodeName": word}},
+        {"apiVersion": "example.com/v1", "kind": word, "metadata": {"name": word}},
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def check(text: str) -> None:
+    found = FORBIDDEN.search(text)
+    assert found is None, (found, text)
+    assert "\n\nStarts\nM" not in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "--all"],
+        ["plan", "-o", "json"],
+        ["plan", "-o", "yaml"],
+        ["plan", "--strict"],
+        ["explain", "p"],
+        ["explain", "q"],
+        ["explain", "r"],
+        ["explain", "p", "-o", "json"],
+        ["explain", HOSTILE],
+    ],
+    ids=" ".join,
+)
+def test_hostile_names_in_a_cluster_are_shown_and_not_obeyed(arguments: list[str]) -> None:
+    done = run_here(*arguments, "-f", "-", stdin=hostile_cluster(HOSTILE))
+    check(done.stdout)
+    check(done.stderr)
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_what_is_escaped_in_json_and_yaml_is_still_the_same_text(output: str) -> None:
+    limits = {"example.com/a\u202eb": 1}
+    container = {"name": "c", "image": "i", "resources": {"limits": limits}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    pod["spec"] = {"schedulerName": "maniple", "containers": [container]}
+    done = run_here("plan", "-f", "-", "-o", output, stdin=json.dumps(pod))
+    check(done.stdout)
+    assert "a\u202eb" in str(yaml.safe_load(done.stdout)) or "a\\u202eb" in str(yaml.safe_load(done.stdout))
+
+
+@pytest.mark.parametrize("arguments", [[], ["-o", "json"], ["-o", "annotate", "--node", "n1"]], ids=str)
+def test_hostile_names_of_gpus_are_shown_and_not_obeyed(arguments: list[str], tmp_path: Path) -> None:
+    devices = [{"id": f"0{HOSTILE}", "model": HOSTILE}, {"id": "1", "model": "b"}]
+    file = tmp_path / "t.json"
+    for links in ([["X", "NV4"], ["NV4", "X"]], [["X", HOSTILE], [HOSTILE, "X"]]):
+        for resource in ("nvidia.com/gpu", HOSTILE):
+            file.write_text(json.dumps({"version": 1, "devices": devices, "links": links, "resource": resource}))
+            done = run_here("topology", str(file), *arguments)
+            check(done.stdout)
+            check(done.stderr)
+
+
+def test_a_job_written_for_submission_is_valid_yaml_without_control_characters() -> None:
+    done = run_here("submit", "--name", "a", "--image", HOSTILE, "--gpus", "1", "--dry-run", "--", "run", HOSTILE)
+    check(done.stdout)
+    check(done.stderr)
+
+
+def test_every_command_prints_through_one_module() -> None:
+    """click.echo and print know nothing of hostile names. `watch` writes its frames itself, line by line."""
+    for file in sorted((ROOT / "maniple/cli").rglob("*.py")):
+        if file.name == "terminal.py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("click.echo", "click.secho", "print"), f"{file}:{node.lineno}: use say()"
+                assert not called.startswith(("sys.stdout.write", "sys.stderr.write")) or file.name == "watch.py", file
+
+
+@pytest.mark.parametrize("form", [_Json(), _Text()])
+def test_log_lines_of_serve_are_one_line_each_and_visible(form: logging.Formatter) -> None:
+    record = logging.makeLogRecord({"msg": "set aside: %s", "args": (HOSTILE,), "pod": HOSTILE, "levelname": "INFO"})
+    line = form.format(record)
+    check(line)
+    assert "\n" not in line
+
+
+def test_all_control_format_and_invisible_characters_are_escaped() -> None:
+    for number in [*range(0x3000), *range(0xE000, 0x11000), *range(0xE0000, 0xE0200)]:
+        letter = chr(number)
+        is_hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+        assert not is_hidden or letter not in printable(f"a{letter}b"), hex(number)
+        assert not is_hidden or letter in "\n\t" or letter not in printable_lines(f"a{letter}b"), hex(number)
+        assert json.loads(printable_json(json.dumps(letter, ensure_ascii=False))) == letter
+    assert printable("×… é ü 中文 עברית 🙂") == "×… é ü 中文 עברית 🙂"
+
+
+def test_colours_of_a_job_s_own_log_stay_and_end_with_the_line() -> None:
+    assert printable_log("\x1b[1;31mred\x1b[0m\tok\r") == "\x1b[1;31mred\x1b[0m\tok\x1b[0m"
+    assert printable_log("a\x1b[2Jb") == "a\\x1b[2Jb"
+    assert printable_log("plain") == "plain"

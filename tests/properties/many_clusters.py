@@ -1,0 +1,113 @@
+"""Plans many random full clusters whose pods have rules about each other, and judges each plan.
+
+    python -m properties.many_clusters --clusters 100000 --seed 1     (in tests/; `--jobs 2` by default)
+
+Each cluster has a seed of its own: `--seed S --clusters 1 --show` prints the objects of one that breaks a promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import sys
+import time
+from collections import Counter
+
+from hypothesis import strategies as st
+
+from properties.cluster_facts import read_facts
+from properties.elastic_clusters import ElasticWorld, nearly_full
+from properties.object_builder import Builder, Mix, T
+from properties.plan_adapter import plan
+from properties.random_clusters import World, full_cluster
+from properties.raw_objects import Object, rows
+from properties.referee import judge
+from properties.replay_rounds import read_state
+from properties.test_promises import KUBE_BATCH, moves
+
+MIX = Mix(rules_one_in=2, limits_one_in=0)
+
+
+class Seeded(Builder):
+    """Draws from a seeded generator: many times as fast as Hypothesis, and it does not shrink."""
+
+    random: random.Random
+
+    def pick(self, *choices: T) -> T:
+        return choices[self.random.randrange(len(choices))]
+
+    def between(self, least: int, most: int) -> int:
+        return self.random.randint(least, most)
+
+
+class SeededWorld(Seeded, World):
+    pass
+
+
+class SeededElasticWorld(Seeded, ElasticWorld):
+    pass
+
+
+def cluster(seed: int) -> list[Object]:
+    def unused(_: st.SearchStrategy[object]) -> object:
+        raise AssertionError("drawn from the seeded generator only")
+
+    if seed % 2:
+        world = SeededWorld(unused, MIX)
+        world.random = random.Random(seed)
+        return full_cluster(world)
+    elastic = SeededElasticWorld(unused, MIX)
+    elastic.random = random.Random(seed)
+    return nearly_full(elastic, most_queues=3)
+
+
+def verdict(seed: int) -> tuple[int, list[str], bool]:
+    """The seed, one sentence for each broken promise, and whether anything was evicted."""
+    objects = cluster(seed)
+    policy = KUBE_BATCH if seed % 4 >= 2 else None
+    count = len(read_state(read_facts(objects), objects).pods)
+    rounds = 0
+    planned: Object = {}
+    while not rounds or (moves(planned)[-1] and rounds < count + 2):
+        rounds = min(rounds + 3, count + 2)
+        try:
+            planned = plan(objects, policy, rounds=rounds)
+        except Exception as error:
+            return seed, [f"planning failed: {error!r}"], False
+    sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned)]
+    if moves(planned)[-1]:
+        sentences.append(f"not settled after {rounds} rounds: {moves(planned)}")
+    return seed, sentences, any(rows(done, "evictions") for done in rows(planned, "rounds"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m properties.many_clusters", description=__doc__)
+    parser.add_argument("--clusters", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first cluster; the others follow")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--show", action="store_true", help="print the clusters as JSON, and plan nothing")
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.clusters)
+    if options.show:
+        for seed in seeds:
+            print(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster(seed)}))
+        return
+    started, broken, evicting = time.monotonic(), Counter[str](), 0
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        for done, (seed, sentences, has_evicted) in enumerate(pool.imap_unordered(verdict, seeds, 50), 1):
+            evicting += has_evicted
+            for sentence in sentences[:1]:
+                broken[sentence.split(":")[0]] += 1
+                print(f"seed {seed}: {sentence}", flush=True)
+            if done % 1000 == 0:
+                print(f"{done} clusters, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    print(f"{len(seeds)} clusters from seed {options.seed}: {evicting} with evictions, {sum(broken.values())} broken")
+    for kind, count in broken.most_common():
+        print(f"  {count} {kind}")
+    sys.exit(bool(broken))
+
+
+if __name__ == "__main__":
+    main()
