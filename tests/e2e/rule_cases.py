@@ -167,7 +167,7 @@ class _Maker:
                     each["spec"]["initContainers"] = [extra]
 
     def _term(self) -> Object:
-        selector = {"matchLabels": {self.app: self.rng.choice("xy")}}
+        selector: Object = {"matchLabels": {self.app: self.rng.choice("xy")}}
         if self.one_in(4):
             selector = {"matchExpressions": [{"key": self.app, "operator": "Exists"}]}
         return {"labelSelector": selector, "topologyKey": self.rng.choice([self.zone, self.host])}
