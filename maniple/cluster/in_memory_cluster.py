@@ -237,6 +237,15 @@ class Outcome:
     load_s: float = 0.0
     schedule_s: list[float] = field(default_factory=list)
 
+    @property
+    def settled_after(self) -> int | None:
+        """The number of the last round that decided or said anything new; None if that is the last one."""
+        plans = [round_.plan for round_ in self.rounds]
+        last = len(plans) - 1
+        while last > 0 and not plans[last].decides and plans[last].waits == plans[last - 1].waits:
+            last -= 1
+        return last + 1 if last < len(plans) - 1 else None
+
     def to_json(self) -> dict[str, object]:
         """The documented JSON form of a plan, as plain values in a stable order."""
         return {
@@ -251,6 +260,7 @@ class Outcome:
                 }
                 for round_ in self.rounds
             ],
+            "settledAfter": self.settled_after,
             "queues": _plain(self.rounds[-1].plan.queues) if self.rounds else [],
             "timings": {
                 "load_s": round(self.load_s, 6),

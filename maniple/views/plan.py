@@ -46,10 +46,12 @@ class RoundView(msgspec.Struct, frozen=True, rename="camel"):
 class PlanView(msgspec.Struct, frozen=True, rename="camel"):
     rounds: tuple[RoundView, ...]
     queues: tuple[QueueShare, ...]  # after the last round
+    settled_after: int | None = None  # the last round with news; later ones are the same
 
 
 def plan_view(outcome: Outcome) -> PlanView:
-    return PlanView(tuple(map(_round, outcome.rounds)), outcome.rounds[-1].plan.queues)
+    settled = outcome.settled_after
+    return PlanView(tuple(map(_round, outcome.rounds)), outcome.rounds[-1].plan.queues, settled)
 
 
 def _round(planned: Round) -> RoundView:
@@ -69,7 +71,7 @@ def _round(planned: Round) -> RoundView:
         nominations=tuple(entry for entry in plan.nominations if gangs[entry.pod].name not in reserved),
         reservations=plan.reservations,
         waiting=plan.waiting,
-        is_idle=not (plan.binds or plan.evictions or plan.nominations or plan.waiting or plan.resizes),
+        is_idle=not plan.decides and not plan.waiting,
     )
 
 

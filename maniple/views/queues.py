@@ -6,6 +6,8 @@ import msgspec
 
 from maniple.api import types
 from maniple.api.meta import ResourceList
+from maniple.api.quantity import QuantityError, parse_quantity
+from maniple.views.ages_and_amounts import number
 
 
 class QueueView(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,5 +39,13 @@ def queue_views(queues: Iterable[types.Queue]) -> tuple[QueueView, ...]:
 
 
 def _gpus(resources: ResourceList) -> str:
-    """`8`, or of several GPU resources `8+4`"""
-    return "+".join(str(resources[name]) for name in types.GPU_RESOURCES if name in resources) or "0"
+    """`8`, `434.5`, or of several GPU resources `8+4`"""
+    return "+".join(_count(resources[name]) for name in types.GPU_RESOURCES if name in resources) or "0"
+
+
+def _count(written: str | int | float) -> str:
+    """A share may be a fraction, which Kubernetes writes as `434500m`. What is no quantity stays as it is."""
+    try:
+        return number(float(parse_quantity(str(written))))
+    except QuantityError:
+        return str(written)

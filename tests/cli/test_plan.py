@@ -270,7 +270,7 @@ def test_json_has_exactly_the_documented_form() -> None:
         "{name: n1}", "{name: n1, labels: {disk: fast}}"
     )
     outcome = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=text)
-    assert list(outcome) == ["rounds", "queues", "timings"]
+    assert list(outcome) == ["rounds", "settledAfter", "queues", "timings"]
     assert list(outcome["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "reservations", "waiting"]
     assert [list(entry) for entry in outcome["rounds"][0]["waiting"]] == [
         [
@@ -480,3 +480,33 @@ def test_ctrl_c_while_reading_input_stops_quietly() -> None:
         assert process.wait(timeout=60) == 130
         assert process.stdout.read() == b""
         assert process.stderr.read().strip() == b""
+
+
+def test_rounds_that_repeat_are_not_printed() -> None:
+    source = str(EXAMPLES / "actions" / "allocate.yaml")
+    text = run("plan", "-f", source, "--rounds", "5").stdout
+    assert "Round 2\n" in text
+    assert "Round 3" not in text
+    assert "\n\nSettled after round 2: rounds 3 to 5 are the same.\n\nQueues\n" in text
+    outcome = plan("-f", source, "--rounds", "5")
+    assert (outcome["settledAfter"], len(outcome["rounds"])) == (2, 5)
+    assert "Settled" not in run("plan", "-f", source, "--rounds", "2").stdout
+    assert plan("-f", source)["settledAfter"] is None
+
+
+def test_a_round_with_news_is_printed_however_late_it_comes() -> None:
+    """With a step, objects arrive and end after rounds in which nothing happens."""
+    text = run(
+        "plan",
+        "-f",
+        str(EXAMPLES / "07-elastic.yaml"),
+        "--now",
+        "2026-01-01T10:00:00Z",
+        "--step",
+        "300",
+        "--rounds",
+        "12",
+    ).stdout
+    assert "Round 6, " in text
+    assert "Settled after round " in text
+    assert "Round 12, " not in text

@@ -14,37 +14,56 @@ from properties.cluster_facts import gang_of
 from properties.gpu_facts import GPU
 from properties.raw_objects import Object, at, key_of, quantity, rows, strings, table, text
 
-_ALTERNATIVES = re.compile(r", or (?:its limit were so much higher|spec\.\w+ (?:were true|named a wider level))")
-_BASE = (
-    r"(?:room for [\d,]+ more came free(?: (?:in|on) \S+(?: [\w./-]+)?)?"
-    r"(?: and the cluster were larger by [\d,]+ pods?)?"
-    r"|the cluster had room for [\d,]+(?: more)?"
-    r"|an? \w+ were large enough)"
+_ALTERNATIVES = re.compile(
+    r" \(or its limit were [^)]*\)|, or spec\.\w+ (?:were true|named a wider level)| \(held by [^()]*\)"
 )
-_AMOUNTS = r"(?:\S+ \S+|room for \d+ pods?)(?:(?:, | and )(?:\S+ \S+|room for \d+ pods?))*?"
-_NAMES = r"(?:node (?P<name>[\w.-]+)|nodes (?P<names>[\w.-]+(?:, [\w.-]+)* and [\w.-]+) each)"
-_REFUSALS = r"did not refuse it \((?P<refusals>(?:[^()]|\([^()]*\))*)\)"
-_GPUS = r"had (?P<gpus>\d+) more GPU(?:s, each)? with (?:all|[\d.]+) of it free"
-_NODE = re.compile(
-    rf"{_NAMES}(?: (?:and )?{_REFUSALS})?(?: (?:and )?had (?P<amounts>{_AMOUNTS}) more)?(?: (?:and )?{_GPUS})?"
+_GPUS = r"(?:\d+ whole GPUs?|\d\S* of (?:a GPU|each of \d+ GPUs))(?: of \S+(?: or \S+)*)?"
+_AMOUNT = rf"(?:\d\S* (?!of )\S+|room for \d+ pods?|{_GPUS})"
+_AMOUNTS = rf"{_AMOUNT}(?:(?:, | and ){_AMOUNT})*"
+_NAMES = r"[\w.-]+(?:, [\w.-]+)*(?: and (?!\d+ others? )[\w.-]+)?"
+_PLACE = rf"(?P<amounts>{_AMOUNTS}) on (?:each of )?nodes? (?P<names>{_NAMES})"
+_FREE = re.compile(
+    rf"(?P<all>{re.sub(r'[?]P<[a-z]+>', '?:', _PLACE)}(?:(?:, | and ){re.sub(r'[?]P<[a-z]+>', '?:', _PLACE)})*)"
+    r" came free(?: in \w+ [\w./-]+)?"
 )
-_LIMIT = re.compile(r"(?:the limit|that) of queue '(?P<queue>\w+)' were at least (?P<amount>\S+) (?P<resource>\S+)")
-_GIVES = re.compile(r"queue '(?P<queue>\w+)' gave back (?P<amount>\S+) (?P<resource>\S+)")
-_GATES = re.compile(r"(?:its scheduling|the) gates are removed")
-_PODS = re.compile(r"the missing pods are created")
-_SUSPENDED = re.compile(r"spec\.suspend is set to false")
+_ONE_PLACE = re.compile(_PLACE + r"(?:, | and |$)")
+_TAKES = re.compile(rf"nodes? (?P<names>{_NAMES}) did not refuse it \((?P<refusals>(?:[^()]|\([^()]*\))*)\)")
+_ADDED = re.compile(
+    rf"(?P<count>a|[\d,]+) nodes? like (?P<name>[\w.-]+?)(?: but with (?P<amounts>{_AMOUNTS}))?"
+    r"(?: that did not refuse it \((?P<refusals>(?:[^()]|\([^()]*\))*)\))? were added(?: in \w+ [\w./-]+)?"
+)
+_LARGER = re.compile(rf"node (?P<name>[\w.-]+) had (?P<amounts>{_AMOUNTS}) in all")
+_LIMIT = re.compile(
+    r"(?:the limit|that) of queue '(?P<queue>\w+)' were at least (?P<amounts>\S+ [^\s,]+(?:, \S+ [^\s,]+)*)"
+)
+_GIVES = re.compile(r"queue '(?P<queue>\w+)' gave back (?P<amounts>\S+ \S+)")
+_GATES = re.compile(r"its scheduling gates were removed")
+_PODS = re.compile(r"the missing pods were created")
+_SUSPENDED = re.compile(r"spec\.suspend were false")
 
 
 def cured(objects: list[Object], group: str, would: str) -> list[Object] | None:
     """The cluster after the change that `would` names for the gang; None if the sentence is not exact enough."""
     cure = _Cure(copy.deepcopy(objects), group)
-    rest = re.sub(rf"{_BASE}, such as if ", "", _ALTERNATIVES.sub("", would))
+    rest = _ALTERNATIVES.sub("", would)
     while rest:
         done = next((length for length in cure.do(rest) if length), 0)
         if not done:
             return None
         rest = re.sub(r"^ and ", "", rest[done:])
     return cure.objects
+
+
+def without_room(would: str) -> str:
+    """The conditions before the one about room on nodes; empty if there are none, or if room is asked for in parts."""
+    text = _ALTERNATIVES.sub("", would)
+    rest = next((text[: match.start()] for match in re.finditer(" and ", text) if _is_room(text[match.end() :])), "")
+    return "" if re.search("came free|were added|refuse", rest) else rest
+
+
+def _is_room(sentence: str) -> bool:
+    patterns = (_FREE, _TAKES, _ADDED, _LARGER)
+    return any((match := pattern.match(sentence)) and match.end() == len(sentence) for pattern in patterns)
 
 
 class _Cure:
@@ -55,7 +74,10 @@ class _Cure:
     def do(self, rest: str) -> Iterator[int]:
         """Makes the change at the beginning of the sentence. Returns the length of that part, 0 if it is unknown."""
         for pattern, act in (
-            (_NODE, self.change_nodes),
+            (_FREE, self.free),
+            (_TAKES, self.open_nodes),
+            (_ADDED, self.add_nodes),
+            (_LARGER, self.replace_node),
             (_LIMIT, self.raise_limit),
             (_GIVES, self.raise_limit),
             (_GATES, self.open_gates),
@@ -78,24 +100,56 @@ class _Cure:
 
     # Nodes.
 
-    def change_nodes(self, match: re.Match[str]) -> bool:
-        if not (match["refusals"] or match["amounts"] or match["gpus"]):
+    def free(self, match: re.Match[str]) -> bool:
+        """What comes free is added: who would have to leave for it is not judged here."""
+        places = list(_ONE_PLACE.finditer(match["all"]))
+        if "".join(place[0] for place in places) != match["all"]:
             return False
-        names = [match["name"]] if match["name"] else re.split(", | and ", match["names"])
-        refusals = match["refusals"].split("; ") if match["refusals"] else []
-        amounts = re.split(", | and ", match["amounts"]) if match["amounts"] else []
-        amounts += [f"{match['gpus']} {GPU}"] if match["gpus"] else []
-        nodes = [self.find("Node", name) for name in names]
-        return all(self.please(node, reason) for node in nodes for reason in refusals) and all(
-            self.enlarge(node, amount) for node in nodes for amount in amounts
+        return all(
+            self.enlarge(self.find("Node", name), amount)
+            for place in places
+            for name in _split(place["names"])
+            for amount in _split(place["amounts"])
         )
 
-    def enlarge(self, node: Object, written: str) -> bool:
+    def open_nodes(self, match: re.Match[str]) -> bool:
+        nodes = [self.find("Node", name) for name in _split(match["names"])]
+        return all(self.please(node, reason) for node in nodes for reason in match["refusals"].split("; "))
+
+    def add_nodes(self, match: re.Match[str]) -> bool:
+        """Copies of the node, empty and under names of their own."""
+        count = 1 if match["count"] == "a" else int(match["count"].replace(",", ""))
+        for number in range(count):
+            node = copy.deepcopy(self.find("Node", match["name"]))
+            name = f"{match['name']}-new-{len(self.objects)}-{number}"
+            self.edit(node, "metadata")["name"] = name
+            labels = self.edit(node, "metadata", "labels")
+            if "kubernetes.io/hostname" in labels:
+                labels["kubernetes.io/hostname"] = name
+            amounts = _split(match["amounts"]) if match["amounts"] else []
+            refusals = match["refusals"].split("; ") if match["refusals"] else []
+            if not all(self.enlarge(node, amount, in_all=True) for amount in amounts):
+                return False
+            if not all(self.please(node, reason) for reason in refusals):
+                return False
+            self.objects.append(node)
+        return True
+
+    def replace_node(self, match: re.Match[str]) -> bool:
+        node = self.find("Node", match["name"])
+        return all(self.enlarge(node, amount, in_all=True) for amount in _split(match["amounts"]))
+
+    def enlarge(self, node: Object, written: str, *, in_all: bool = False) -> bool:
         if "maniple.dev/gpu-topology" in strings(node, "metadata", "annotations"):
             return False  # another GPU would need a place among the links
-        amount, resource = (written.split()[2], "pods") if written.startswith("room for ") else written.split()
+        words = written.split()
+        if "GPU" in written:  # a part of a GPU comes with a GPU
+            words = [next((word for word in reversed(words) if word.isdecimal()), "1"), GPU]
+            if " of a GPU" in written:
+                words[0] = "1"
+        amount, resource = (words[2], "pods") if words[0] == "room" else words
         has = self.edit(node, "status", "allocatable")
-        total = quantity(has.get(resource, 0)) + quantity(amount)
+        total = quantity(amount) if in_all else quantity(has.get(resource, 0)) + quantity(amount)
         has[resource] = f"{total * 1000}m" if (total * 1000).denominator == 1 else f"{float(total):f}"
         return True
 
@@ -121,10 +175,11 @@ class _Cure:
 
     def raise_limit(self, match: re.Match[str]) -> bool:
         limit = self.edit(self.find("Queue", match["queue"]), "spec", "limit")
-        had = quantity(limit[match["resource"]])
-        amount = quantity(match["amount"])
-        total = max(had, amount) if "at least" in match[0] else had + amount
-        limit[match["resource"]] = f"{total * 1000}m"
+        for written in match["amounts"].split(", "):
+            amount, resource = written.split()
+            had = quantity(limit[resource])
+            total = max(had, quantity(amount)) if "at least" in match[0] else had + quantity(amount)
+            limit[resource] = f"{total * 1000}m"
         return True
 
     # The gang itself.
@@ -167,6 +222,10 @@ class _Cure:
         over = ("Succeeded", "Failed")
         mine = [item for item in self.objects if item["kind"] == "Pod" and gang_of(item) == self.group]
         return [pod for pod in mine if text(pod, "status", "phase") not in over]
+
+
+def _split(written: str) -> list[str]:
+    return re.split(", | and ", written)
 
 
 def _taint(row: object) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from properties.apply_cure import alone, cured
+from properties.apply_cure import alone, cured, without_room
 from properties.elastic_clusters import claimed_worlds, elastic_worlds, growing_worlds
 from properties.explanation_verdicts import untrue
 from properties.plan_adapter import plan
@@ -54,6 +54,22 @@ def test_a_gang_starts_after_the_change_that_would_start_it(objects: list[Object
             now, left, after = told(changed, group)
             starts = now in ("", "Promised") or (now == "SurplusWaiting" and reason != now) or after > before
             assert starts, f"{group} would start if {would}; and then if {left}"
+
+
+@some
+@given(st.one_of(simple_worlds(), limited_worlds(), elastic_worlds(limits_one_in=2)))
+def test_room_that_a_gang_would_take_from_others_is_no_condition(objects: list[Object]) -> None:
+    """Of a sentence that names room last, the rest alone does not start the gang."""
+    (first,) = rows(plan(objects), "rounds")
+    for group in [text(entry, "group") for entry in rows(first, "waiting")][:4]:
+        world = alone(objects, group)
+        reason, would, _ = told(world, group)
+        rest = without_room(would)
+        changed = cured(world, group, rest) if rest not in ("", would) and reason != "SurplusWaiting" else None
+        if changed is not None:
+            assert told(changed, group)[0] not in ("", "Promised"), (
+                f"{group} would start if {rest}, and not only if {would}"
+            )
 
 
 def told(objects: list[Object], group: str) -> tuple[str, str, int]:

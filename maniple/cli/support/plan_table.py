@@ -13,11 +13,16 @@ _MOST_NODES = 12  # named in a cell; more are counted
 def describe(outcome: Outcome, *, with_times: bool = False) -> str:
     view = plan_view(outcome)
     parts = []
-    for number, round_ in enumerate(view.rounds, start=1):
+    for number, round_ in enumerate(view.rounds[: view.settled_after], start=1):
         title = f"Round {number}" if len(view.rounds) > 1 else ""
         if with_times:
             title = f"Round {number}, {round_.time}"
         parts.append("\n\n".join(part for part in (title, *_round(round_)) if part))
+    if view.settled_after is not None:
+        same = f"round {len(view.rounds)} is"
+        if len(view.rounds) > view.settled_after + 1:
+            same = f"rounds {view.settled_after + 1} to {len(view.rounds)} are"
+        parts.append(f"Settled after round {view.settled_after}: {same} the same.")
     parts.append(_queues(view.queues))
     return "\n\n".join(part for part in parts if part)
 

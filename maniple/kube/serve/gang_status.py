@@ -83,8 +83,11 @@ def condition_of(before: Conditions, kind: str, is_met: bool, why: Why, now: str
 def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: str) -> types.PodGroupStatus:
     before = group.status
     was, minimum = is_true(before.conditions, SCHEDULED), group.spec.min_member
+    phase = count.phase(minimum, was)
+    if phase == "Running" and not count.running:
+        phase = "Pending"  # as Kubernetes says of a bound pod whose volumes or images are not there yet
     return types.PodGroupStatus(
-        phase=count.phase(minimum, was),  # type: ignore[arg-type]  # one of the phases
+        phase=phase,  # type: ignore[arg-type]  # one of the phases
         conditions=gang_conditions(before.conditions, count, minimum, was, why, now, group.metadata.generation),
         pending=count.pending,
         running=count.running,

@@ -12,6 +12,7 @@ import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup, UpstreamPodGroupStatus
+from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, split_name
 from maniple.api.timestamps import format_timestamp
 from maniple.elastic.conditions import find_condition
@@ -50,6 +51,7 @@ _HELD_S = 30.0  # what a controller here is about to write, or to make superfluo
 _REPEAT_EVENT_S = 60.0  # an event with the same reason
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
+_BEING_MADE_S = 30.0  # since the last pod: so long a controller may take to create the next
 _LONGEST = 1000
 _REMEMBERED = 10_000
 
@@ -73,6 +75,7 @@ class Statuses:
         self._pods: Throttle[str] = Throttle()  # uid of a pod -> the condition that it has
         self._complete: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod has it
         self._waiting_events: Throttle[str] = Throttle()  # uid of a gang -> the reason that its last event gave
+        self._being_made: set[Key] = set()  # gangs that lack pods, but some were created a moment ago
         self._invalid_events: Throttle[ObjectRef] = Throttle()
         self._unread_events: Throttle[ObjectRef] = Throttle()
         self._unread: set[ObjectRef] = set()  # objects with notes that are not yet told
@@ -93,6 +96,7 @@ class Statuses:
                 self._gangs.touched.add(key)
             else:
                 self._write_gang(key, waiting.get(key), rejected)
+        self._warn_late(waiting)
         self._write_pods(snapshot, waiting)
         self._write_queues(snapshot, plan.queues, rejected)
         self._report_unread_queues()
@@ -138,10 +142,26 @@ class Statuses:
             self._gangs.touched.add(key)
             return
         self._begin(ref, self._patches.write(*ref, _exactly(seen, change.status), "status"))
-        if why is not None and self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
-            self._events.add(Regarding.of(*ref, seen.uid), why.reason, why.message, "Schedule", "Warning")
+        if why is not None and why.reason == NOT_ENOUGH and _is_being_made(seen.item, members):
+            self._being_made.add(key)
+        elif why is not None:
+            self._warn(seen, why)
         if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first write to it
             self._report_unread(seen)
+
+    def _warn(self, seen: Seen, why: Why) -> None:
+        if self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
+            self._events.add(Regarding.of(*seen.ref, seen.uid), why.reason, why.message, "Schedule", "Warning")
+
+    def _warn_late(self, waiting: Mapping[Key, Why]) -> None:
+        """Gangs whose pods were being created, and no longer are: those that still lack some get their warning."""
+        for key in list(self._being_made):
+            seen, why = self._gangs.find(key), waiting.get(key)
+            if seen is None or why is None or why.reason != NOT_ENOUGH:
+                self._being_made.discard(key)
+            elif not _is_being_made(seen.item, self._gangs.members(key)):
+                self._being_made.discard(key)
+                self._warn(seen, why)
 
     def _is_unclaimed(self, key: Key, seen: Seen) -> bool:
         """Another system's group without pods, whose own scheduler would have written something by now."""
@@ -334,6 +354,13 @@ class Statuses:
                 conditions = condition_of((), SCHEDULED, False, why, _now(), 0)
                 body = {"status": {"conditions": msgspec.to_builtins(conditions)}}
                 self._begin(ref, self._patches.write(*ref, body, "status"))
+
+
+def _is_being_made(group: Object | None, members: Iterable[kubernetes.Pod]) -> bool:
+    """Whether the group or one of its pods was created a moment ago: then more pods may still come."""
+    created = [item.metadata.creation_timestamp for item in (group, *members) if item is not None]
+    newest = max((moment.timestamp() for moment in created if moment is not None), default=0.0)
+    return time.time() - newest < _BEING_MADE_S
 
 
 def _why(entry: Waiting) -> Why:

@@ -1,8 +1,9 @@
 """The nearest miss: where a gang that does not fit lacks least, and what each node there lacks.
 
 The gang is placed in thought. Pods that fit take their places. Every further pod goes to the node that lacks least for
-it, and what the node lacks is written down. All of that together is a change after which the gang fits. It costs a few
-passes over the nodes, whatever the number of pods.
+it, and what the node lacks is written down. No node is asked for more than it has: pods that an empty cluster could not
+hold need new nodes, which are written down too. All of that together is a change after which the gang fits. It costs a
+few passes over the nodes, whatever the number of pods.
 
 Pods that constrain each other (affinity, spread) are counted as if each came alone: the change may not be enough.
 """
@@ -16,7 +17,6 @@ import numpy as np
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
-from maniple.model.pod_shape import Shape
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Level
@@ -46,7 +46,21 @@ class Lack:
     refusals: tuple[str, ...] = ()  # what it objects to
     gpus: int = 0  # where GPUs are counted one by one: how many more …
     milli: int = 0  # … with how many thousandths of each free …
-    each: str = ""  # … in words
+    part: str = ""  # … in words; empty: all of it
+    models: str = ""  # those they may be of; empty: any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewNodes:
+    """Nodes that would have to be added."""
+
+    count: int
+    pods: int  # that they would take
+    like: int  # the node that they are like; -1: they only have to take a pod of that kind
+    larger: FloatArray  # [R] what each needs where that is more than the other node has
+    refusals: tuple[str, ...]  # what the other node objects to
+    asks: str  # what one pod asks for
+    is_instead: bool = False  # whether that node itself would have to be so large
 
 
 @dataclass(slots=True, eq=False)
@@ -61,10 +75,11 @@ class Miss:
     lacking: FloatArray  # [R] what is lacking in all
     gpu_rows: tuple[int, ...]
     fits: int = 0  # how many of the pods fit now
-    beyond: int = 0  # how many would need larger nodes, or more of them
-    lacks: tuple[Lack, ...] = ()  # those nodes that lack least first
-    is_complete: bool = True  # whether `lacks` has every pod that does not fit
-    first: Lack | None = None  # what the nearest node lacks for one more pod
+    lacks: tuple[Lack, ...] = ()  # of nodes that could hold more, those that lack least first
+    is_complete: bool = True  # whether `lacks` has every pod that could be on a node that is there
+    new: tuple[NewNodes, ...] = ()
+    near: int = -1  # the node that comes nearest for one more pod
+    is_one_node: bool = False  # whether domains of that level are single nodes
 
     @property
     def missing(self) -> int:
@@ -89,13 +104,15 @@ def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) ->
     place, free, needs, lacks = "cluster", float(miss.free[row]), float(miss.needs[row]), float(miss.lacking[row])
     if miss.level:
         place = f"{miss.level} {miss.domain}"
-    elif miss.wanted == 1 and miss.lacks:
-        place, free = f"node {session.snapshot.nodes.names[miss.lacks[0].node]}", max(0.0, needs - lacks)
+    elif miss.wanted == 1 and miss.near >= 0:
+        place, free = f"node {session.snapshot.nodes.names[miss.near]}", max(0.0, needs - lacks)
     if not np.isfinite(free):
         free = max(0.0, needs - lacks)  # a node without a limit on it is of no use here
     nodes = [lack.node for lack in miss.lacks if is_short and lack.amounts[row] > 0]
     held_by, others = holders.of_resource(claimant, row, nodes, lacks)
     text_needs, text_free, text_lacks = (axis.text(row, amount) if is_short else "" for amount in (needs, free, lacks))
+    refusals = [reason for lack in miss.lacks for reason in lack.refusals]
+    refusals += [reason for new in miss.new for reason in new.refusals]
     return Nearest(
         place=place,
         pods=miss.wanted,
@@ -105,7 +122,7 @@ def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) ->
         free=text_free,
         lacks=text_lacks,
         is_scattered=is_short and free + lacks > needs,
-        refusals=tuple(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))[:_MOST_REFUSALS],
+        refusals=tuple(dict.fromkeys(refusals))[:_MOST_REFUSALS],
         held_by=held_by,
         others=others,
     )
@@ -157,7 +174,11 @@ class _Draft:
         self._nodes: IntArray = np.flatnonzero(level.codes == domain) if level else np.arange(usable.shape[1])
         self._left = usable[:, self._nodes]  # below zero: what is lacking
         self._debt = np.maximum(-self._left, 0.0)  # of nodes that hold more than they have
+        self._whole = self._without_others(job)  # what could be free for the gang
         self._extra = np.zeros(len(self._nodes))  # pods that found no room
+        self._new: list[NewNodes] = []
+        self._on_new = np.zeros(len(usable))  # what is lacking for pods on new nodes
+        self._asked_of_new = np.zeros(len(usable))
         self._lacks: dict[int, Lack] = {}  # by position among the nodes, in the order in which they were chosen
         self._miss = Miss(
             snapshot=self._snapshot,
@@ -169,7 +190,22 @@ class _Draft:
             free=np.maximum(self._left[:, allowed[self._nodes]], 0.0).sum(axis=1),
             lacking=np.zeros(len(usable)),
             gpu_rows=tuple(ask.row for view in self._counts for ask in view.group.shape.gpus[:1]),
+            is_one_node=level is not None and int(np.bincount(level.codes[level.codes >= 0]).max()) == 1,
         )
+        self._has_members = bool(session.state(job).nodes)
+
+    def _without_others(self, job: Job) -> FloatArray:
+        """[R, n] what the nodes have, less what the gang's own pods hold."""
+        whole = self._snapshot.nodes.allocatable[:, self._nodes].copy()
+        state = self._session.state(job)
+        for pod in job.placed:
+            if pod.pod not in state.evicted:
+                whole[:, self._nodes == pod.node] -= pod.requests[:, None]
+        for placed in self._session.placed if any(state.cursor.values()) else ():
+            if placed.job is job:
+                counts = np.bincount(placed.spot.nodes, placed.spot.counts, minlength=len(self._snapshot.nodes))
+                whole -= np.outer(placed.group.shape.requests, counts[self._nodes])
+        return whole
 
     def _choose_domain(self, job: Job, spare: FloatArray, asked: float) -> tuple[Level | None, int]:
         """`spare`: what is free on each node of the resource that is asked for most."""
@@ -199,10 +235,28 @@ class _Draft:
                 row = miss.gpu_rows[0]
                 short[row, column] = max(short[row, column], lack.gpus * lack.milli)
             lack.pods, lack.amounts = int(self._extra[column]), short[:, column]
-        miss.lacking = short.sum(axis=1)
+        miss.lacking = short.sum(axis=1) + self._on_new
         miss.lacks = tuple(itertools.islice(self._lacks.values(), _MOST_NODES))
         miss.is_complete &= int((self._extra > 0).sum()) <= len(miss.lacks)
+        miss.new = tuple(self._new)
+        if miss.new and miss.is_one_node:
+            miss.lacks, miss.is_complete, miss.new = (), True, (self._larger_node(),)
         return miss
+
+    def _larger_node(self) -> NewNodes:
+        """A node for the whole gang, which must be on one."""
+        node = int(self._nodes[0])
+        has, asked = self._snapshot.nodes.allocatable[:, node], self._miss.needs.copy()
+        if self._has_members:
+            more = np.maximum(self._asked_of_new - self._left[:, 0], 0.0)
+            larger = np.where((more > 0) & np.isfinite(has), has + more, 0.0)
+            return NewNodes(1, self._miss.wanted, node, larger, (), "", is_instead=True)
+        for view, count in self._counts.items():
+            for ask in view.group.shape.gpus:
+                whole = ask.count * -(-count // max(1, WHOLE // max(ask.milli, 1)))
+                asked[ask.row] = max(asked[ask.row], whole * WHOLE)
+        refusals = tuple(dict.fromkeys(reason for new in self._new for reason in new.refusals))
+        return NewNodes(1, self._miss.wanted, node, np.where(asked > has, asked, 0.0), refusals, "")
 
     def _hardness(self, view: FitView) -> float:
         return float(_parts(view.requests, self._snapshot.total * self._snapshot.axis.shared).max())
@@ -216,54 +270,98 @@ class _Draft:
         placed = np.zeros(len(self._nodes))
         placed[order] = np.diff(np.minimum(np.cumsum(room[order]), count), prepend=0.0)
         self._left -= np.outer(view.requests, placed)
+        self._whole -= np.outer(view.requests, placed)
         fits = int(placed.sum())
         self._miss.fits += fits
-        missing = self._add(view, placed, count - fits) if len(self._nodes) and fits < count else count - fits
-        self._miss.beyond += missing
-        self._miss.is_complete &= not missing
+        if fits == count:
+            return
+        if len(self._nodes):
+            self._add(view, placed, count - fits)
+        else:
+            self._add_nodes(view, -1, count - fits, ())
 
-    def _add(self, view: FitView, placed: FloatArray, missing: int) -> int:
-        """Adds pods where least is lacking for them, tier by tier; returns how many find no node even so."""
+    def _add(self, view: FitView, placed: FloatArray, missing: int) -> None:
+        """Adds pods where least is lacking for them, and on new nodes if those there are too small or too few."""
         is_open, objections = view.openings(self._nodes, self._counts[view])
         refused = sum((~check.passes[self._nodes] for check in objections), np.zeros(len(self._nodes)))
         largest = view.largest[self._nodes]
         rows = np.flatnonzero(view.requests)
         asked = view.requests[rows, None]
-        # A node that would have to be larger should at least have some of everything.
-        is_bare = np.any(self._snapshot.nodes.allocatable[np.ix_(rows, self._nodes)] <= 0, axis=0)
-        is_alone = view.group.shape.is_one_per_node
         for _ in range(_MOST_ROUNDS):
-            can = is_open & (placed < 1) if is_alone else is_open
+            most = np.minimum(largest - placed, capacity(view.requests, np.maximum(self._whole, 0.0)))
+            can = is_open & (most >= 1)
             if missing <= 0 or not can.any():
                 break
-            is_small = placed >= largest
-            tier = np.where(can, is_small * (1e6 + is_bare * 1e3) + refused, np.inf)
-            left = np.maximum(self._left[rows], 0.0)
-            debt = np.where(self._extra > 0, 0.0, self._debt[rows])
-            cost = (np.maximum(asked - left + debt, 0.0) / asked).sum(axis=0)
+            tier = np.where(can, refused, np.inf)
             here = np.flatnonzero(tier == tier.min())
-            here = here[np.argsort(cost[here], kind="stable")]
+            cost = self._cost(rows, asked, here)
+            here = here[np.argsort(cost, kind="stable")]
             # How many more pods each node could take before it lacks more for the next than for the first of them.
-            free = left[:, here]
-            batch = np.where(free >= asked, np.floor(free / asked), np.where(free > 0, 1.0, np.inf)).min(axis=0)
-            batch = np.maximum(np.minimum(batch, (largest - placed)[here]), 1.0)
-            if not is_alone:
-                batch[is_small[here]] = missing  # to enlarge one node is less to say than to enlarge several
+            free = np.maximum(self._left[np.ix_(rows, here)], 0.0)
+            batch = np.where(free >= asked, np.floor(free / asked), np.where(free > 0, 1.0, np.inf)).min(
+                axis=0, initial=np.inf
+            )
+            batch = np.maximum(np.minimum(batch, most[here]), 1.0)
             taken = np.diff(np.minimum(np.cumsum(batch), missing), prepend=0.0)
             here, taken = here[taken > 0], taken[taken > 0]
             self._take(view, objections, here, taken)
             placed[here] += taken
-            self._miss.beyond += int(taken[is_small[here]].sum())
             missing -= int(taken.sum())
-        return missing
+        if missing > 0 and can.any():
+            self._miss.is_complete = False
+        elif missing > 0:
+            rules = [check for check in objections if not any(check is other for other in view.pod_checks)]
+            self._enlarge(view, np.flatnonzero(is_open), rules, missing)
+
+    def _cost(self, rows: IntArray, asked: FloatArray, here: IntArray) -> FloatArray:
+        """What the nodes lack for one more pod, as parts of what it asks for."""
+        left = np.maximum(self._left[np.ix_(rows, here)], 0.0)
+        debt = np.where(self._extra[here] > 0, 0.0, self._debt[np.ix_(rows, here)])
+        lacking: FloatArray = (np.maximum(asked - left + debt, 0.0) / asked).sum(axis=0)
+        return lacking
+
+    def _enlarge(self, view: FitView, columns: IntArray, rules: Sequence[Check], missing: int) -> None:
+        """The pods go to new nodes: like one that takes such pods, or else like the one that comes nearest to that."""
+        nodes = self._nodes[columns]
+        refused = sum((~check.passes[nodes] for check in rules), np.zeros(len(nodes)))
+        size = view.largest[nodes]
+        rows = np.flatnonzero(view.requests)
+        is_bare = np.any(self._snapshot.nodes.allocatable[np.ix_(rows, nodes)] <= 0, axis=0)
+        cost = self._cost(rows, view.requests[rows, None], columns)
+        number = np.ceil(missing / np.maximum(size, 1.0))
+        best = int(np.lexsort((cost, size, number, is_bare, refused, size < 1))[0])
+        self._add_nodes(view, int(columns[best]), missing, rules)
+
+    def _add_nodes(self, view: FitView, column: int, pods: int, rules: Sequence[Check]) -> None:
+        """New nodes for so many pods, like the node of that column; -1: there is none."""
+        node = int(self._nodes[column]) if column >= 0 else -1
+        larger = np.zeros(len(view.requests))
+        refusals = tuple(dict.fromkeys(check.reason for check in rules if not check.passes[node]))
+        self._on_new += view.requests * pods
+        self._asked_of_new += view.requests * pods
+        count = pods
+        if node >= 0 and self._miss.near < 0:
+            self._miss.near = node
+        if node >= 0 and view.largest[node] >= 1:
+            count = -(-pods // int(min(pods, view.largest[node])))
+        elif node >= 0:
+            asked = view.requests.copy()
+            for ask in view.group.shape.gpus:
+                asked[ask.row] = ask.count * WHOLE
+            larger = np.where(asked > self._snapshot.nodes.allocatable[:, node], asked, 0.0)
+            knows_gpus = view.has_model[node] and not any(ask.memory for ask in view.group.shape.gpus)
+            if larger.any() and knows_gpus:
+                self._on_new -= np.minimum(view.requests, np.maximum(self._left[:, column], 0.0))
+            else:
+                node = -1  # such as GPUs with too little memory
+        self._new.append(NewNodes(count, pods, node, larger, refusals, view.asks))
 
     def _take(self, view: FitView, objections: Sequence[Check], here: IntArray, taken: FloatArray) -> None:
         """So many pods go to these nodes, although there is no room for them."""
-        if self._miss.first is None:
-            short = np.where(view.requests > 0, np.maximum(view.requests - self._left[:, here[0]], 0.0), 0.0)
-            self._miss.first = Lack(int(self._nodes[here[0]]), 1, short)
-            self._write_down(self._miss.first, view, objections, 1)
+        if self._miss.near < 0:
+            self._miss.near = int(self._nodes[here[0]])
         self._left[:, here] -= np.outer(view.requests, taken)
+        self._whole[:, here] -= np.outer(view.requests, taken)
         self._extra[here] += taken
         for column, count in zip(here[:_MOST_NODES].tolist(), taken.tolist(), strict=False):
             lack = self._lacks.setdefault(column, Lack(int(self._nodes[column]), 0, view.requests))
@@ -286,13 +384,7 @@ class _Draft:
             number -= min(free % ask.count, number)
         lack.gpus += number
         if number and milli > lack.milli:
-            lack.milli, lack.each = milli, _each_gpu(view.group.shape, milli)
-
-
-def _each_gpu(shape: Shape, milli: int) -> str:
-    """What each lacking GPU must be like."""
-    models = " or ".join(entry.model for entry in shape.constraint.gpu_models)
-    free = "all" if milli == WHOLE else f"{milli / WHOLE:g}"
-    if shape.gpus[0].memory:
-        free = memory_text(shape.gpus[0].memory)
-    return f"{f' of {models}' * bool(models)} with {free} of it free"
+            lack.milli, lack.part = milli, "" if milli == WHOLE else f"{milli / WHOLE:g}"
+            if ask.memory:
+                lack.part = memory_text(ask.memory)
+            lack.models = " or ".join(entry.model for entry in view.group.shape.constraint.gpu_models)

@@ -8,7 +8,7 @@ from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
 from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, member_models
-from maniple.scheduler.explain.words import change, pods, such_as
+from maniple.scheduler.explain.words import change, pods
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.session import Session
@@ -18,8 +18,12 @@ from maniple.scheduler.placement.domains_and_models import by_domain, choices_of
 class NoRoom:
     """`views`: its groups, in task order, and how the nodes look to each."""
 
-    def __init__(self, session: Session, job: Job, need: Need, views: Mapping[TaskGroup, FitView], miss: Miss) -> None:
+    def __init__(
+        self, session: Session, job: Job, need: Need, views: Mapping[TaskGroup, FitView], miss: Miss, held: str
+    ) -> None:
+        """`held`: who holds what is lacking, in words."""
         self._session, self._job, self._need, self._views, self._miss = session, job, need, views, miss
+        self._change = change(miss, held)
         self._level = session.snapshot.domains.levels[job.required] if job.required else None
         # None: none of its pods runs, or it may be anywhere; -1: those that run are not in one domain.
         self._home = None if self._level is None else home_of(self._level, members_of(session, job))
@@ -44,9 +48,10 @@ class NoRoom:
             models = ", ".join(entry.model for entry in group.shape.constraint.gpu_models)
             there = ", ".join(sorted(filter(None, self._session.gpus.models))) or "none with a known model"
             message = f"{needs}, and allows the GPU models {models} only; the cluster has: {there}"
-            nodes = f"a node with a GPU of {models}" if count == 1 else f"nodes with GPUs of {models}"
-            return Reason("NoNodeFits", message, f"{nodes}{f' and room for {count} pods' * (count != 1)} were added")
-        would = change(self._miss)
+            models = " or ".join(entry.model for entry in group.shape.constraint.gpu_models)
+            would = f"a node with a GPU of {models} and room for {'it' if count == 1 else f'{count} pods'} were added"
+            return Reason("NoNodeFits", message, would)
+        would = self._change
         rules = " and ".join(dict.fromkeys(filter(None, map(self._rules, self._views))))
         if would and rules:
             would += f", as far as their {rules} lets them"
@@ -138,8 +143,8 @@ class NoRoom:
             there = ", ".join(f"{names[code]} has room for {rooms[code]}" for code in roomiest[:5])
             message = f"{needs} on one GPU model; {there or 'none has room'} now"
         more = max(1, self._wanted[group] - room)
-        would = f"room for {more} more came free on {name}{such_as(self._miss)}, {or_mixed}"
-        return Reason("NoModelFits", message, would)
+        would = self._change or f"room for {more} more pod{'s' * (more > 1)} came free on {name}"
+        return Reason("NoModelFits", message, f"{would}, {or_mixed}")
 
     def _fits_no_domain(self) -> Reason | None:
         level, home, groups = self._level, self._home, list(self._views)
@@ -163,7 +168,7 @@ class NoRoom:
         if rooms[short, best] >= counts[short]:
             room = "each part of it fits into one, but not all together"
         message = f"{self._needs(groups[short])} in one {level.name}; {room}"
-        return Reason("NoDomainFits", message, change(self._miss) or "more room came free in one of them")
+        return Reason("NoDomainFits", message, self._change or f"more room came free in one {level.name}")
 
     def _fits_no_empty_domain(self) -> Reason | None:
         """The reason, if no domain could hold the gang even if nothing were running."""
@@ -178,5 +183,5 @@ class NoRoom:
         message = f"{self._needs(short)} in one {level.name}; even an empty one has room for {largest[short]}"
         if largest[short] >= wanted[short]:
             message = f"no {level.name} could hold all its pods together, even if it were empty"
-        would = f"a {level.name} were large enough{such_as(self._miss)}, or spec.topology named a wider level"
+        would = f"{self._change or f'a {level.name} were large enough'}, or spec.topology named a wider level"
         return Reason("NoDomainFits", message, would)

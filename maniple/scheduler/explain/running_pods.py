@@ -15,11 +15,11 @@ from msgspec import UNSET
 from maniple.model.job import Job, PlacedPod
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.framework.due_rules import EPSILON
-from maniple.scheduler.framework.plan import SHRUNK, Holder
+from maniple.scheduler.framework.plan import SHRUNK, Holder, format_rounded_up
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed
 
-_MOST_HOLDERS = 5
+MOST_HOLDERS = 5
 
 # What a pod is to a gang that wants its room. Those that could give it back soonest come first. Room that comes free on
 # a reserved node goes to the reservation, so that comes before all else.
@@ -246,12 +246,13 @@ class Holders:
         held_by: list[Holder] = []
         covered = 0.0
         for _, share in ranked:
-            if len(held_by) == _MOST_HOLDERS or covered >= lacks:
+            if len(held_by) == MOST_HOLDERS or covered >= lacks:
                 break
             covered += share.amount
             until = UNSET if share.until == inf else round(share.until, 3)
             amount = self.session.snapshot.axis.text(row, share.amount)
-            held_by.append(Holder(share.job, share.pods, amount, share.what, share.guard or UNSET, until))
+            ends = UNSET if share.ends == inf else format_rounded_up(share.ends)
+            held_by.append(Holder(share.job, share.pods, amount, share.what, share.guard or UNSET, until, ends))
         others = {share.job for _, share in ranked if share.job} - {holder.job for holder in held_by}
         return tuple(held_by), len(others)
 

@@ -8,7 +8,7 @@ for the others the words are as true, and shorter.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from maniple.model.job import Job
+from maniple.model.job import Job, TaskGroup
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.eviction.victim_consent import allowed_units
@@ -62,6 +62,14 @@ class Case:
         notes = {action: notes.get(demand) or notes.get(None) for action, notes in self.session.notes.items()}
         tried = (Tried(action, note.describe(self)) for action, note in notes.items() if note is not None)
         return tuple(entry for entry in tried if entry.why)
+
+    def would_get_room(self, wanted: Mapping[TaskGroup, int]) -> bool:
+        """Whether an action would take enough from others for these pods, if nothing but room were in their way."""
+        if self.job.is_best_effort or self.session.state(self.job).evicted:
+            return False
+        demand = self.session.demands.of(self.job)
+        notes = (notes.get(demand) or notes.get(None) for notes in self.session.notes.values())
+        return any(isinstance(note, Victims) and note.frees_room(self, wanted) for note in notes)
 
     def free_room(self) -> str:
         """What the free room lacks, or the limit or share of the queue."""
@@ -158,13 +166,34 @@ class Victims(Note):
             noun = f"surplus of {pool.size:,} job{'s' * (pool.size > 1)}"
         return f"{noun}: taking what may be taken of that did not make room"
 
-    def _describe_taking(self, case: Case, noun: str, jobs: Sequence[Job]) -> str:
-        """What would come of taking all that may be taken."""
+    def frees_room(self, case: Case, wanted: Mapping[TaskGroup, int]) -> bool:
+        """Whether all that may be taken would be room enough for these pods, some of which may not exist yet."""
+        pool, holders = self.pool(case), case.holders
+        if isinstance(pool, str):
+            return False
+        if not case.is_thorough and holders.looked_at + pool.size > _MOST_LOOKED_AT:
+            return False
+        holders.looked_at += pool.size
+        session, job = case.session, case.job
+        exists = all(session.state(job).left(group) >= count for group, count in wanted.items())
+        with Statement(session) as statement:
+            _evict(statement, session, job, self._allowed(case, list(pool.jobs)))
+            if not exists:
+                return not find_miss(session, job, wanted, later=True).missing
+            with Statement(session) as gang:
+                return place_gang(session, gang, job, later=True)
+
+    def _allowed(self, case: Case, jobs: Sequence[Job]) -> list[Unit]:
+        """All that may be taken of the jobs."""
         session, holders = case.session, case.holders
         able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in holders.shrunk)]
         # As a table has them: the cheapest first, and no pod in two of them.
         units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
-        allowed = allowed_units(session, case.job, units, self.rules)
+        return allowed_units(session, case.job, units, self.rules)
+
+    def _describe_taking(self, case: Case, noun: str, jobs: Sequence[Job]) -> str:
+        """What would come of taking all that may be taken."""
+        holders, allowed = case.holders, self._allowed(case, jobs)
         taken = {pod.pod: pod for unit in allowed for pod in unit.pods}
         spent = holders.spend(taken.values())
         candidates = [(job, pod) for job in jobs for pod in job.placed if pod.node >= 0]
@@ -193,14 +222,19 @@ def _describe_kept(what: str, untils: Sequence[float]) -> str:
     return text if min(untils) == inf else f"{text} (the first for {min(untils):g} s more)"
 
 
+def _evict(statement: Statement, session: Session, claimant: Job, units: Sequence[Unit]) -> None:
+    """In thought, as long as the statement is not committed."""
+    for unit in units:
+        for pod in unit.pods:
+            if pod.pod not in session.state(unit.job).evicted:
+                statement.evict(unit.job, pod, "", claimant.name)
+
+
 def _effect(case: Case, units: Sequence[Unit]) -> str:
     """What the gang would have if these units left."""
     session, job = case.session, case.job
     with Statement(session) as statement:
-        for unit in units:
-            for pod in unit.pods:
-                if pod.pod not in session.state(unit.job).evicted:
-                    statement.evict(unit.job, pod, "", job.name)
+        _evict(statement, session, job, units)
         before = session.state(job).allocated.copy()
         with Statement(session) as gang:
             if place_gang(session, gang, job, later=True):

@@ -20,7 +20,7 @@ from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.no_room import NoRoom
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.tried import Case
-from maniple.scheduler.explain.words import change, pods
+from maniple.scheduler.explain.words import change, held_by, listed, pods
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
@@ -111,20 +111,20 @@ class Explainer:
             noun = "job" if kind == "ElasticJob" else "group"
             message = f"its pods name the {noun} {name!r}, and there is no such {kind} in their namespace"
             message += ", or it is not in the input"
-            return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} is created", is_in_line=False), {})
+            return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} were created", is_in_line=False), {})
         need = session.job_need(job)
         wanted = self._wanted(job, need)
         if job.is_suspended:
-            reason = Reason("Suspended", "spec.suspend is true", "spec.suspend is set to false", is_in_line=False)
+            reason = Reason("Suspended", "spec.suspend is true", "spec.suspend were false", is_in_line=False)
             return _Verdict(self._with_all_conditions(job, wanted, reason), {})
         needs = self._needs(job, need)
         promised = session.state(job).promised_count
         if promised:
             message = f"room for {pods(promised)} is promised and still held by pods that are leaving"
-            return _Verdict(Reason("Promised", message, "the pods that are leaving have left", is_in_line=False), needs)
+            return _Verdict(Reason("Promised", message, f"{self._leaving(job)} were gone", is_in_line=False), needs)
         if blocked is None and not job.groups and not job.gated:
             message = f"none of its pods exists; it needs {pods(job.min_member)} to start"
-            blocked = Reason("NotEnoughPods", message, "they are created", is_in_line=False)
+            blocked = Reason("NotEnoughPods", message, "they were created", is_in_line=False)
         if not need.total and (job.groups or job.gated):
             return self._judge_surplus(job, left, blocked)
         if blocked is None and not job.groups:
@@ -135,14 +135,14 @@ class Explainer:
             if not blocked.is_in_line:
                 return _Verdict(reason, needs)
         miss = self._miss(job, wanted)
+        nearest = nearest_of(session, self._holders, job, miss)
         if blocked is None:
             views = {group: self._view(job, group) for group in session.groups(job)}
-            no_room = NoRoom(session, job, need, views, miss)
+            no_room = NoRoom(session, job, need, views, miss, held_by(nearest, session.snapshot.now))
             reason, nodes = no_room.reason(), views[no_room.hardest].node_counts
             limits = self._limits(job, miss)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
-        nearest = nearest_of(session, self._holders, job, miss)
         case = Case(self._holders, job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
         return _Verdict(reason, needs, nodes, case.tried(), nearest)
 
@@ -153,14 +153,15 @@ class Explainer:
             return _Verdict(_gated(job), {})
         group = next(group for group in session.groups(job) if session.state(job).left(group))
         miss = self._miss(job, {group: 1})
-        would, nearest = change(miss), None
+        nearest = nearest_of(session, self._holders, job, miss)
+        held = held_by(nearest, session.snapshot.now)
+        would = change(miss, held)
         nodes: tuple[NodeCount, ...] = ()
         if blocked is not None:
-            why, would = blocked.message, " and ".join(filter(None, (blocked.cure, would)))
+            why, would, nearest = blocked.message, " and ".join(filter(None, (blocked.cure, would))), None
         else:
             view = self._view(job, group)
-            no_room = NoRoom(session, job, Need({}, 1), {group: view}, miss)
-            nearest = nearest_of(session, self._holders, job, miss)
+            no_room = NoRoom(session, job, Need({}, 1), {group: view}, miss, held)
             why, nodes = "no node has room for one", view.node_counts
             apart = no_room.fits_only_apart() if view.fits or no_room.is_torn else None
             if apart is not None:
@@ -172,6 +173,16 @@ class Explainer:
         case = Case(self._holders, job, replace(reason, message=why), None, nearest, is_surplus=True)
         return _Verdict(reason, {}, nodes, case.tried(), nearest)
 
+    def _leaving(self, job: Job) -> str:
+        """The pods that hold the room that is promised to the job, as far as they are known."""
+        session = self._session
+        leaving = [eviction.pod.pod for eviction in session.evicted if eviction.beneficiary == job.name]
+        if leaving:
+            return listed(sorted(leaving))
+        nodes = {node for placed in session.placed if placed.later and placed.job is job for node in placed.spot.nodes}
+        names = sorted(session.snapshot.nodes.names[node] for node in nodes)
+        return f"the pods that are leaving node{'s' * (len(names) > 1)} {listed(names)}"
+
     # -- what would have to change
 
     def _with_all_conditions(self, job: Job, wanted: Mapping[TaskGroup, int], reason: Reason) -> Reason:
@@ -179,7 +190,13 @@ class Explainer:
         conditions = [reason.cure]
         if wanted:
             miss = self._miss(job, wanted)
-            conditions += [change(miss)] if reason.is_in_line else [self._limits(job, miss), change(miss)]
+            if not reason.is_in_line:
+                conditions.append(self._limits(job, miss))
+            nearest = nearest_of(self._session, self._holders, job, miss)
+            case = Case(self._holders, job, reason, reason, nearest, is_thorough=job.name == self._thorough)
+            # What others would have to give up for it need not come free by itself.
+            if not case.would_get_room(wanted):
+                conditions.append(change(miss, held_by(nearest, self._session.snapshot.now)))
         return replace(reason, would_start_if=" and ".join(dict.fromkeys(filter(None, conditions))))
 
     def _limits(self, job: Job, miss: Miss) -> str:
@@ -262,4 +279,4 @@ class Explainer:
 
 def _gated(job: Job) -> Reason:
     message = f"{pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
-    return Reason("SchedulingGated", message, "the gates are removed", is_in_line=False)
+    return Reason("SchedulingGated", message, "its scheduling gates were removed", is_in_line=False)

@@ -1,15 +1,20 @@
 """Explanations in words: counted pods, the smallest change that would let a gang start, and the nearest miss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET
 
-from maniple.model.resources import PODS
-from maniple.scheduler.explain.nearest_miss import Lack, Miss
-from maniple.scheduler.framework.plan import Holder, Nearest
+from maniple.model.resources import PODS, FloatArray
+from maniple.scheduler.explain.nearest_miss import Lack, Miss, NewNodes
+from maniple.scheduler.explain.running_pods import MOST_HOLDERS, PROMISED, RESERVED
+from maniple.scheduler.framework.plan import Holder, Nearest, format_rounded_up
 
 _MOST_KINDS = 3  # of lacks that are told apart
 _MOST_NAMES = 3
+_MOST_KEEPERS = 2
+
+# Room that no running pod holds.
+_KEEPERS = {RESERVED: "the reservation of {}", PROMISED: "the promise to {}"}
 
 
 def pods(count: int) -> str:
@@ -32,62 +37,101 @@ def listed(names: Sequence[str]) -> str:
 # --- the smallest change
 
 
-def change(miss: Miss) -> str:
-    """What would have to be different so that the gang fits; empty if nothing is lacking."""
+def change(miss: Miss, held: str = "") -> str:
+    """What would have to be different so that the gang fits; empty if nothing is lacking.
+
+    One form for all: what on which nodes, who holds it, and which nodes would have to be added.
+    """
     if not miss.missing:
         return ""
-    if not len(miss.snapshot.nodes):
-        return f"a node with room for {pods(miss.missing)} were added"
-    by_node = _by_node(miss)
-    is_refused = any(lack.refusals for lack in miss.lacks)
-    is_one = miss.missing == 1 and (not miss.beyond or miss.wanted == 1)
-    if by_node and (is_one or (is_refused and not miss.beyond)):
-        return by_node
-    if miss.beyond == miss.missing:
-        text = f"the cluster had room for {miss.beyond:,}{' more' * (miss.beyond < miss.wanted)}"
-    else:
-        inside = f" in {miss.level} {miss.domain}" if miss.level else ""
-        text = f"room for {miss.missing - miss.beyond:,} more came free{inside}"
-        if miss.beyond:
-            text += f" and the cluster were larger by {pods(miss.beyond)}"
-    if by_node or miss.first is None:
-        return text + such_as(miss)
-    return f"{text}; one would fit if {_of_nodes(miss, [miss.first])}"
+    alike = _by(miss.lacks, lambda lack: (tuple(lack.amounts), lack.pods, lack.gpus, lack.part, lack.models))
+    by_refusal = _by((lack for lack in miss.lacks if lack.refusals), lambda lack: lack.refusals)
+    inside = "" if miss.is_one_node or not miss.level else f" in {miss.level} {miss.domain}"
+    parts = []
+    if miss.is_complete and len(alike) <= _MOST_KINDS and len(by_refusal) <= _MOST_KINDS:
+        parts += [f"{_nodes(miss, lacks)} did not refuse it ({'; '.join(lacks[0].refusals)})" for lacks in by_refusal]
+        lacking = [lacks for lacks in alike if lacks[0].gpus or lacks[0].amounts.any() or not lacks[0].refusals]
+        freed = [f"{_amounts(miss, lacks[0])} on {_nodes(miss, lacks, each='each of ')}" for lacks in lacking]
+        parts += [f"{joined(freed)} came free{inside}{held}"] * bool(freed)
+    elif miss.lacks:
+        missing = miss.missing - sum(new.pods for new in miss.new)
+        reasons = list(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))
+        taking = f" on nodes that did not refuse it ({'; '.join(reasons[:_MOST_NAMES])})" * bool(reasons)
+        first = miss.lacks[0]
+        example = f", such as {_amounts(miss, first)} on {_nodes(miss, [first])}"
+        parts.append(f"room for {missing:,} more pod{'s' * (missing > 1)} came free{inside}{taking}{held}{example}")
+    return " and ".join([*parts, *(f"{_new_nodes(miss, new)}{inside}" for new in miss.new)])
 
 
-def such_as(miss: Miss) -> str:
-    """`, such as if node n1 had 1 nvidia.com/gpu more`, if that is short enough."""
-    by_node = _by_node(miss)
-    return f", such as if {by_node}" if by_node else ""
+def _by(lacks: Iterable[Lack], kind: Callable[[Lack], object]) -> list[list[Lack]]:
+    """Those of one kind together."""
+    kinds: dict[object, list[Lack]] = {}
+    for lack in lacks:
+        kinds.setdefault(kind(lack), []).append(lack)
+    return list(kinds.values())
 
 
-def _by_node(miss: Miss) -> str:
-    """What each node lacks, if they are few or much alike."""
-    kinds: dict[tuple[object, ...], list[Lack]] = {}
-    for lack in miss.lacks if miss.is_complete else ():
-        kinds.setdefault((lack.refusals, tuple(lack.amounts), lack.gpus, lack.each), []).append(lack)
-    if len(kinds) > _MOST_KINDS or any(len(alike) > _MOST_NAMES for alike in kinds.values()):
-        return ""
-    return " and ".join(_of_nodes(miss, alike) for alike in kinds.values())
+def _nodes(miss: Miss, lacks: Sequence[Lack], each: str = "") -> str:
+    """`node n1`, `nodes n1 and n2`"""
+    names = [miss.snapshot.nodes.names[lack.node] for lack in lacks]
+    return f"node {names[0]}" if len(names) == 1 else f"{each}nodes {listed(names)}"
 
 
-def _of_nodes(miss: Miss, alike: Sequence[Lack]) -> str:
-    """`nodes n1 and n2 each had 2 nvidia.com/gpu more`"""
-    lack = alike[0]
-    names = [miss.snapshot.nodes.names[lack.node] for lack in alike]
-    nodes = f"node {names[0]}" if len(names) == 1 else f"nodes {joined(names)} each"
-    parts = [f"did not refuse it ({'; '.join(lack.refusals)})"] if lack.refusals else []
+def _amounts(miss: Miss, lack: Lack) -> str:
+    """`1 cpu and 2 nvidia.com/gpu`, `0.5 of a GPU of A100`: what the node lacks."""
     amounts = lack.amounts.copy()
     if lack.gpus:
         amounts[list(miss.gpu_rows)] = 0.0
-    more = [f"{value} {name}" for name, value in miss.snapshot.axis.describe(amounts).items()]
-    if amounts[PODS] > 0:
-        more.append(f"room for {pods(int(amounts[PODS]))}")
-    if more:
-        parts.append(f"had {joined(more)} more")
+    parts = _listed_amounts(miss, amounts)
     if lack.gpus:
-        parts.append(f"had {lack.gpus} more {'GPU' if lack.gpus == 1 else 'GPUs, each'}{lack.each}")
-    return f"{nodes} {' and '.join(parts or [f'had room for {pods(lack.pods)} more'])}"
+        models = f" of {lack.models}" * bool(lack.models)
+        gpus = "a GPU" if lack.gpus == 1 else f"each of {lack.gpus} GPUs"
+        whole = f"{lack.gpus} whole GPU{'s' * (lack.gpus > 1)}"
+        parts.append(f"{f'{lack.part} of {gpus}' if lack.part else whole}{models}")
+    return joined(parts or [f"room for {pods(lack.pods)}"])
+
+
+def _listed_amounts(miss: Miss, amounts: FloatArray) -> list[str]:
+    parts = [f"{value} {name}" for name, value in miss.snapshot.axis.describe(amounts).items()]
+    return [*parts, *[f"room for {pods(int(amounts[PODS]))}"] * bool(amounts[PODS] > 0)]
+
+
+def _new_nodes(miss: Miss, new: NewNodes) -> str:
+    """`a node like n1 were added`, `3 nodes like n1 but with 8 nvidia.com/gpu were added`"""
+    count = "a node" if new.count == 1 else f"{new.count:,} nodes"
+    if new.like < 0:
+        return f"{count} with room for a pod of {new.asks}{' each' * (new.count > 1)} were added"
+    name, larger = miss.snapshot.nodes.names[new.like], joined(_listed_amounts(miss, new.larger))
+    if new.is_instead:
+        return f"node {name} had {larger} in all"
+    but = f" but with {larger}" * bool(larger)
+    taking = f" that did not refuse it ({'; '.join(new.refusals)})" * bool(new.refusals)
+    return f"{count} like {name}{but}{taking} were added"
+
+
+def held_by(nearest: Nearest | None, now: float) -> str:
+    """` (held by default/a until 2026-01-01T10:00:00Z, default/b and 3 others)`; empty if nobody holds it."""
+    if nearest is None or not nearest.held_by:
+        return ""
+    keepers: dict[str, str] = {}  # a job, or pods of no job -> in words
+    for holder in nearest.held_by:
+        keepers.setdefault(holder.job or holder.what, _describe_keeper(holder, now))
+    names = list(keepers.values())
+    # Further jobs matter only if these do not hold enough.
+    others = len(names[_MOST_KEEPERS:]) + (nearest.others if len(nearest.held_by) == MOST_HOLDERS else 0)
+    more = [f"{others:,} other{'s' * (others > 1)}"] * bool(others)
+    return f" (held by {joined([*names[:_MOST_KEEPERS], *more])})"
+
+
+def _describe_keeper(holder: Holder, now: float) -> str:
+    """Who holds it, and until when, as far as that is known."""
+    if not holder.job:
+        return holder.what
+    if holder.ends is not UNSET:
+        return f"{holder.job} until {holder.ends}"
+    if holder.until is not UNSET:
+        return f"{holder.job} until at least {format_rounded_up(now + holder.until)}"
+    return _KEEPERS.get(holder.what, "{}").format(holder.job)
 
 
 # --- the nearest miss
@@ -116,4 +160,5 @@ def _describe_holder(holder: Holder) -> str:
         return f"{holder.what} ({holder.amount})"
     guard = "" if holder.guard is UNSET else f", {holder.guard}"
     until = "" if holder.until is UNSET else f" for {holder.until:g} s"
+    until += "" if holder.ends is UNSET else f", until {holder.ends}"
     return f"{holder.job} ({holder.amount}, {holder.what}{guard}{until})"

@@ -87,6 +87,7 @@ class Holder(msgspec.Struct, frozen=True):
     what: str  # what its pods are to the gang, such as "surplus" or "lower priority"
     guard: str | UnsetType = UNSET  # why they cannot be evicted, such as "cooling down"
     until: float | UnsetType = UNSET  # seconds until that ends
+    ends: str | UnsetType = UNSET  # when the last of its pods there ends by itself
 
 
 class Nearest(msgspec.Struct, frozen=True):
@@ -136,6 +137,19 @@ class Plan:
     reservations: tuple[ReservedNodes, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     queues: tuple[QueueShare, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether anything starts, leaves, is nominated or is resized."""
+        return bool(self.binds or self.evictions or self.nominations or self.resizes)
+
+    @property
+    def waits(self) -> list[tuple[str, ...]]:
+        """What waits for what, without details that tell the time."""
+        reserved = [(entry.group, *entry.nodes) for entry in self.reservations]
+        return reserved + [
+            (gang.group, gang.kind, gang.reason, gang.message, gang.would_start_if) for gang in self.waiting
+        ]
 
     def leaving(self) -> Iterator[Eviction]:
         """All pods that leave: evicted pods, and replicas of jobs that shrink."""

@@ -108,5 +108,5 @@ def _too_few(job: Job, detail: str, missing: int) -> Reason:
             "NotEnoughPods", message, "those pods named this scheduler as their schedulerName", is_in_line=False
         )
     if job.gated < missing:
-        return Reason("NotEnoughPods", message, "the missing pods are created", is_in_line=False)
-    return Reason("SchedulingGated", message, "its scheduling gates are removed", is_in_line=False)
+        return Reason("NotEnoughPods", message, "the missing pods were created", is_in_line=False)
+    return Reason("SchedulingGated", message, "its scheduling gates were removed", is_in_line=False)

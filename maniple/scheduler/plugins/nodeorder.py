@@ -11,6 +11,7 @@
 | tainttoleration.weight | 0 | with fewer PreferNoSchedule taints that the pod does not tolerate |
 | imagelocality.weight | 0 | that already have the pod's images |
 | selectorspread.weight | 0 | with fewer pods of the same owner |
+| sparegpunodes.weight | 0 | without GPUs, if the pod asks for no GPU and does not prefer that node itself |
 
 Four default to kube-batch's weights (docs/plugins/nodeorder.md), topologyspread.weight to kube-scheduler's.
 """
@@ -21,6 +22,7 @@ import numpy as np
 
 from maniple.api.errors import did_you_mean, shown
 from maniple.api.kubernetes import NodeSelectorTerm
+from maniple.api.types import GPU_RESOURCES
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
@@ -52,6 +54,7 @@ class NodeOrder:
         self.taints = number("tainttoleration.weight", 0.0)
         self.images = number("imagelocality.weight", 0.0)
         self.spread = number("selectorspread.weight", 0.0)
+        self.spare_gpu_nodes = number("sparegpunodes.weight", 0.0)
 
     def open(self, session: Session) -> Hooks:
         scorer = _Scorer(self, session)
@@ -88,6 +91,10 @@ class _Scorer:
         self._capacity = np.where(has, allocatable, 0.0)
         self._none = np.where(has, 0.0, 1.0)
         self._raw: dict[tuple[str, int], FloatArray | None] = {}
+        self._gpu_rows = [row for row, name in enumerate(session.snapshot.axis.names) if _is_gpu(name)]
+        self._has_gpus = (self._capacity[self._gpu_rows] > 0).any(axis=0)
+        # Nothing is to be spared where no node has GPUs, or every node has.
+        self._spares = bool(weights.spare_gpu_nodes) and bool(self._has_gpus.any()) and not self._has_gpus.all()
         # The weight, the score of every node, and how the scores of the candidates are normalised.
         self._parts: list[tuple[float, _RawScore, Callable[[FloatArray], FloatArray]]] = [
             (weights.node_affinity, self._preferred, _to_highest),
@@ -124,7 +131,22 @@ class _Scorer:
                 used = self._used(row, requests, rows)
                 part = np.where(used <= 1.0, used, 0.0) * (weights.most * HIGHEST / len(wanted))
                 total = part if total is None else total + part
+        if self._spares and not requests[self._gpu_rows].any():
+            part = self._without_gpus(group)[rows.nodes]
+            total = part if total is None else total + part
         return total
+
+    def _without_gpus(self, group: TaskGroup) -> FloatArray:
+        """[N] the score of nodes without GPUs, and of those that the pod itself prefers."""
+
+        def compute() -> FloatArray:
+            preferred = self._preferred(group)
+            is_spared = self._has_gpus if preferred is None else self._has_gpus & (preferred <= 0)
+            return np.where(is_spared, 0.0, self.weights.spare_gpu_nodes * HIGHEST)
+
+        score = self._cached("gpus", group, compute)
+        assert score is not None  # computed for every group
+        return score
 
     def _used(self, row: int, requests: FloatArray, rows: Rows) -> FloatArray:
         """The part of the node's resource that is used with the pod; 1 where the node has none."""
@@ -255,6 +277,10 @@ def _evenness(raw: FloatArray) -> FloatArray:
     if high <= 0:
         return np.where(np.isfinite(raw), HIGHEST, 0.0)
     return np.where(np.isfinite(raw), (high + low - np.where(np.isfinite(raw), raw, 0.0)) * (HIGHEST / high), 0.0)
+
+
+def _is_gpu(resource: str) -> bool:
+    return resource in GPU_RESOURCES or resource.startswith("nvidia.com/mig-")
 
 
 def _to_highest(raw: FloatArray) -> FloatArray:

@@ -51,7 +51,7 @@ class Proportion:
                 "QueueOverused",
                 f"queue {queue.name!r} holds all that it deserves: {_shown(session, deserved * scarce)}"
                 f"{accounting.note(scarce)}",
-                f"queue {queue.name!r} gave something back, or deserved more",
+                f"queue {queue.name!r} held less than it deserves",
             )
 
         limited = [queue.index for queue in snapshot.queues if np.isfinite(queue.limit).any()]
@@ -143,11 +143,15 @@ def _limit(session: Session, over: list[tuple[Queue, int, float]], more: FloatAr
     axis = session.snapshot.axis
     queue, row, held = over[0]
     name, limit, wanted = axis.names[row], axis.text(row, queue.limit[row]), axis.text(row, more[row])
-    walls = [f"queue {q.name!r} were at least {axis.text(r, h + more[r])} {axis.names[r]}" for q, r, h in over]
+    wanted_of: dict[str, list[str]] = {}  # queue -> the limits that it would need
+    for other, other_row, used in over:
+        least = f"{axis.text(other_row, used + more[other_row])} {axis.names[other_row]}"
+        wanted_of.setdefault(other.name, []).append(least)
+    walls = [f"queue {other!r} were at least {', '.join(amounts)}" for other, amounts in wanted_of.items()]
     would = f"the limit of {' and that of '.join(walls)}"
     if len(over) == 1 and more[row] <= queue.limit[row]:
-        excess = axis.text(row, held + more[row] - queue.limit[row])
-        would = f"queue {queue.name!r} gave back {excess} {name}, or its limit were so much higher"
+        excess, least = (axis.text(row, held + more[row] - less) for less in (queue.limit[row], 0.0))
+        would = f"queue {queue.name!r} gave back {excess} {name} (or its limit were {least})"
     return Reason(
         "QueueLimit",
         f"queue {queue.name!r} is limited to {limit} {name}, holds {axis.text(row, held)}, this needs {wanted}",

@@ -39,7 +39,8 @@ WHOLE = pod_group_status(group(), Count.of(pods("Running", "Running", bound=2)),
     [
         (None, pods("Pending", "Pending"), "Pending", "False"),
         (None, pods("Running", "Pending", bound=1), "Pending", "False"),
-        (None, pods("Pending", "Pending", bound=2), "Running", "True"),
+        (None, pods("Pending", "Pending", bound=2), "Pending", "True"),  # such as while a volume is not bound
+        (None, pods("Running", "Pending", bound=2), "Running", "True"),
         (WHOLE, pods("Running", "Pending", bound=1), "Unknown", "True"),
         (WHOLE, pods("Pending", "Pending"), "Pending", "False"),
         (WHOLE, pods("Succeeded", "Succeeded", bound=2), "Finished", "True"),

@@ -76,13 +76,18 @@ def test_a_gang_that_job_valid_refuses_is_not_in_line_and_nothing_is_tried_for_i
 def test_all_that_stands_in_the_way_of_a_refused_gang_is_told() -> None:
     assert waiting([node("n1"), pod("banned")])["banned"]["wouldStartIf"] == "the embargo ends"
     both = waiting([*FULL, pod("banned")])["banned"]["wouldStartIf"]
-    assert both == "the embargo ends and node n1 had 1 cpu and 1Gi memory more"
+    assert both == "the embargo ends and 1 cpu and 1Gi memory on node n1 came free (held by default/runs)"
+
+
+def test_room_that_a_refused_gang_would_take_from_others_need_not_come_free() -> None:
+    entry = waiting([*FULL, pod("banned", "4", priority=10)])["banned"]
+    assert entry["wouldStartIf"] == "the embargo ends"
 
 
 def test_a_reason_that_names_no_cure_still_says_that_it_must_go() -> None:
     assert waiting([node("n1"), pod("banned")], cure=False)["banned"]["wouldStartIf"] == "Embargo no longer applied"
     both = waiting([*FULL, pod("banned")], cure=False)["banned"]["wouldStartIf"]
-    assert both == "Embargo no longer applied and node n1 had 1 cpu and 1Gi memory more"
+    assert both == "Embargo no longer applied and 1 cpu and 1Gi memory on node n1 came free (held by default/runs)"
 
 
 def test_a_limit_of_a_plugin_leaves_the_gang_in_line_and_allocate_says_it() -> None:
@@ -115,4 +120,4 @@ def test_a_plugin_that_refuses_a_promise_is_named_and_not_the_victims() -> None:
 
 def test_a_condition_is_told_once() -> None:
     would = waiting([*FULL, pod("late")], curfew=True, final=True)["late"]["wouldStartIf"]
-    assert would == "it were day and node n1 had 1 cpu and 1Gi memory more"
+    assert would == "it were day and 1 cpu and 1Gi memory on node n1 came free (held by default/runs)"
