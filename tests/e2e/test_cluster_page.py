@@ -46,7 +46,7 @@ def test_the_page_leads_to_a_running_job(new_cluster: clusters_of_this_run.NewCl
         return sum(pod["status"].get("phase") == "Running" for pod in mine)
 
     def phase(group: str) -> str:
-        status: str = client.get(f"{OURS}/namespaces/default/podgroups/{group}")["status"].get("phase", "")
+        status: str = client.get(f"{OURS}/namespaces/default/podgroups/{group}").get("status", {}).get("phase", "")
         return status
 
     serving: subprocess.Popen[bytes] | None = None

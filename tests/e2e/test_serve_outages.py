@@ -69,10 +69,8 @@ def test_scheduling_resumes_soon_after_an_outage_however_long(alone: Bench, repl
         alone.cluster.start(component)
         alone.cluster.wait_until_ready()
         took_s = seconds_to_bind(alone, f"after{number}")
-        print(
-            f"{replicas} replicas, {component} away for {away_s:.0f} s: {took_s:.2f} s after the server accepts a pod"
-        )
-        print(f"  it is bound; without an outage {usual_s:.2f} s")
+        print(f"{replicas} replicas, {component} away for {away_s:.0f} s: a pod that is accepted then is bound")
+        print(f"  after {took_s:.2f} s; without an outage after {usual_s:.2f} s")
         assert took_s < AIM_S + SLACK_S + 3 * usual_s
     for process in processes:
         assert len(warnings(process)) <= 2 * len(OUTAGES)  # not one an attempt
