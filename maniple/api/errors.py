@@ -19,6 +19,8 @@ class Problem:
 
 
 _LONGEST_MESSAGE = 2000
+_FEW_NAMES = 200
+_MOST_COMPARED = 20
 
 
 class InputError(Exception):
@@ -52,8 +54,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = [name for name in names if name.lower() == word.lower()]
     if not close:
-        close = difflib.get_close_matches(word, _alike_after_namespace(word, names), n=1, cutoff=0.6)
+        close = difflib.get_close_matches(word, _alike_after_namespace(word, _of_same_letters(word, names)), 1, 0.6)
     return f"; did you mean {close[-1]!r}?" if close else ""
+
+
+def _of_same_letters(word: str, names: list[str]) -> list[str]:
+    """The names that differ by few letters, if there are many: comparing with each takes long, for many words."""
+    if len(names) <= _FEW_NAMES:
+        return names
+    letters = set(word)
+    near = [name for name in names if abs(len(name) - len(word)) <= 2]
+    return sorted(near, key=lambda name: len(letters.symmetric_difference(name)))[:_MOST_COMPARED]
 
 
 def _alike_after_namespace(word: str, names: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ their new size. A round takes one second in which nothing else happens. With a `
 objects also arrive and end (simulated_arrivals_and_ends.py).
 """
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -32,6 +33,7 @@ from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
 
 ROUND_S = 1.0
+_MOST_UNCOLLECTED = 200_000  # objects that a run of rounds may leave behind before they are looked through
 _END_S = datetime(LAST_YEAR, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -254,6 +256,9 @@ def run_rounds(
         outcome.rounds.append(Round.of(snapshot, plan, last))
         last = outcome.rounds[-1].plan
         cluster.apply(plan)
+        del snapshot, plan
+        if gc.get_count()[0] > _MOST_UNCOLLECTED:
+            gc.collect()  # `maniple plan` turns automatic collection off, and snapshots have cycles
         if progress:
             progress(number + 1)
     return outcome

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maniple.api.kubernetes import ContainerImage, Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
 from maniple.model.gpu.devices import build_gpus, device_words
-from maniple.model.resources import PODS, Axis, BoolArray, FloatArray, IntArray, amounts
+from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray, amounts
 
 Codes = NDArray[np.int32]
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
@@ -37,9 +37,8 @@ class NodeTable:
         for index, node in enumerate(nodes):
             resources = node.status.allocatable or node.status.capacity
             if resources != last:  # equal nodes mostly follow each other
-                units = amounts(resources)
-                last, column = resources, axis.vector(units)
-                column[PODS] = units.get("pods", np.inf)
+                # As in kube-scheduler, a node that does not say how many pods it takes takes none.
+                last, column = resources, axis.vector(amounts(resources))
             self.allocatable[:, index] = column
         self.gpus = build_gpus(nodes, axis, self.allocatable)
         self.gpus.lower(self.allocatable)

@@ -4,7 +4,7 @@ Amounts are whole numbers of a unit: thousandths for CPU and extended resources,
 are float64, which is exact up to 2^53 and which numpy divides many times faster than int64.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -96,14 +96,28 @@ def pod_requests(spec: PodSpec, status: PodStatus | None = None) -> dict[str, in
         and not (spec.init_containers or spec.overhead or spec.resources.requests or spec.resources.limits)
     ):
         return dict(_list_requests(spec.containers[0].resources))
-    resize = _Resize(status)
+    asked = _total(spec, lambda container: _list_requests(container.resources))
+    pod_level = _list_requests(spec.resources)
+    if status is None:
+        total = {**asked, **pod_level}
+    else:
+        resize = _Resize(status)
+        total = resize.larger(asked, *resize.pod_has() or (_total(spec, resize.allocated), _total(spec, resize.actual)))
+        if pod_level:
+            total.update(resize.larger(pod_level, *resize.pod_has()))
+    _add(total, amounts(spec.overhead))
+    return total
+
+
+def _total(spec: PodSpec, requests_of: Callable[[Container], dict[str, int]]) -> dict[str, int]:
+    """What the containers take together, or at most while the pod starts."""
     total: dict[str, int] = {}
     for container in spec.containers:
-        _add(total, resize.requests(container, resize.containers))
+        _add(total, requests_of(container))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        requests = dict(resize.requests(container, resize.init_containers))
+        requests = dict(requests_of(container))
         if container.restart_policy == "Always":
             _add(sidecars, requests)
             requests = dict(sidecars)
@@ -112,9 +126,6 @@ def pod_requests(spec: PodSpec, status: PodStatus | None = None) -> dict[str, in
         _raise(peak, requests)
     _add(total, sidecars)
     _raise(total, peak)
-    if spec.resources.requests or spec.resources.limits:
-        total.update(resize.of_pod(_list_requests(spec.resources)))
-    _add(total, amounts(spec.overhead))
     return total
 
 
@@ -144,48 +155,39 @@ def _differs(requests: ResourceList, has: ResourceRequirements | None, allocated
 
 
 class _Resize:
-    """What the containers of a pod have now, from its status."""
+    """What a pod that is resized in place has now, from its status: granted by the node, and in effect."""
 
-    def __init__(self, status: PodStatus | None) -> None:
-        self.containers: dict[str, dict[str, int]] = {}
-        self.init_containers: dict[str, dict[str, int]] = {}
-        self._pod: dict[str, int] = {}
-        self._is_refused = False
-        if status is None:
-            return
-        for has, containers in (
-            (self.containers, status.container_statuses),
-            (self.init_containers, status.init_container_statuses),
-        ):
-            has.update({c.name: _has(c.resources, c.allocated_resources) for c in containers})
-        self._pod = _has(status.resources, status.allocated_resources)
+    def __init__(self, status: PodStatus) -> None:
+        self._status = status
+        self._by_name = {c.name: c for c in (*status.init_container_statuses, *status.container_statuses)}
         self._is_refused = status.resize == "Infeasible" or any(
-            condition.type == RESIZE_PENDING and condition.reason == "Infeasible" and condition.status == "True"
-            for condition in status.conditions
+            condition.type == RESIZE_PENDING and condition.reason == "Infeasible" for condition in status.conditions
         )
 
-    def requests(self, container: Container, has: Mapping[str, dict[str, int]]) -> dict[str, int]:
-        return self._larger(_list_requests(container.resources), has.get(container.name))
+    def pod_has(self) -> tuple[dict[str, int], ...]:
+        """What the pod as a whole has. Empty if its node does not say."""
+        granted, actual = self._status.allocated_resources, self._status.resources
+        if not granted or actual is None or not actual.requests:
+            return ()
+        return amounts(granted), amounts(actual.requests)
 
-    def of_pod(self, requests: dict[str, int]) -> dict[str, int]:
-        """The same for requests of the pod as a whole."""
-        return self._larger(requests, self._pod)
+    def allocated(self, container: Container) -> dict[str, int]:
+        status = self._by_name.get(container.name)
+        granted = status.allocated_resources if status is not None else {}
+        return amounts(granted) if granted else _list_requests(container.resources)
 
-    def _larger(self, requests: dict[str, int], has: dict[str, int] | None) -> dict[str, int]:
-        if not has:
-            return requests
-        if self._is_refused:
-            return {**requests, **has}
-        larger = dict(requests)
-        _raise(larger, has)
-        return larger
+    def actual(self, container: Container) -> dict[str, int]:
+        status = self._by_name.get(container.name)
+        has = status.resources.requests if status is not None and status.resources is not None else {}
+        return amounts(has) if has else self.allocated(container)
 
-
-def _has(resources: ResourceRequirements | None, allocated: ResourceList) -> dict[str, int]:
-    has = amounts(allocated)
-    if resources is not None:
-        _raise(has, amounts(resources.requests))
-    return has
+    def larger(self, asked: dict[str, int], *has: dict[str, int]) -> dict[str, int]:
+        """The largest amounts; of what is asked for only what the pod does not have at all, if its node refuses."""
+        known = {name for part in has for name in part}
+        total = {name: value for name, value in asked.items() if not self._is_refused or name not in known}
+        for part in has:
+            _raise(total, part)
+        return total
 
 
 def _list_requests(resources: ResourceRequirements) -> dict[str, int]:

@@ -164,9 +164,9 @@ class Storage:
 
     def _driver(self, claim: PersistentVolumeClaim) -> tuple[str, str]:
         """(driver, volume handle); the handle is empty while there is no volume."""
-        if claim.spec.volume_name:
-            volume = self.volumes.get(claim.spec.volume_name)
-            csi = volume.spec.csi if volume is not None else None
+        volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+        if volume is not None:
+            csi = volume.spec.csi
             return (csi.driver, csi.volume_handle) if csi is not None else ("", "")
         storage_class = self.classes.get(self._class_name(claim))
         return (storage_class.provisioner, "") if storage_class is not None else ("", "")
@@ -194,9 +194,7 @@ class Storage:
         return claim
 
     def _class_name(self, claim: PersistentVolumeClaim) -> str:
-        name = claim.spec.storage_class_name
-        if name is None:
-            name = claim.metadata.annotations.get(_CLASS_ANNOTATION)
+        name = claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name)
         if name is None and not claim.metadata.uid:
             # The API server writes the default class into a claim when it is created.
             marked = (item.metadata for item in self.classes.values())

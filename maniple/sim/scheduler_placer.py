@@ -77,6 +77,7 @@ def _node(node: Node) -> kubernetes.Node:
         "cpu": f"{node.cpu_milli}m",
         "memory": f"{node.memory_mib}Mi",
         _GPU: node.gpus,
+        "pods": 1_000_000,  # the trace has no limit
     }
     return kubernetes.Node(
         metadata=ObjectMeta(name=node.name, labels={_PRODUCT: node.model} if node.model else {}),

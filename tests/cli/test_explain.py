@@ -17,7 +17,7 @@ BACKS_OFF = """
 apiVersion: v1
 kind: Node
 metadata: {name: n1}
-status: {allocatable: {cpu: "4"}}
+status: {allocatable: {cpu: "4", pods: 110}}
 ---
 apiVersion: v1
 kind: Pod
@@ -192,7 +192,7 @@ NODE = """
 apiVersion: v1
 kind: Node
 metadata: {name: n1}
-status: {allocatable: {cpu: "1"}}
+status: {allocatable: {cpu: "1", pods: 110}}
 ---
 """
 CONTAINERS = 'containers: [{name: main, resources: {requests: {cpu: "1"}}}]'

@@ -19,7 +19,7 @@ import yaml
 from cli.run_maniple import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
 from tools.cluster import wait_until
 
-NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '1', memory: 4Gi}}\n"
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '1', memory: 4Gi, pods: 110}}\n"
 POD = """apiVersion: v1
 kind: Pod
 metadata: {name: p1}
@@ -376,7 +376,7 @@ metadata:
        "links": [["X", "NV2", "SYS", "SYS", "SYS", "SYS"], ["NV2", "X", "SYS", "SYS", "SYS", "SYS"],
                  ["SYS", "SYS", "X", "NV2", "SYS", "SYS"], ["SYS", "SYS", "NV2", "X", "SYS", "SYS"],
                  ["SYS", "SYS", "SYS", "SYS", "X", "PIX"], ["SYS", "SYS", "SYS", "SYS", "PIX", "X"]]}
-status: {allocatable: {nvidia.com/gpu: 6}}
+status: {allocatable: {nvidia.com/gpu: 6, pods: 110}}
 """
 
 

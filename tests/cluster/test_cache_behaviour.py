@@ -57,8 +57,13 @@ def said(cache: Cache) -> dict[str, str]:
     "change",
     [
         {"metadata": {"name": "n0", "labels": {}, "annotations": {"example.com/seen": "now"}}},
-        {"status": {"allocatable": {"cpu": "4", "memory": "4Gi"}, "conditions": [{"type": "Odd", "status": "True"}]}},
-        {"status": {"allocatable": {"cpu": "4", "memory": "4Gi"}, "capacity": {"cpu": "5"}}},
+        {
+            "status": {
+                "allocatable": {"cpu": "4", "memory": "4Gi", "pods": "110"},
+                "conditions": [{"type": "Odd", "status": "True"}],
+            }
+        },
+        {"status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "110"}, "capacity": {"cpu": "5"}}},
     ],
     ids=["annotation", "condition", "capacity"],
 )

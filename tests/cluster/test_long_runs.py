@@ -11,6 +11,7 @@ from cli.run_maniple import EXAMPLES
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
 from maniple.api.timestamps import format_timestamp
+from maniple.cluster import in_memory_cluster
 from maniple.cluster.in_memory_cluster import MemoryCluster, run_rounds
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
@@ -42,6 +43,19 @@ def test_no_round_keeps_its_snapshot() -> None:
     gc.collect()
     assert len(outcome.rounds) == 30
     assert len(made.alive) <= 1
+
+
+def test_memory_is_given_back_where_automatic_collection_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `maniple plan`, which turns it off."""
+    monkeypatch.setattr(in_memory_cluster, "_MOST_UNCOLLECTED", 1000)
+    made = cluster()
+    gc.collect()
+    gc.disable()
+    try:
+        run_rounds(made, None, 40)
+        assert len(made.alive) <= 10
+    finally:
+        gc.enable()
 
 
 def test_rounds_that_decide_the_same_share_what_they_decided() -> None:

@@ -20,7 +20,12 @@ START_S = 1767225600.0  # moment(0)
 
 def node(name: str, gpus: int, at: int = 0) -> Object:
     meta = {"name": name, "creationTimestamp": moment(at)}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": {"cpu": "8", GPU: gpus}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": meta,
+        "status": {"allocatable": {"cpu": "8", GPU: gpus, "pods": "110"}},
+    }
 
 
 def pod(name: str, at: int, deadline_s: int | None = None, labels: Object | None = None) -> Object:

@@ -71,7 +71,7 @@ class _Maker:
         for rule in chosen:
             _RULES[rule](self, pod, running)
         for other in running:
-            self.add_running(other, may_terminate="spread" not in chosen)
+            self.add_running(other)
         self.case.pod = pod
         return self.case
 
@@ -116,14 +116,14 @@ class _Maker:
         labels = {self.app: rng.choice("xy")} if not self.one_in(4) else {}
         return {"metadata": {"name": self.name(name), "labels": labels}, "spec": spec}
 
-    def add_running(self, pod: Object, *, may_terminate: bool) -> None:
+    def add_running(self, pod: Object) -> None:
         name, node = pod["metadata"]["name"], self.rng.choice(self.case.nodes)
         status = pod.pop("status", {"phase": "Running"})
         if self.one_in(8):
             status = {"phase": "Succeeded"}
         self.add("POST", PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}})
         self.add("PATCH", f"{PODS}/{name}/status", {"status": status})
-        if may_terminate and status["phase"] == "Running" and self.one_in(5):
+        if status["phase"] == "Running" and self.one_in(5):
             self.add("DELETE", f"{PODS}/{name}")
 
     # -- rules
@@ -167,7 +167,7 @@ class _Maker:
                     each["spec"]["initContainers"] = [extra]
 
     def _term(self) -> Object:
-        selector = {"matchLabels": {self.app: self.rng.choice("xy")}}
+        selector: Object = {"matchLabels": {self.app: self.rng.choice("xy")}}
         if self.one_in(4):
             selector = {"matchExpressions": [{"key": self.app, "operator": "Exists"}]}
         return {"labelSelector": selector, "topologyKey": self.rng.choice([self.zone, self.host])}
@@ -198,9 +198,6 @@ class _Maker:
             if self.one_in(3):
                 refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
                 each["status"]["conditions"] = [refused]
-
-    def resource_claims(self, pod: Object, _running: list[Object]) -> None:
-        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": self.name("nowhere")}]
 
     def bound_claim(self, pod: Object, running: list[Object]) -> None:
         mode = self.rng.choice(MODES)
@@ -313,7 +310,6 @@ _RULES = {
         _Maker.pod_affinity,
         _Maker.spread,
         _Maker.resize,
-        _Maker.resource_claims,
         _Maker.bound_claim,
         _Maker.deleted_claim,
         _Maker.missing_claim,
@@ -322,4 +318,4 @@ _RULES = {
         _Maker.volume_limits,
     )
 }
-_HOPELESS = {"resource_claims", "deleted_claim", "missing_claim"}
+_HOPELESS = {"deleted_claim", "missing_claim"}

@@ -72,6 +72,7 @@ def test_the_page_leads_to_a_running_job(new_cluster: clusters_of_this_run.NewCl
         assert not client.exists(f"{OURS}/namespaces/default/elasticjobs/bert")
         assert any(line.startswith("maniple delete") for line in done)
     finally:
+        client.close()
         if serving is not None:
             serving.terminate()
             serving.wait(60)

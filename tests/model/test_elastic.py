@@ -100,7 +100,7 @@ def test_replicas_that_a_job_is_to_have_and_has_not_are_implied() -> None:
 def test_a_replica_that_the_job_has_become_too_small_for_is_not_planned() -> None:
     shrunk = job(target=[{"role": "worker", "replicas": 2}], lastResizeTime="2026-01-01T00:00:00Z")
     pods = [replica(0, "n1"), replica(1, "n1"), replica(2)]
-    n1 = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "memory": "32Gi", GPU: 8}}}
+    n1 = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "memory": "32Gi", GPU: 8, "pods": "110"}}}
     plan = plan_objects([{"apiVersion": "v1", "kind": "Node", **n1}, shrunk, *pods])
     assert plan["rounds"][0]["binds"] == []
     assert plan["rounds"][0]["waiting"] == []

@@ -6,7 +6,7 @@ Numbers are exact (Fraction), so that no tolerance is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -42,7 +42,7 @@ class Node:
     labels: dict[str, str]
     allocatable: Resources
     gpu_count: int
-    pod_limit: Fraction | None
+    pod_limit: Fraction
     taints: list[object]
     is_unschedulable: bool
     is_ready: bool
@@ -177,12 +177,34 @@ class Facts:
         return line
 
 
-def requests_of(spec: object) -> Resources:
-    """What the pod takes from its node: all containers and sidecars, or the peak during its start."""
+def requests_of(spec: object, status: object = None) -> Resources:
+    """What the pod takes from its node: all containers and sidecars, or the peak during its start.
 
-    def wanted(container: object) -> Resources:
+    `status`: of a pod that may be resized in place. Of the sums of what its containers ask for, were granted and have,
+    the largest counts; the first does not if the node has refused it for ever.
+    """
+    reports = [*rows(status, "initContainerStatuses"), *rows(status, "containerStatuses")]
+    by_name = {text(report, "name"): report for report in reports}
+    refusals = [row for row in rows(status, "conditions") if text(row, "type") == "PodResizePending"]
+
+    def asked(container: object) -> Resources:
         return resources(at(container, "resources", "limits")) | resources(at(container, "resources", "requests"))
 
+    def granted(container: object) -> Resources:
+        return resources(at(by_name.get(text(container, "name")), "allocatedResources")) or asked(container)
+
+    def actual(container: object) -> Resources:
+        return resources(at(by_name.get(text(container, "name")), "resources", "requests")) or granted(container)
+
+    sums = [total_of(spec, granted), total_of(spec, actual)] if by_name else []
+    if not sums or not any(text(row, "reason") == "Infeasible" for row in refusals):
+        sums.append(total_of(spec, asked))
+    total = {name: max(part.get(name, Fraction(0)) for part in sums) for name in {n for part in sums for n in part}}
+    add(total, resources(at(spec, "overhead")))
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def total_of(spec: object, wanted: Callable[[object], Resources]) -> Resources:
     running: Resources = {}
     sidecars: Resources = {}
     peak: Resources = {}
@@ -195,9 +217,7 @@ def requests_of(spec: object) -> Resources:
             sidecars = moment
         peak = {name: max(peak.get(name, Fraction(0)), moment.get(name, Fraction(0))) for name in peak | moment}
     add(running, sidecars)
-    total = {name: max(running.get(name, Fraction(0)), peak.get(name, Fraction(0))) for name in running | peak}
-    add(total, resources(at(spec, "overhead")))
-    return {name: amount for name, amount in total.items() if amount}
+    return {name: max(running.get(name, Fraction(0)), peak.get(name, Fraction(0))) for name in running | peak}
 
 
 def gang_of(item: object) -> str:
@@ -217,7 +237,7 @@ def gang_of(item: object) -> str:
 
 def read_pod(item: object) -> Pod:
     labels = strings(item, "metadata", "labels")
-    requests = requests_of(at(item, "spec"))
+    requests = requests_of(at(item, "spec"), at(item, "status"))
     annotations = strings(item, "metadata", "annotations")
     ask = read_ask(annotations, requests)
     if annotations.keys() & {FRACTION_ANNOTATION, MEMORY_ANNOTATION}:
@@ -257,7 +277,7 @@ def read_node(item: object) -> Node:
         labels=labels,
         allocatable=allocatable,
         gpu_count=int(sum(allocatable.get(name, Fraction(0)) for name in GPUS)),
-        pod_limit=allocatable.get("pods"),
+        pod_limit=allocatable.get("pods", Fraction(0)),
         taints=rows(item, "spec", "taints"),
         is_unschedulable=at(item, "spec", "unschedulable") is True,
         is_ready=all(answer == "True" for answer in ready),

@@ -128,8 +128,7 @@ def room(facts: Facts, state: State, node: Node, models: frozenset[str], pod: Po
             counts.append(max(0, free // amount))
     if pod.gpu_count:
         counts.append(room_on_devices(state, node, there, models, pod, most))
-    if node.pod_limit is not None:
-        counts.append(max(0, int(node.pod_limit) - len(there)))
+    counts.append(max(0, int(node.pod_limit) - len(there)))
     return min(counts)
 
 

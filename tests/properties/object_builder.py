@@ -137,7 +137,7 @@ class Builder:
         labels: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
     ) -> Host:
-        """An odd node may be tainted, cordoned, not ready or short of pod slots. A label given as "" is left out."""
+        """An odd node may be tainted, cordoned, not ready, or short of pod slots. An empty label is left out."""
         labels = {HOSTNAME: name, ZONE: self.pick("a", "b")} | (labels or {})
         labels = {key: value for key, value in labels.items() if value}
         if self.one_in(2):
@@ -152,7 +152,7 @@ class Builder:
         if gpus:
             allocatable[GPU] = str(gpus)
         if is_odd:
-            oddity = self.pick("taint", "drain", "prefer", "cordon", "unready", "unknown", "slots", "unlimited", "fpga")
+            oddity = self.pick("taint", "drain", "prefer", "cordon", "unready", "unknown", "slots", "closed", "fpga")
             if oddity == "taint":
                 spec["taints"] = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
             elif oddity == "drain":
@@ -165,7 +165,7 @@ class Builder:
                 conditions = [{"type": "Ready", "status": "False" if oddity == "unready" else "Unknown"}]
             elif oddity == "slots":
                 allocatable["pods"] = str(self.between(1, 4))
-            elif oddity == "unlimited":
+            elif oddity == "closed":
                 del allocatable["pods"]
             else:
                 allocatable["example.com/fpga"] = "2"
@@ -174,7 +174,7 @@ class Builder:
         if annotations:
             metadata["annotations"] = annotations
         node = read_node(self.add("v1", "Node", name, metadata=metadata, spec=spec, status=status))
-        slots = 1000 if node.pod_limit is None else int(node.pod_limit)
+        slots = int(node.pod_limit)
         left = {device.id: WHOLE for device in node.hardware.healthy}
         host = Host(node, dict(node.allocatable), slots, left)
         self.hosts.append(host)

@@ -42,7 +42,7 @@ def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
         if used[name] > has:
             yield f"node {node.name} would hold {shown(used[name])} {name} and has {shown(has)}"
     count = len(pods) + len(newcomers)
-    if node.pod_limit is not None and count > node.pod_limit:
+    if count > node.pod_limit:
         yield f"node {node.name} would hold {count} pods and takes {shown(node.pod_limit)}"
 
 

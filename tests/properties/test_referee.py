@@ -19,10 +19,10 @@ HERE, THERE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 ZONE = "topology.kubernetes.io/zone"
 
 
-def node(name: str, gpus: int = 4, pods: int | None = None, **spec: object) -> Object:
+def node(name: str, gpus: int = 4, pods: int = 110, **spec: object) -> Object:
     labels = {"kubernetes.io/hostname": name, ZONE: str(spec.pop("zone", "a"))}
     ready = {"type": "Ready", "status": str(spec.pop("ready", "True"))}
-    allocatable: Object = {"cpu": "4", "memory": "8Gi", GPU: gpus} | ({"pods": pods} if pods else {})
+    allocatable: Object = {"cpu": "4", "memory": "8Gi", GPU: gpus, "pods": pods}
     status = {"allocatable": allocatable, "conditions": [ready]}
     return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
 
@@ -599,7 +599,7 @@ def assert_sound(objects: list[Object]) -> None:
         here = [state.pods[key] for key, name in state.where.items() if name == place.name]
         for resource in {name for item in here for name in item.requests}:
             assert sum(item.requests.get(resource, Fraction(0)) for item in here) <= place.allocatable[resource]
-        assert place.pod_limit is None or len(here) <= place.pod_limit
+        assert len(here) <= place.pod_limit
         ids = [gpu for item in here for gpu in state.gpu_ids.get(item.key, ())]
         unnamed = sum(item.gpu_count for item in here if item.key not in state.gpu_ids)
         assert len(set(ids)) == len(ids)

@@ -129,7 +129,8 @@ def _node(name: str, given: Mapping[str, Any] | None) -> Table:
         spec["unschedulable"] = True
     conditions = {"Ready": "True", **fields.take("conditions", {})}
     images = [{"names": [image], "sizeBytes": size} for image, size in fields.take("images", {}).items()]
-    has = {"cpu": "64", "memory": "256Gi", "pods": str(fields.take("pods", 110)), **fields.amounts()}
+    pods = fields.take("pods", 110)
+    has = {"cpu": "64", "memory": "256Gi", **({} if pods is None else {"pods": str(pods)}), **fields.amounts()}
     fields.finish()
     return {
         "apiVersion": "v1",

@@ -11,13 +11,14 @@ Object = dict[str, Any]
 
 
 def node(name: str, labels: Object | None = None, spec: Object | None = None, **status: Any) -> Object:
-    """4 CPU and 4 Gi, unless `allocatable` says otherwise."""
+    """4 CPU and 4 Gi, unless `allocatable` says otherwise, and room for 110 pods."""
+    allocatable = {"pods": "110", **status.pop("allocatable", {"cpu": "4", "memory": "4Gi"})}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels or {}},
         "spec": spec or {},
-        "status": {"allocatable": {"cpu": "4", "memory": "4Gi"}, **status},
+        "status": {"allocatable": allocatable, **status},
     }
 
 

@@ -95,7 +95,7 @@ _SKIPPED = {
     "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
     "storage.k8s.io/v1": frozenset({"CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"}),
 }
-_MOST_MESSAGES = 50
+MOST_MESSAGES = 50
 _ONLY_OURS = ("ElasticJob",)  # kinds that no other system has
 _ALIKE = 0.8  # of two names of groups that differ by a typing error
 
@@ -147,8 +147,8 @@ def decode(sources: Iterable[tuple[str, bytes]], *, strict: bool = True) -> Deco
         except InputError as error:
             errors.extend(error.messages)
     if errors:
-        rest = len(errors) - _MOST_MESSAGES
-        raise InputError(errors[:_MOST_MESSAGES] + ([f"… and {rest} more"] if rest > 0 else []))
+        rest = len(errors) - MOST_MESSAGES
+        raise InputError(errors[:MOST_MESSAGES] + ([f"… and {rest} more"] if rest > 0 else []))
     decoded.notes += notes.lines()
     if skipped:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
@@ -193,6 +193,11 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
     if wrong := problems(item):
         return _Wrong(f"{where}: {kind[1]} {_name(raw)}", kind[1], list(map(str, wrong)))
     _add(item, where, decoded)
+    if isinstance(item, kubernetes.Node) and "pods" not in (item.status.allocatable or item.status.capacity):
+        what = f"{where}: Node {item.metadata.name}"
+        notes.add(
+            "no pods", f"{what}: takes no pods, because status.allocatable has no pods; write for example pods: 110"
+        )
     return None
 
 

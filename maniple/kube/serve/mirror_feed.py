@@ -21,7 +21,7 @@ log = logging.getLogger("maniple.watch")
 
 _DISCOVER_S = 10.0
 _LOG_S = 60.0
-_SPARE_S = 1.0
+_SPARE_S = 0.5
 
 
 class _Groups(msgspec.Struct):

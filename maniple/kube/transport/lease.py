@@ -23,7 +23,8 @@ DURATION_S = 11
 WRITE_S = 8.5  # for so long after asking for a renewal the holder may write; the rest is for writes on their way
 RENEW_S = 1.5
 _ANSWER_S = 3.0
-_AGAIN_S = (0.1, 1.0)  # the first and the longest pause after a turn that failed
+_QUICK_ANSWER_S = 1.0
+_AGAIN_S = (0.1, 0.5)  # the first and the longest pause after a turn that failed
 _WARN_S = 60.0  # between warnings while turns go on failing
 
 
@@ -54,7 +55,7 @@ class Lease:
     ) -> None:
         self.identity = identity
         self.term = 0  # how many times we have become the leader
-        self.since = 0.0  # what was written before, others may have written; on the monotonic clock
+        self.since = 0.0  # when another may have written last, on the monotonic clock
         self._client = client
         self._namespace, self._name = namespace, name
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -97,7 +98,7 @@ class Lease:
         If the server does not answer, the next turn tries again; without patience the error is raised.
         """
         asked_at = time.monotonic()
-        tenure, could_write_until = self._tenure, self._write_until
+        tenure = self._tenure
         try:
             is_ours = await self._renew_or_take()
         except (ApiError, UnansweredError) as error:
@@ -112,9 +113,8 @@ class Lease:
         if is_ours != self._is_leader:
             self._is_leader = is_ours
             self.term += is_ours
-            self.since = time.monotonic()
-            if is_ours and tenure == self._tenure:  # nobody else has led meanwhile: the last writes were ours
-                self.since = min(self.since, could_write_until + DURATION_S - WRITE_S)
+            if is_ours and tenure != self._tenure:  # otherwise nobody else has led meanwhile: all writes were ours
+                self.since = time.monotonic()
             self._report(is_ours)
             log.info("leading" if is_ours else "no longer leading", extra={"identity": self.identity})
         async with self._turned:
@@ -169,7 +169,7 @@ class Lease:
                 if error.status not in (404, 409):
                     raise
         try:
-            answer = await self._client.get_urgently(f"{self._folder}/{self._name}", _ANSWER_S)
+            answer = await self._client.get_urgently(f"{self._folder}/{self._name}", self._read_s())
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -185,6 +185,10 @@ class Lease:
             if error.status == 409:  # another replica was faster
                 return False
             raise
+
+    def _read_s(self) -> float:
+        """How long a read may take. While the server is away most are short: one that is stuck stays so for a while."""
+        return _ANSWER_S if self._error is None or self._failures % 3 == 0 else _QUICK_ANSWER_S
 
     def _note(self, lease: _Lease) -> None:
         known = self._known

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maniple.api import kubernetes, types
-from maniple.api.decode.decode import Decoded, Object
+from maniple.api.decode.decode import MOST_MESSAGES, Decoded, Object
 from maniple.api.decode.notes import Notes
 from maniple.api.decode.set_aside import HOLDS
 from maniple.api.errors import InputError, did_you_mean, shown
@@ -59,14 +59,16 @@ class Objects:
 
     def refuse(self, problems: Iterable[tuple[Object, str]]) -> None:
         """Raises InputError with the problems of objects; those of a real cluster become notes, unless strict."""
-        wrong = []
+        wrong: list[tuple[Object, str]] = []
         for item, text in problems:
             if self.strict or not item.metadata.uid:
-                wrong.append(f"{self.place_of(item)}: {text}")
+                wrong.append((item, text))
             else:
                 self._set_aside.setdefault(id(item), (item, {}))[1][text] = None
         if wrong:
-            raise InputError(dict.fromkeys(wrong))
+            first = dict.fromkeys(f"{self.place_of(item)}: {text}" for item, text in wrong[:MOST_MESSAGES])
+            rest = len(wrong) - MOST_MESSAGES
+            raise InputError([*first, *([f"… and {rest} more"] if rest > 0 else [])])
 
     def note_set_aside(self) -> None:
         """Adds a note on each object that contradicts others, once."""

@@ -132,7 +132,7 @@ def gang(key: str, api_version: str, room: int) -> list[dict[str, Any]]:
     """Three pods that join a group of three by `key`, and room for some of them."""
     place = "labels" if key in LABELS else "annotations"
     return [
-        {**NODE, "status": {"allocatable": {"cpu": str(room)}}},
+        {**NODE, "status": {"allocatable": {"cpu": str(room), "pods": "110"}}},
         {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 3}},
         *(
             {

@@ -135,7 +135,11 @@ def member(name: str, **more: Any) -> dict[str, Any]:
 
 
 def node(name: str, cpu: int, **labels: str) -> dict[str, Any]:
-    return {**NODE, "metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"cpu": str(cpu)}}}
+    return {
+        **NODE,
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": str(cpu), "pods": "110"}},
+    }
 
 
 THREE = [member(f"p{index}") for index in range(3)]

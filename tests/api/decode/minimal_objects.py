@@ -10,7 +10,12 @@ import pytest
 from maniple.api.decode.decode import Decoded, decode
 from maniple.api.errors import InputError
 
-NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "4", "pods": "110"}},
+}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1"}, "spec": {"containers": [{"name": "main"}]}}
 QUEUE = {"apiVersion": "maniple.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q1"}}
 NODE_YAML = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 
 import pytest
@@ -11,6 +12,7 @@ from maniple.api.decode.decode import decode
 from maniple.api.decode.documents import load_one
 from maniple.api.errors import InputError
 from maniple.api.gpu.topology_annotation import TopologyError, parse_topology
+from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.implied_pods import MAX_IMPLIED
 from maniple.model.building.input_objects import sort_objects
 
@@ -25,7 +27,7 @@ def refused(text: str, name: str = "f") -> list[str]:
 
 NODE = '{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}%s}'
 TWICE = NODE % ',"metadata":{"name":"n2"}'
-DEEP = NODE % ',"status":{"allocatable":{"cpu":"1","cpu":"9"}}'
+DEEP = NODE % ',"status":{"allocatable":{"cpu":"1","cpu":"9", "pods": "110"}}'
 LIST = '{"apiVersion":"v1","kind":"List","items":[%s]}'
 
 
@@ -195,3 +197,26 @@ def test_more_pods_than_can_be_planned_are_refused_before_they_are_made() -> Non
     decoded = decode([("f", json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs}).encode())])
     with pytest.raises(InputError, match=f"have more than {MAX_IMPLIED} pods to create; .* default/a0 is 100000"):
         sort_objects(decoded, scheduler_name="maniple")
+
+
+def test_thousands_of_mistakes_of_one_kind_take_no_time_each_and_few_lines() -> None:
+    queues = [
+        {"apiVersion": "maniple.dev/v1alpha1", "kind": "Queue", "metadata": {"name": f"queue-{number}"}}
+        for number in range(1000)
+    ]
+    groups = [
+        {
+            "apiVersion": "maniple.dev/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": f"g{number}"},
+            "spec": {"minMember": 1, "queue": f"queue-{number}x"},
+        }
+        for number in range(1000)
+    ]
+    decoded = decode([("f", json.dumps({"apiVersion": "v1", "kind": "List", "items": [*queues, *groups]}).encode())])
+    start = time.process_time()
+    with pytest.raises(InputError) as error:
+        build_snapshot(sort_objects(decoded, scheduler_name="maniple"))
+    assert len(error.value.messages) == 51
+    assert "unknown queue 'queue-0x'; did you mean 'queue-0'?" in error.value.messages[0]
+    assert time.process_time() - start < 10

@@ -103,7 +103,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
         "Node",
         {
             "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
-            "status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "63500m"}},
+            "status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "63500m", "pods": "110"}},
         },
     ),
     ("PriorityClass", {"value": 1_000_000_000}),
