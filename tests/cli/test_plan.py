@@ -237,7 +237,7 @@ def test_wrong_values_of_options_are_refused(arguments: list[str], message: str)
         (["-f", str(FIRST), "--rounds", "x"], "invalid value for '--rounds': 'x' is not a valid integer range"),
         (["-f", str(FIRST), "-o", "xml"], "invalid value for '-o' / '--output': 'xml' is not one of"),
         (["-f", str(FIRST), "--round", "2"], "--round"),
-        (["-f", str(FIRST), "--step", "nan"], "Invalid value for '--step': 'nan' is not a number of seconds."),
+        (["-f", str(FIRST), "--step", "nan"], "invalid value for '--step': 'nan' is not a number of seconds"),
         (
             ["-f", str(FIRST), "--policy", "no.yaml", "--policy", "a.yaml"],
             "option '--policy' is given 2 times; expected",
