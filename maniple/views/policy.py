@@ -50,6 +50,7 @@ ARGUMENT_WORDS = {
     ("nodeorder", "nodeaffinity.weight"): "preferred node affinity",
     ("nodeorder", "podaffinity.weight"): "preferred pod affinity and anti-affinity",
     ("nodeorder", "podaffinity.symmetric"): "other pods' required affinity towards this one",
+    ("nodeorder", "sparegpunodes.weight"): "keep pods without GPUs off GPU nodes",
     ("nodeorder", "topologyspread.weight"): "topology spread with ScheduleAnyway",
     ("nodeorder", "tainttoleration.weight"): "avoid PreferNoSchedule taints",
     ("nodeorder", "imagelocality.weight"): "prefer nodes that have the images",

@@ -147,8 +147,11 @@ def test_only_pods_of_our_scheduler_are_planned_by_default() -> None:
         POD.replace("p1", f"of-{name}").replace("schedulerName: maniple", f"schedulerName: {name}") for name in names
     ]
     text = "---\n".join([*nodes, *pods])
-    assert bound(plan("-f", "-", stdin=text)) == ["default/of-maniple"]
-    assert bound(plan("-f", "-", "--scheduler-name", "volcano", stdin=text)) == ["default/of-volcano"]
+    for name, *option in (["maniple"], ["volcano", "--scheduler-name", "volcano"]):
+        done = run("plan", "-f", "-", *option, "-o", "json", stdin=text)
+        assert bound(json.loads(done.stdout)) == [f"default/of-{name}"]
+        assert [line for line in done.stderr.splitlines() if f"scheduler {name}:" in line] == []
+        assert done.stderr.count("1 pending pod belongs to scheduler ") == 2
     assert bound(plan("-f", "-", "--all", stdin=text)) == [
         *("default/of-default-scheduler", "default/of-maniple", "default/of-volcano"),
     ]
@@ -261,7 +264,7 @@ def test_json_has_exactly_the_documented_form() -> None:
         [
             CONTENDED,
             NODE.replace("n1", "n2").replace("cpu: '1'", "nvidia.com/gpu: 2, cpu: '4'"),
-            POD.replace("p1", "starts").replace("cpu: '1'", "nvidia.com/gpu: 2"),
+            POD.replace("p1", "starts").replace("requests: {cpu: '1'}", "limits: {nvidia.com/gpu: 2}"),
             POD.replace("p1", "waits").replace("cpu: '1'", "cpu: '9'"),
         ]
     )
@@ -385,7 +388,9 @@ def gang(name: str, pods: list[tuple[int, str]]) -> str:
     texts = [f"apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {{name: {name}}}\n"]
     texts[0] += f"spec: {{minMember: {len(pods)}}}\n"
     for index, (count, fraction) in enumerate(pods):
-        text = POD.replace("cpu: '1'", f"nvidia.com/gpu: {count}").replace("p1}", f"{name}-{index}, ANNOTATIONS")
+        text = POD.replace("requests: {cpu: '1'}", f"limits: {{nvidia.com/gpu: {count}}}").replace(
+            "p1}", f"{name}-{index}, ANNOTATIONS"
+        )
         text = text.replace("ANNOTATIONS", f"labels: {{maniple.dev/pod-group: {name}}}, ANNOTATIONS")
         wish = f"{{maniple.dev/gpu-fraction: '{fraction}'}}" if fraction else "{}"
         texts.append(text.replace("ANNOTATIONS", f"annotations: {wish}}}"))

@@ -277,7 +277,7 @@ def read_node(item: object) -> Node:
         labels=labels,
         allocatable=allocatable,
         gpu_count=int(sum(allocatable.get(name, Fraction(0)) for name in GPUS)),
-        pod_limit=allocatable.get("pods", Fraction(0)),
+        pod_limit=allocatable.get("pods", Fraction(0 if text(item, "metadata", "uid") else 110)),
         taints=rows(item, "spec", "taints"),
         is_unschedulable=at(item, "spec", "unschedulable") is True,
         is_ready=all(answer == "True" for answer in ready),

@@ -129,13 +129,13 @@ def _node(name: str, given: Mapping[str, Any] | None) -> Table:
         spec["unschedulable"] = True
     conditions = {"Ready": "True", **fields.take("conditions", {})}
     images = [{"names": [image], "sizeBytes": size} for image, size in fields.take("images", {}).items()]
-    pods = fields.take("pods", 110)
+    pods, uid = fields.take("pods", 110), fields.take("uid")
     has = {"cpu": "64", "memory": "256Gi", **({} if pods is None else {"pods": str(pods)}), **fields.amounts()}
     fields.finish()
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "metadata": {"name": name, "labels": labels, "annotations": annotations, **({"uid": uid} if uid else {})},
         "spec": spec,
         "status": {
             "allocatable": has,
@@ -389,7 +389,7 @@ def _models_of_role(given: Mapping[str, Any]) -> Table:
 def _pod_spec(fields: Fields) -> Table:
     container: Table = {"name": "main", "image": fields.take("image", "registry.example/work:1")}
     requests, limits = fields.amounts(), amounts(fields.take("limits"))
-    limits |= {name: value for name, value in requests.items() if "/" in name}
+    limits |= {name: value for name, value in requests.items() if "/" in name or name.startswith("hugepages-")}
     resources = {"requests": requests, "limits": limits}
     container["resources"] = {key: value for key, value in resources.items() if value}
     container |= fields.take_some(("ports",))

@@ -102,6 +102,7 @@ _SKIPPED = {
 MOST_MESSAGES = 50
 _ONLY_OURS = ("ElasticJob",)  # kinds that no other system has
 _ALIKE = 0.8  # of two names of groups that differ by a typing error
+_KUBELET_PODS = "110"  # a kubelet's default
 
 T = typing.TypeVar("T")
 
@@ -201,13 +202,19 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
         notes.add((kind[1], note), f"{where}: {kind[1]} {_name(raw)}: {note}")
     if wrong := problems(item):
         return _Wrong(f"{where}: {kind[1]} {_name(raw)}", kind[1], list(map(str, wrong)))
-    _add(item, where, decoded)
     if isinstance(item, kubernetes.Node) and "pods" not in (item.status.allocatable or item.status.capacity):
-        what = f"{where}: Node {item.metadata.name}"
-        notes.add(
-            "no pods", f"{what}: takes no pods, because status.allocatable has no pods; write for example pods: 110"
-        )
+        item = _without_pods(item, where, notes)
+    _add(item, where, decoded)
     return None
+
+
+def _without_pods(node: kubernetes.Node, where: str, notes: Notes) -> kubernetes.Node:
+    """A node of a cluster that does not say how many pods it takes takes none. In a person's file it is left out."""
+    if node.metadata.uid:
+        notes.add("no pods", f"{where}: Node {node.metadata.name}: takes no pods: status.allocatable has no pods")
+        return node
+    resources = {**(node.status.allocatable or node.status.capacity), "pods": _KUBELET_PODS}
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=resources))
 
 
 def is_from_cluster(document: documents.Document) -> bool:
@@ -252,7 +259,10 @@ def _decode_workload(
         return _Wrong(what, kind[1], list(map(str, error.problems)))
     wrong = list(workload_problems(item))
     if not item.metadata.uid:
-        wrong += misspelt_fields(msgspec.json.decode(raw), struct)
+        try:
+            wrong += misspelt_fields(msgspec.json.decode(raw), struct)
+        except (ValueError, RecursionError) as error:  # in a part that the type does not read
+            return _Wrong(what, kind[1], [str(explain(error, struct).problem)])
     if wrong:
         return _Wrong(what, kind[1], list(map(str, wrong)))
     for note in own_keys_on_workload(item.metadata):

@@ -69,7 +69,7 @@ def _find_job(cluster: MemoryCluster, snapshot: Snapshot, name: str) -> Job:
     except InputError:
         pod = "/".join(name.split("/")[-2:])
         why = cluster.why_not_planned(pod)
-        if why:
+        if why and not any(job.name == name for job in snapshot.jobs):
             raise InputError([f"{name}: {why}"]) from None
         raise
 
