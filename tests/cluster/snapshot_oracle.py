@@ -165,6 +165,8 @@ class _Oracle:
             gpu_pods=self.gpu_pods(usage, waiting),
             pod_affinity=usage.pod_affinity,
             exclusives={node: tuple(held) for node, held in usage.exclusives.items()},
+            leaving_affinity=usage.leaving_affinity,
+            leaving_exclusives={node: tuple(held) for node, held in usage.leaving_exclusives.items()},
             owners={owner: usage.owners.get(owner, {}) for owner in owners},
             budgets=tables.budgets,
         )
@@ -249,6 +251,8 @@ class _Usage:
         self.used, self.releasing, self.foreign = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.queue_allocated = np.zeros((len(tables.queues), len(tables.axis)))
         self.exclusives: dict[int, list[Exclusive]] = {}
+        self.leaving_exclusives: dict[int, list[Exclusive]] = {}
+        self.leaving_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.owners: dict[str, dict[int, int]] = {}
         self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.gpu_requests: list[tuple[int, tuple[types.GpuModel, ...]]] = []
@@ -296,20 +300,26 @@ class _Usage:
             labels=meta.labels,
             ends=inf if pod.spec.active_deadline_seconds is None else started + lasts_s(pod),
             makes_way_for=meta.annotations.get(BACKFILL_ANNOTATION, ""),
+            exclusives=self.tables.shapes.exclusives(pod) if node >= 0 else (),
             is_ours=self.oracle.ours.claims(pod),
             annotations=pick(self.tables.reads.pod_annotations, meta.annotations),
         )
 
     def occupy(self, pod: kubernetes.Pod, node: int, vector: FloatArray) -> AffinityInfo | None:
         self.used[:, node] += vector
+        is_leaving = pod.metadata.deletion_timestamp is not None
         if exclusives := self.tables.shapes.exclusives(pod):
             self.exclusives.setdefault(node, []).extend(exclusives)
+            if is_leaving:
+                self.leaving_exclusives.setdefault(node, []).extend(exclusives)
         counts = self.owners.setdefault(pod_owner(pod.metadata), {})
         counts[node] = counts.get(node, 0) + 1
         if not self.tables.reader.has_terms:
             return None
         pod_affinity = self.tables.reader.read(pod)
         self.pod_affinity[pod_affinity, node] = self.pod_affinity.get((pod_affinity, node), 0) + 1
+        if is_leaving:
+            self.leaving_affinity[pod_affinity, node] = self.leaving_affinity.get((pod_affinity, node), 0) + 1
         return pod_affinity
 
     def gpus(self) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:

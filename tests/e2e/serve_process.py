@@ -258,13 +258,14 @@ class Bench:
     # -- processes
 
     def arguments(self, *more: str) -> list[str]:
-        """The shipped rights, this test's pods, this test's lease."""
-        return [
-            f"--kubeconfig={self._account}",
-            f"--scheduler-name={self.scheduler}",
-            f"--lease={self.namespace}/maniple",
-            *more,
-        ]
+        """The shipped rights, this test's pods, this test's lease; `more` replaces what it names."""
+        usual = {
+            "--kubeconfig": str(self._account),
+            "--scheduler-name": self.scheduler,
+            "--lease": f"{self.namespace}/maniple",
+        }
+        named = {option.partition("=")[0] for option in more}
+        return [*(f"{option}={value}" for option, value in usual.items() if option not in named), *more]
 
     def serve(self, *more: str, wait: bool = True) -> Process:
         log = self.cluster.layout.folder / "logs" / f"serve-{self.namespace}-{len(self._processes)}.log"

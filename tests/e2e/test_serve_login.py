@@ -32,7 +32,7 @@ def test_an_exec_plugin_is_called_again_when_its_token_is_refused(bench: Bench, 
     config = tmp_path / "kubeconfig"
     config.write_text(yaml.safe_dump(account))
     pods = bench.pods("a", 1)
-    done = bench.run("serve", "--once", *bench.arguments(), f"--kubeconfig={config}")
+    done = bench.run("serve", "--once", *bench.arguments(f"--kubeconfig={config}"))
     assert done.returncode == 0, done.stderr
     assert bench.bound().keys() == set(pods)
     assert len(counter.read_text().splitlines()) == 2

@@ -41,6 +41,7 @@ POLICIES = pytest.mark.parametrize("policy", [None, KUBE_BATCH], ids=["default",
 promised = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Many rounds a cluster cost more than one.
 long_promised = settings(promised, max_examples=60)
+longest_promised = settings(promised, max_examples=20)
 
 
 def broken(objects: list[Object], promise: Promise, policy: str | None = None) -> list[str]:
@@ -90,7 +91,7 @@ def test_no_victim_is_taken_in_vain_where_pods_have_rules_about_each_other(
 
 
 @POLICIES
-@long_promised
+@longest_promised
 @given(objects=contended_ruled_worlds())
 def test_finite_work_settles_where_pods_have_rules_about_each_other(policy: str | None, objects: list[Object]) -> None:
     """And then it stays settled."""

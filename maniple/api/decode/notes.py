@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable
 
 _MOST_LINES = 30
-_BRACKETS = re.compile(r"\[[^\]]*\]")
+_BRACKETS = re.compile(r"\[\d+\]")  # places in lists
 
 
 class Notes:

@@ -172,7 +172,7 @@ class _Connection(asyncio.Protocol):
             yield block
 
     async def secure(self, context: ssl.SSLContext, name: str) -> None:
-        """Switches to TLS."""
+        """Switches to TLS, after a proxy has connected."""
         assert self._transport is not None
         secured = await self._loop.start_tls(self._transport, self, context, server_hostname=name)
         self._transport = cast(asyncio.Transport, secured)
@@ -267,16 +267,22 @@ class Pool:
         name = address.server_name or host
         loop = asyncio.get_running_loop()
         connection = _Connection(loop)
-        proxy = None if address.proxy is None else urlsplit(address.proxy)
-        first = server if proxy is None else proxy
+        if address.proxy is None:
+            # Connecting and TLS in one step: uvloop prints a traceback if a connection is lost between two.
+            expected = name if address.tls is not None else None
+            async with asyncio.timeout(_CONNECT_S if address.tls is None else _SECURE_S):
+                await loop.create_connection(
+                    lambda: connection, host, _port(server), ssl=address.tls, server_hostname=expected
+                )
+            return connection
+        proxy = urlsplit(address.proxy)
         async with asyncio.timeout(_CONNECT_S):
-            await loop.create_connection(lambda: connection, first.hostname or "", _port(first))
+            await loop.create_connection(lambda: connection, proxy.hostname or "", _port(proxy))
         try:
             async with asyncio.timeout(_SECURE_S):
-                if proxy is not None:
-                    answer = await connection.send(_tunnel(server, proxy), is_stream=True)
-                    if answer.status != 200:
-                        raise ConnectionError(f"the proxy {proxy.hostname}:{_port(proxy)} answered {answer.status}")
+                answer = await connection.send(_tunnel(server, proxy), is_stream=True)
+                if answer.status != 200:
+                    raise ConnectionError(f"the proxy {proxy.hostname}:{_port(proxy)} answered {answer.status}")
                 if address.tls is not None:
                     await connection.secure(address.tls, name)
         except BaseException:
