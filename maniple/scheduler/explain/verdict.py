@@ -8,6 +8,7 @@ kinds are explained in the time of a few.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -175,13 +176,29 @@ class Explainer:
 
     def _leaving(self, job: Job) -> str:
         """The pods that hold the room that is promised to the job, as far as they are known."""
-        session = self._session
-        leaving = [eviction.pod.pod for eviction in session.evicted if eviction.beneficiary == job.name]
+        leaving = self._victims.get(job.name)
         if leaving:
             return listed(sorted(leaving))
-        nodes = {node for placed in session.placed if placed.later and placed.job is job for node in placed.spot.nodes}
-        names = sorted(session.snapshot.nodes.names[node] for node in nodes)
+        nodes = self._promised_nodes.get(job.key, set())
+        names = sorted(self._session.snapshot.nodes.names[node] for node in nodes)
         return f"the pods that are leaving node{'s' * (len(names) > 1)} {listed(names)}"
+
+    @cached_property
+    def _victims(self) -> dict[str, list[str]]:
+        """Gang -> the pods that are evicted for it."""
+        victims: dict[str, list[str]] = {}
+        for eviction in self._session.evicted:
+            victims.setdefault(eviction.beneficiary, []).append(eviction.pod.pod)
+        return victims
+
+    @cached_property
+    def _promised_nodes(self) -> dict[JobKey, set[int]]:
+        """Gang -> the nodes on which it is promised room."""
+        nodes: dict[JobKey, set[int]] = {}
+        for placed in self._session.placed:
+            if placed.later:
+                nodes.setdefault(placed.job.key, set()).update(placed.spot.nodes.tolist())
+        return nodes
 
     # -- what would have to change
 
