@@ -17,5 +17,14 @@ def plan(objects: list[dict[str, object]], policy: str | None = None, rounds: in
     return plan_objects(objects, policy=policy, rounds=rounds)
 
 
+def plan_until_settled(
+    objects: list[dict[str, object]], policy: str | None, rounds: int, has_reasons: bool
+) -> dict[str, object]:
+    """At most `rounds`. Without `has_reasons` no round has a list of those who wait."""
+    from cluster import planning
+
+    return planning.plan_until_settled(objects, policy, rounds, has_reasons)
+
+
 if __name__ == "__main__":
     print("\n".join(json.dumps(plan(world, rounds=2)) for world in json.load(sys.stdin)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from functools import cache
 from typing import TypeAlias
 
 Object: TypeAlias = dict[str, object]
@@ -25,7 +26,12 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d+)|(n|u|m|
 
 def quantity(written: object) -> Fraction:
     """A Kubernetes quantity, exactly. YAML may have read it as a number already."""
-    match = _QUANTITY.fullmatch(str(written).strip())
+    return _quantity(str(written).strip())
+
+
+@cache  # the same few amounts are read all the time
+def _quantity(written: str) -> Fraction:
+    match = _QUANTITY.fullmatch(written)
     if match is None:
         raise ValueError(f"not a quantity: {written!r}")
     number, exponent, suffix = match.groups()

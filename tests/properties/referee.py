@@ -22,7 +22,7 @@ from properties.eviction_verdicts import (
     owed_after,
 )
 from properties.kubernetes_rules import Site, objections_between, objections_of_company, objections_of_node
-from properties.raw_objects import Object, Resources, add, rows, text
+from properties.raw_objects import Object, Resources, add, at, rows, text
 from properties.replay_rounds import Breach, Promise, Round, State, after, read_round, read_state, sites
 from properties.topology_verdicts import judge_domains, judge_gpus, judge_models, promised_in_vain, shown
 
@@ -217,6 +217,8 @@ def judge(objects: list[Object], plan: Object) -> list[Breach]:
         played = read_round(facts, state, written)
         found = list(played.breaches)
         for promise, sentences in JUDGES.items():
+            if promise is Promise.WAITING and at(written, "waiting") is None:
+                continue  # nobody was asked why they wait
             found += [Breach(promise, sentence) for sentence in sentences(facts, state, played)]
         found += [Breach(Promise.VICTIMS, sentence) for sentence in judge_kept(facts, state, played, owed)]
         for entry, order in (

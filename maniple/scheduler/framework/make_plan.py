@@ -26,9 +26,9 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed
 
 
-def make_plan(session: Session, thorough: str = "") -> Plan:
-    """`thorough`: the name of a job to explain in full, at any cost."""
-    waiting = Explainer(session, thorough).explain_all()
+def make_plan(session: Session, thorough: str = "", has_reasons: bool = True) -> Plan:
+    """`thorough`: the name of a job to explain in full, at any cost. Without `has_reasons` the plan explains nothing."""
+    waiting = Explainer(session, thorough).explain_all() if has_reasons else iter(())
     leavers = _leavers(session)
     given_up = {leaver.pod for several in leavers.values() for leaver in several}
     evictions = (Eviction(e.pod.pod, e.reason, e.beneficiary) for e in session.evicted if e.pod.pod not in given_up)
