@@ -28,7 +28,7 @@ from properties.test_promises import KUBE_BATCH, moves
 
 MIX = Mix(rules_one_in=2, limits_one_in=0)
 MOST_IMPLIED = (
-    20  # rounds beyond one for each pod: for replicas that are not created yet, and to see that nothing moves
+    20  # rounds beyond one for each pod: for replicas that are not created yet
 )
 REASONS_ONE_IN = 5  # explanations take a third of the time, and have tests of their own
 

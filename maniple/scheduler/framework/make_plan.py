@@ -27,7 +27,7 @@ from maniple.scheduler.framework.statement import Placed
 
 
 def make_plan(session: Session, thorough: str = "", has_reasons: bool = True) -> Plan:
-    """`thorough`: the name of a job to explain in full, at any cost. Without `has_reasons` the plan explains nothing."""
+    """`thorough`: the name of a job to explain in full, at any cost. Without `has_reasons` nothing is explained."""
     waiting = Explainer(session, thorough).explain_all() if has_reasons else iter(())
     leavers = _leavers(session)
     given_up = {leaver.pod for several in leavers.values() for leaver in several}
