@@ -36,15 +36,15 @@ class ElasticWorld(CloseWorld):
         status = {"phase": "Running", "startTime": NOW}
         self.add("v1", "Pod", "clock", "default", metadata={"creationTimestamp": NOW}, spec=spec, status=status)
 
-    def ruled_shape(self) -> tuple[Object, dict[str, str], dict[str, str]]:
+    def ruled_shape(self, gang: dict[str, str]) -> tuple[Object, dict[str, str], dict[str, str]]:
         """A pod's spec, annotations and labels, sometimes with a rule about other pods."""
         spec, annotations = self.shape()
         if not self.mix.rules_one_in:
             return spec, annotations, {}
-        app = self.pick("a", "b")
+        labels = {"app": self.pick("a", "b")} | ({"tier": self.pick("x", "y")} if self.one_in(3) else {})
         if self.one_in(self.mix.rules_one_in):
-            self.add_rule(spec, app, "default")
-        return spec, annotations, {"app": app}
+            self.add_rules(spec, labels | gang, "default")
+        return spec, annotations, labels
 
     def shape(self) -> tuple[Object, dict[str, str]]:
         if self.is_shared and not self.one_in(3):
@@ -77,7 +77,7 @@ class ElasticWorld(CloseWorld):
         for role in ["worker", "server"] if self.one_in(8) else ["worker"]:
             least, step = self.between(1, 4), self.pick(1, 1, 2)
             most = least + step * self.pick(0, 1, 2, 4)
-            shape, annotations, labels = self.ruled_shape()
+            shape, annotations, labels = self.ruled_shape({"maniple.dev/job": name})
             metadata: Object = {"annotations": annotations, **({"labels": labels} if labels else {})}
             template: Object = {"metadata": metadata, "spec": shape}
             roles.append({"name": role, "min": least, "max": most, "step": step, "template": template})
@@ -122,7 +122,7 @@ class ElasticWorld(CloseWorld):
 
     def add_plain(self, name: str, runs: bool, priority: str, all_leave: bool = False) -> None:
         """A PodGroup of equal pods, often with surplus."""
-        shape, annotations, labels = self.ruled_shape()
+        shape, annotations, labels = self.ruled_shape({"maniple.dev/pod-group": name})
         count, surplus = self.between(1, 4), self.pick(0, 0, 1, 2, 4)
         spec = {"minMember": count, **self.terms(priority)}
         self.add(OURS, "PodGroup", name, "default", spec=spec, **self.age(runs or self.one_in(2)))
@@ -137,12 +137,7 @@ class ElasticWorld(CloseWorld):
             for member in members:
                 self.add_pod(member, "default", "maniple", None)
         if runs and self.one_in(6):
-            self.add_budget(name, self.between(0, count + surplus))
-
-    def add_budget(self, name: str, least: int) -> None:
-        selector = {"matchLabels": {"maniple.dev/pod-group": name}}
-        spec: Object = {"minAvailable": least, "selector": selector}
-        self.add("policy/v1", "PodDisruptionBudget", name, "default", spec=spec)
+            self.add_budget(name, {"maniple.dev/pod-group": name}, self.between(0, count + surplus))
 
     def run(self, members: list[Member], least: int, among: list[Host], all_leave: bool = False) -> int:
         """Runs as many as find room, if at least `least` do; the others wait. Returns how many run."""

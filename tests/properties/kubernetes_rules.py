@@ -140,6 +140,16 @@ def clashing_port(one: Pod, other: Pod) -> int | None:
     return None
 
 
+def clashing_disk(one: Pod, other: Pod) -> str:
+    """A disk that both mount, unless both only read it; empty if there is none."""
+    ours, theirs = ({text(disk, "pdName"): at(disk, "readOnly") is True for disk in disks(pod)} for pod in (one, other))
+    return next((name for name in ours.keys() & theirs.keys() if not (ours[name] and theirs[name])), "")
+
+
+def disks(pod: Pod) -> list[object]:
+    return [disk for volume in rows(pod.spec, "volumes") if (disk := at(volume, "gcePersistentDisk")) is not None]
+
+
 def claims(pod: Pod) -> set[str]:
     names = (text(volume, "persistentVolumeClaim", "claimName") for volume in rows(pod.spec, "volumes"))
     return {f"{pod.namespace}/{name}" for name in names if name}
@@ -156,7 +166,18 @@ def term_selects(facts: Facts, owner: Pod, term: object, other: Pod) -> bool:
     else:
         labels = facts.namespaces.get(other.namespace, {"kubernetes.io/metadata.name": other.namespace})
         is_in_scope = other.namespace in namespaces or selects(selector, labels)
-    return is_in_scope and selects(at(term, "labelSelector"), other.labels)
+    return is_in_scope and is_selected(term, owner, other)
+
+
+def is_selected(term: object, owner: Pod, other: Pod) -> bool:
+    """Whether the other pod has the labels: the selector's, and the owner's values of some keys, or other values."""
+    same = {key: owner.labels[key] for key in map(str, rows(term, "matchLabelKeys")) if key in owner.labels}
+    unlike = {key: owner.labels[key] for key in map(str, rows(term, "mismatchLabelKeys")) if key in owner.labels}
+    return (
+        selects(at(term, "labelSelector"), other.labels)
+        and all(other.labels.get(key) == value for key, value in same.items())
+        and all(other.labels.get(key) != value for key, value in unlike.items())
+    )
 
 
 def shares_domain(term: object, one: Node, other: Node) -> bool:
@@ -172,13 +193,16 @@ def repels(facts: Facts, owner: Site, other: Site) -> bool:
 
 
 def objections_between(facts: Facts, new: list[Site], present: list[Site]) -> Iterator[str]:
-    """Host ports, claims of one pod, and required anti-affinity, in both directions, where one of the two pods
+    """Host ports, disks, claims of one pod, and required anti-affinity, in both directions, where one of the two pods
     at least is new.
     """
     for index, site in enumerate(new):
         for other in new[index + 1 :] + present:
             for claim in claims(site.pod) & claims(other.pod) & facts.claims_of_one_pod:
                 yield f"{site.pod.key} and {other.pod.key} both use the ReadWriteOncePod claim {claim}"
+            disk = clashing_disk(site.pod, other.pod) if site.node.name == other.node.name else ""
+            if disk:
+                yield f"{site.pod.key} and {other.pod.key} both mount disk {disk} on {site.node.name}"
             port = clashing_port(site.pod, other.pod) if site.node.name == other.node.name else None
             if port is not None:
                 yield f"{site.pod.key} and {other.pod.key} both want host port {port} of {site.node.name}"
@@ -192,28 +216,30 @@ def objections_between(facts: Facts, new: list[Site], present: list[Site]) -> It
 def without_company(facts: Facts, new: list[Site], present: list[Site]) -> list[Site]:
     """The new sites whose required pod affinity no order of binding could satisfy.
 
-    A pod that selects itself may be the first of its kind, wherever it likes. More company never hurts
-    anyone but such a first one, so it is enough to look for an order in which the first ones come before
-    all others.
+    Of several terms, only pods that all of them select are company. A pod that selects itself may be the first of its
+    kind, wherever it likes. More company never hurts anyone but such a first one, so it is enough to look for an order
+    in which the first ones come before all others.
     """
     choosy = [site for site in new if pod_terms(site.pod, "podAffinity")]
     others = [site for site in new if site not in choosy]
 
+    def is_company(site: Site, other: Pod) -> bool:
+        return all(term_selects(facts, site.pod, term, other) for term in pod_terms(site.pod, "podAffinity"))
+
     def is_accompanied(site: Site, placed: list[Site]) -> bool:
+        company = [other for other in placed if is_company(site, other.pod)]
         return all(
-            any(
-                term_selects(facts, site.pod, term, other.pod) and shares_domain(term, site.node, other.node)
-                for other in placed
-            )
+            any(shares_domain(term, site.node, other.node) for other in company)
             for term in pod_terms(site.pod, "podAffinity")
         )
 
     def may_be_first(site: Site, placed: list[Site]) -> bool:
-        terms = pod_terms(site.pod, "podAffinity")
-        return all(
-            term_selects(facts, site.pod, term, site.pod) and text(term, "topologyKey") in site.node.labels
-            for term in terms
-        ) and not any(all(term_selects(facts, site.pod, term, other.pod) for term in terms) for other in placed)
+        keys = [text(term, "topologyKey") for term in pod_terms(site.pod, "podAffinity")]
+        if not all(key in site.node.labels for key in keys) or not is_company(site, site.pod):
+            return False
+        return not any(
+            any(key in other.node.labels for key in keys) and is_company(site, other.pod) for other in placed
+        )
 
     def left_over(firsts: list[Site]) -> list[Site]:
         placed, waiting = present + firsts + others, [site for site in choosy if site not in firsts]
@@ -268,8 +294,11 @@ def skew_broken(facts: Facts, site: Site, new: list[Site], present: list[Site]) 
         counted = {node.name for node in nodes}
         at_least = dict.fromkeys((node.labels[key] for node in nodes), 0)
         at_most = dict(at_least)
+        is_empty = not any(table(constraint, "labelSelector").values())
+        if is_empty and not any(key in site.pod.labels for key in rows(constraint, "matchLabelKeys")):
+            continue  # an empty selector counts nobody
         for other in present + new:
-            selected = selects(at(constraint, "labelSelector"), other.pod.labels)
+            selected = is_selected(constraint, site.pod, other.pod)
             if other.node.name in counted and selected and other.pod.namespace == site.pod.namespace:
                 domain = other.node.labels[key]
                 at_most[domain] += 1

@@ -25,12 +25,10 @@ from properties.random_clusters import World, full_cluster
 from properties.raw_objects import Object, rows, text
 from properties.referee import judge
 from properties.test_promises import KUBE_BATCH, moves
+from properties.topology_clusters import CloseWorld, full_close_cluster
 
-MIX = Mix(rules_one_in=2, limits_one_in=0)
-MOST_IMPLIED = (
-    20  # rounds beyond one for each pod: for replicas that are not created yet
-)
-REASONS_ONE_IN = 5  # explanations take a third of the time, and have tests of their own
+MOST_IMPLIED = 20  # rounds beyond one for each pod: for replicas that are not created yet
+REASONS_ONE_IN = 7  # explanations take a third of the time, and have tests of their own
 
 
 class Seeded(Builder):
@@ -53,17 +51,28 @@ class SeededElasticWorld(Seeded, ElasticWorld):
     pass
 
 
+class SeededCloseWorld(Seeded, CloseWorld):
+    pass
+
+
 def cluster(seed: int) -> list[Object]:
     def unused(_: st.SearchStrategy[object]) -> object:
         raise AssertionError("drawn from the seeded generator only")
 
-    if seed % 2:
-        world = SeededWorld(unused, MIX)
+    kind, limits = seed % 5, 0 if seed % 3 else 4
+    mix = Mix(rules_one_in=2, limits_one_in=limits)
+    if kind < 2:
+        world = SeededWorld(unused, mix)
         world.random = random.Random(seed)
         return full_cluster(world)
-    elastic = SeededElasticWorld(unused, MIX)
-    elastic.random = random.Random(seed)
-    return nearly_full(elastic, most_queues=3)
+    if kind < 4:
+        elastic = SeededElasticWorld(unused, mix)
+        elastic.random = random.Random(seed)
+        return nearly_full(elastic, most_queues=3)
+    close = SeededCloseWorld(unused, mix)
+    close.random = random.Random(seed)
+    close.has_close_rules = True
+    return full_close_cluster(close)
 
 
 def verdict(seed: int) -> tuple[int, list[str], bool]:

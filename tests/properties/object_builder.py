@@ -7,7 +7,7 @@ and planned by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias, TypeVar
@@ -24,6 +24,8 @@ Draw: TypeAlias = Callable[[st.SearchStrategy[object]], object]
 
 OURS = "maniple.dev/v1alpha1"
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+GANG_LABELS = ("maniple.dev/pod-group", "maniple.dev/job")
+AREA: Object = {"key": "area", "operator": "In", "values": ["north"]}
 PRIORITIES = {"low": 10, "high": 1000}
 # How the pods of other systems' groups say where they belong: (apiVersion, where, key).
 FOREIGN_GROUPS = (
@@ -74,6 +76,7 @@ class Builder:
     hosts: list[Host] = field(default_factory=list)
     queues: list[str] = field(default_factory=lambda: ["default"])
     namespaces: list[str] = field(default_factory=lambda: ["default"])
+    claims: list[str] = field(default_factory=list)
     notation: int = 0
     moment: int = 0
 
@@ -122,7 +125,7 @@ class Builder:
         if self.one_in(3):
             self.namespaces.append("team")
         for namespace in self.namespaces:
-            self.add("v1", "Namespace", namespace)
+            self.add("v1", "Namespace", namespace, metadata={"labels": {"area": "north"} if self.one_in(2) else {}})
         if self.mix.has_priorities:
             for name, value in PRIORITIES.items():
                 self.add("scheduling.k8s.io/v1", "PriorityClass", name, value=value)
@@ -213,7 +216,7 @@ class Builder:
         if self.one_in(4):
             self.choose_nodes(spec)
         if self.mix.rules_one_in and self.one_in(self.mix.rules_one_in):
-            self.add_rule(spec, app, namespace)
+            self.add_rules(spec, {"app": app}, namespace)
         return spec
 
     def container(self, name: str, cpu: int, memory: int, gpus: int) -> Object:
@@ -250,52 +253,113 @@ class Builder:
             case "all":
                 spec["tolerations"] = [{"operator": "Exists"}]
 
-    def add_rule(self, spec: Object, app: str, namespace: str) -> None:
-        """A rule between this pod and others, mostly of its own gang."""
-        selector = {"matchLabels": {"app": self.pick(app, app, "a", "b")}}
-        term: Object = {"labelSelector": selector, "topologyKey": self.pick(HOSTNAME, ZONE)}
-        if self.one_in(5):
-            term |= self.pick({"namespaces": ["team"]}, {"namespaceSelector": {}})
-        affinity = spec.get("affinity")
-        assert affinity is None or isinstance(affinity, dict)
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        match self.pick("port", "anti", "spread", "together", "volume"):
+    def add_rules(self, spec: Object, labels: Mapping[str, str], namespace: str) -> None:
+        """One rule between this pod and others, mostly of its own gang; sometimes two."""
+        for _ in range(2 if self.one_in(4) else 1):
+            self.add_rule(spec, labels, namespace)
+
+    def add_rule(self, spec: Object, labels: Mapping[str, str], namespace: str) -> None:
+        match self.pick("port", "anti", "anti", "spread", "spread", "together", "together", "volume", "disk"):
             case "port":
-                containers = spec["containers"]
-                assert isinstance(containers, list)
-                wanted = self.pick(8080, 9090)
-                port: Object = {"containerPort": wanted, "hostPort": wanted}
-                if self.one_in(4):
-                    port |= self.pick({"protocol": "UDP"}, {"hostIP": "10.0.0.1"}, {"hostIP": "10.0.0.2"})
-                containers[0]["ports"] = [port]
-                if self.one_in(4):
-                    spec["hostNetwork"] = True
+                self.add_port(spec)
             case "anti":
-                spec["affinity"] = (affinity or {}) | {"podAntiAffinity": required}
+                self.add_term(spec, "podAntiAffinity", self.term(labels))
             case "together":
-                spec["affinity"] = (affinity or {}) | {"podAffinity": required}
+                for _ in range(2 if self.one_in(4) else 1):
+                    self.add_term(spec, "podAffinity", self.term(labels))
             case "spread":
-                rule: Object = {"whenUnsatisfiable": "DoNotSchedule", "topologyKey": term["topologyKey"]}
-                if self.one_in(4):
-                    rule |= self.pick(
-                        {"minDomains": 2}, {"nodeTaintsPolicy": "Honor"}, {"nodeAffinityPolicy": "Ignore"}
-                    )
-                spec["topologySpreadConstraints"] = [
-                    {"maxSkew": self.between(1, 2), **rule, "labelSelector": {"matchLabels": {"app": app}}}
-                ]
+                constraints = spec.setdefault("topologySpreadConstraints", [])
+                assert isinstance(constraints, list)
+                taken = {constraint["topologyKey"] for constraint in constraints}
+                constraints += [rule for rule in self.spread(labels) if rule["topologyKey"] not in taken]
             case "volume":
-                claim = self.add_volume(namespace)
+                claim = self.claim(namespace)
                 spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+            case "disk":
+                disk: Object = {"pdName": self.pick("d0", "d1"), "readOnly": self.one_in(3)}
+                spec["volumes"] = [{"name": "disk", "gcePersistentDisk": disk}]
+
+    def add_port(self, spec: Object) -> None:
+        containers = spec["containers"]
+        assert isinstance(containers, list)
+        wanted = self.pick(8080, 9090)
+        port: Object = {"containerPort": wanted, "hostPort": wanted}
+        if self.one_in(4):
+            port |= self.pick({"protocol": "UDP"}, {"hostIP": "10.0.0.1"}, {"hostIP": "10.0.0.2"})
+        containers[0]["ports"] = [port]
+        if self.one_in(4):
+            spec["hostNetwork"] = True
+
+    def add_term(self, spec: Object, kind: str, term: Object) -> None:
+        affinity = spec.get("affinity") or {}
+        assert isinstance(affinity, dict)
+        key = "requiredDuringSchedulingIgnoredDuringExecution"
+        terms = affinity.get(kind, {}).get(key, [])
+        spec["affinity"] = affinity | {kind: {key: [*terms, term]}}
+
+    def selector(self, labels: Mapping[str, str]) -> Object:
+        """Pods like this one, of its own gang, or others."""
+        app = self.pick(labels.get("app", "a"), labels.get("app", "a"), "a", "b")
+        match self.pick("app", "app", "app", "gang", "in", "not", "there", "absent", "all"):
+            case "gang":
+                gang = {key: name for key, name in labels.items() if key in GANG_LABELS} or {"app": app}
+                return {"matchLabels": gang}
+            case "in":
+                return {"matchExpressions": [{"key": "app", "operator": "In", "values": [app, "c"]}]}
+            case "not":
+                return {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [app]}]}
+            case "there":
+                return {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}
+            case "absent":
+                return {"matchLabels": {"app": app}, "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
+            case "all":
+                return {}
+        return {"matchLabels": {"app": app}}
+
+    def term(self, labels: Mapping[str, str]) -> Object:
+        term: Object = {"labelSelector": self.selector(labels), "topologyKey": self.pick(HOSTNAME, ZONE)}
+        if self.one_in(5):
+            term |= self.pick(
+                {"namespaces": ["team"]},
+                {"namespaceSelector": {}},
+                {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team"}}},
+                {"namespaces": ["default"], "namespaceSelector": {"matchExpressions": [AREA]}},
+            )
+        if self.one_in(6):
+            key = self.pick("matchLabelKeys", "mismatchLabelKeys")
+            term |= {"labelSelector": {}, key: [self.pick("app", *GANG_LABELS)]}
+        return term
+
+    def spread(self, labels: Mapping[str, str]) -> list[Object]:
+        rules: list[Object] = []
+        for key in [HOSTNAME, ZONE] if self.one_in(4) else [self.pick(HOSTNAME, ZONE)]:
+            rule: Object = {"maxSkew": self.between(1, 2), "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+            rule["labelSelector"] = self.selector(labels)
+            if self.one_in(3):
+                rule |= self.pick(
+                    {"minDomains": self.between(2, 3)}, {"nodeTaintsPolicy": "Honor"}, {"nodeAffinityPolicy": "Ignore"}
+                )
+            if self.one_in(8):
+                rule |= {"labelSelector": {}, "matchLabelKeys": ["app"]}
+            rules.append(rule)
+        return rules
+
+    def claim(self, namespace: str) -> str:
+        """A claim of its own, or one that another pod has."""
+        known = [key.partition("/")[2] for key in self.claims if key.startswith(f"{namespace}/")]
+        return self.pick(*known) if known and self.one_in(2) else self.add_volume(namespace)
 
     def add_volume(self, namespace: str) -> str:
         name = f"disk-{len(self.objects)}"
         size = {"storage": "10Gi"}
         zone = {"key": ZONE, "operator": "In", "values": [self.pick("a", "b")]}
         reach = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
-        volume = {"capacity": size, "accessModes": ["ReadWriteOnce"], "nodeAffinity": reach}
+        modes = [self.pick("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod")]
+        volume = {"capacity": size, "accessModes": modes, "nodeAffinity": reach}
         self.add("v1", "PersistentVolume", name, spec=volume, status={"phase": "Bound"})
-        claim = {"volumeName": name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": size}}
+        claim = {"volumeName": name, "accessModes": modes, "resources": {"requests": size}}
         self.add("v1", "PersistentVolumeClaim", name, namespace, spec=claim, status={"phase": "Bound"})
+        self.claims.append(f"{namespace}/{name}")
         return name
 
     def add_pod(self, member: Member, namespace: str, scheduler: str, host: Host | None, leaves: bool = False) -> None:

@@ -7,12 +7,14 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from properties.gpu_facts import GPU
-from properties.object_builder import FOREIGN_GROUPS, OURS, PRIORITIES, Builder, Member, Mix
+from properties.object_builder import FOREIGN_GROUPS, HOSTNAME, OURS, PRIORITIES, ZONE, Builder, Member, Mix
 from properties.raw_objects import Object
 
 
 class World(Builder):
     """What users would write into a cluster."""
+
+    levels: tuple[str, ...] = ()  # of a Topology, which gangs may require
 
     def add_queues(self) -> None:
         """None, a few, or a small tree; jobs go to the leaves."""
@@ -139,25 +141,47 @@ class World(Builder):
                 host = None if state in {"pending", "done"} else host
                 self.add_pod(member, "default", "default-scheduler", host, leaves=state == "leaves")
 
+    def add_budget(self, name: str, labels: dict[str, str], least: int) -> None:
+        spec: Object = {"minAvailable": least, "selector": {"matchLabels": labels}}
+        self.add("policy/v1", "PodDisruptionBudget", name, "default", spec=spec)
+
     # Full clusters.
 
-    def add_gang(self, name: str, queue: str, priority: str, cpu: int) -> tuple[list[Member], int]:
-        """A gang of equal GPU pods and its minimum. Adds the group; the caller places the pods."""
+    def add_gang(self, name: str, queue: str, priority: str, cpu: int, namespace: str) -> tuple[list[Member], int]:
+        """A gang of GPU pods and its minimum. Adds the group; the caller places the pods."""
         gpus, count, surplus = self.pick(1, 1, 2), self.between(1, 4), self.pick(0, 0, 1, 2)
         spec: Object = {"minMember": count, "queue": queue}
         shape: Object = {"containers": [self.container("main", cpu, 0, gpus)]}
         labels = {"maniple.dev/pod-group": name}
+        head: tuple[Object, dict[str, str]] | None = None
         if self.mix.rules_one_in:
             labels["app"] = self.pick("a", "b")
             if self.one_in(self.mix.rules_one_in):
-                self.add_rule(shape, labels["app"], "default")
+                self.add_rules(shape, labels, namespace)
+            if self.one_in(6):
+                head = self.add_head(shape, labels)
+        urgent: Object = {}
         if priority:
             spec["priorityClassName"] = priority
-            shape |= {"priorityClassName": priority, "priority": PRIORITIES[priority]}
+            urgent = {"priorityClassName": priority, "priority": PRIORITIES[priority]}
         if self.one_in(8):
             spec["preemptable"] = False
-        self.add(OURS, "PodGroup", name, "default", spec=spec)
-        return [Member(f"{name}-{index}", shape, dict(labels)) for index in range(count + surplus)], count
+        if self.levels and self.one_in(4):
+            spec["topology"] = {"required": self.pick(*self.levels)}
+        self.add(OURS, "PodGroup", name, namespace, spec=spec)
+        members = [Member(f"{name}-{index}", shape | urgent, dict(labels)) for index in range(count + surplus)]
+        if head is not None:
+            members[0].spec, members[0].labels = head[0] | urgent, head[1]
+        return members, count
+
+    def add_head(self, shape: Object, labels: dict[str, str]) -> tuple[Object, dict[str, str]]:
+        """The spec and the labels of the gang's first pod; the others need it near them, or far from them."""
+        term: Object = {"labelSelector": {"matchLabels": {"tier": "head"}}, "topologyKey": self.pick(HOSTNAME, ZONE)}
+        head: Object = {"containers": [self.container("main", 0, 0, self.pick(0, 1))]}
+        if self.one_in(3):
+            self.add_rules(head, labels, "default")
+        self.add_term(shape, self.pick("podAffinity", "podAffinity", "podAntiAffinity"), term)
+        return head, labels | {"tier": "head"}
 
     def fill(self) -> None:
         """Gangs run until no GPU is free, mostly of one queue; some leave, and then others arrive.
@@ -169,12 +193,15 @@ class World(Builder):
             if not any(host.free.get(GPU, Fraction(0)) for host in self.hosts):
                 break
             queue = greedy if not self.one_in(3) else self.pick(*self.queues)
-            members, least = self.add_gang(f"r{index}", queue, self.pick("low", "", "high"), cpu)
-            self.place(members, "default", least, len(members), all_leave=self.one_in(5))
+            namespace = self.pick(*self.namespaces)
+            members, least = self.add_gang(f"r{index}", queue, self.pick("low", "", "high"), cpu, namespace)
+            self.place(members, namespace, least, len(members), all_leave=self.one_in(5))
         for index in range(self.between(1, 4)):
-            members, _ = self.add_gang(f"w{index}", self.pick(*self.queues), self.pick("high", "", "low"), cpu)
+            namespace = self.pick(*self.namespaces)
+            priority = self.pick("high", "", "low")
+            members, _ = self.add_gang(f"w{index}", self.pick(*self.queues), priority, cpu, namespace)
             for member in members:
-                self.add_pod(member, "default", "maniple", None)
+                self.add_pod(member, namespace, "maniple", None)
 
 
 @st.composite
@@ -227,10 +254,25 @@ def contended_ruled_worlds(draw: st.DrawFn) -> list[Object]:
 
 def full_cluster(builder: World) -> list[Object]:
     builder.start()
+    is_ruled = bool(builder.mix.rules_one_in)
+    parent: Object = {}
+    if is_ruled and builder.one_in(4):
+        builder.add(OURS, "Queue", "company", spec=builder.queue_spec(least=4))
+        parent = {"parent": "company"}
     for name in ["prod", "research", "sales"][: builder.between(1, 3)]:
         builder.queues.append(name)
-        builder.add(OURS, "Queue", name, spec=builder.queue_spec(least=1))
+        builder.add(OURS, "Queue", name, spec=parent | builder.queue_spec(least=1))
+    if is_ruled and builder.one_in(4):
+        levels: list[Object] = [{"name": "zone", "nodeLabel": ZONE}, {"name": "host", "nodeLabel": HOSTNAME}]
+        builder.add(OURS, "Topology", "cluster", spec={"levels": levels})
+        builder.levels = ("zone", "host")
     for index in range(builder.between(1, 4)):
-        builder.add_node(f"n{index}", 16, 32, builder.pick(4, 2, 8, 1))
+        labels = {ZONE: ""} if is_ruled and builder.one_in(8) else {}
+        is_odd = is_ruled and builder.one_in(8)
+        builder.add_node(f"n{index}", 16, 32, builder.pick(4, 2, 8, 1), is_odd, labels)
+    if is_ruled and builder.one_in(3):
+        builder.add_strangers()
     builder.fill()
+    if is_ruled and builder.one_in(4):
+        builder.add_budget("app", {"app": builder.pick("a", "b")}, builder.between(0, 6))
     return builder.objects

@@ -48,6 +48,7 @@ class Theme(StrEnum):
 
 class CloseWorld(World):
     theme: Theme | None = None
+    has_close_rules = False  # rules between the pods of close groups
     products: tuple[str, ...] = ()
 
     def add_close_nodes(self, most: int) -> None:
@@ -165,9 +166,13 @@ class CloseWorld(World):
             spec["roles"] = [{"name": "worker", "minMember": least, "gpuModels": listed}]
         self.add(OURS, "PodGroup", name, "default", spec=spec)
         members: list[Member] = []
+        app = {"app": self.pick("a", "b")} if self.has_close_rules else {}
+        for shape, _ in shapes if self.has_close_rules else ():
+            if self.one_in(2):
+                self.add_rules(shape, {"maniple.dev/pod-group": name} | app, "default")
         for index in range(count):
             shape, annotations = shapes[index % len(shapes)]
-            labels = {"maniple.dev/pod-group": name} | ({"maniple.dev/role": "worker"} if has_roles else {})
+            labels = {"maniple.dev/pod-group": name} | ({"maniple.dev/role": "worker"} if has_roles else {}) | app
             members.append(Member(f"{name}-{index}", shape, labels, dict(annotations)))
         running = self.between(least, count) if runs else 0
         self.place(members, "default", least, running, all_leave, self.neighbours(spec) if runs else None)
@@ -241,7 +246,10 @@ def lone_worlds(draw: st.DrawFn, theme: Theme | None = None) -> list[Object]:
 @st.composite
 def full_close_worlds(draw: st.DrawFn) -> list[Object]:
     """Gangs of several queues and priorities run wherever there is room, and others arrive."""
-    builder = CloseWorld(draw, Mix(limits_one_in=0))
+    return full_close_cluster(CloseWorld(draw, Mix(limits_one_in=0)))
+
+
+def full_close_cluster(builder: CloseWorld) -> list[Object]:
     builder.start()
     for name in ["prod", "research"][: builder.between(1, 2)]:
         builder.queues.append(name)
