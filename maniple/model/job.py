@@ -32,6 +32,7 @@ class TaskGroup(Struct, frozen=True, eq=False):
     pods: tuple[str, ...]  # ns/name, in the order in which they are placed
     lasts_s: float = inf  # the longest time that its pods run, if they have a deadline
     stays: bool = False  # critical, or under a PodDisruptionBudget: eviction cannot be relied on
+    nominated: Mapping[int, int] = field(default_factory=dict)  # node -> pods promised or reserved in an earlier cycle
 
     @property
     def labels(self) -> Mapping[str, str]:

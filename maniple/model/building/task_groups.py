@@ -23,6 +23,7 @@ class _Draft(Struct, eq=False):
     pods: list[tuple[tuple[str, int, str], str]] = field(default_factory=list)  # (order, name)
     lasts_s: float = 0.0
     stays: bool = False
+    nominated: dict[int, int] = field(default_factory=dict)
 
 
 class TaskGroups:
@@ -42,11 +43,6 @@ class TaskGroups:
         if pod.spec.scheduling_gates:
             job.gated += 1
             return False
-        if nominated := pod.status.nominated_node_name:
-            job.was_promised = True
-            node = tables.nodes.index.get(nominated)
-            if node is not None:
-                job.nominated[node] = job.nominated.get(node, 0) + 1
         job.may_preempt &= not tables.priorities.never_preempts(pod)
         shape = tables.shapes.of(pod, request, gpu_models(pod, job))
         pod_affinity = tables.reader.read(pod) if tables.reader.has_terms else None
@@ -55,6 +51,12 @@ class TaskGroups:
         draft = self._drafts.get(key)
         if draft is None:
             draft = self._drafts[key] = _Draft(role, priority, shape, pod_affinity, owner)
+        if nominated := pod.status.nominated_node_name:
+            job.was_promised = True
+            node = tables.nodes.index.get(nominated)
+            if node is not None:
+                job.nominated[node] = job.nominated.get(node, 0) + 1
+                draft.nominated[node] = draft.nominated.get(node, 0) + 1
         draft.lasts_s = max(draft.lasts_s, lasts_s(pod))
         if is_critical(pod) or (tables.budgets and any(b.covers(name, meta.labels) for b in tables.budgets)):
             draft.stays = True
@@ -77,6 +79,7 @@ class TaskGroups:
                     pods=tuple(name for _, name in draft.pods),
                     lasts_s=min(draft.lasts_s, job.lasts_s),
                     stays=draft.stays,
+                    nominated=draft.nominated,
                 )
             )
             requests = draft.shape.requests

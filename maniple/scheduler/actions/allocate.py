@@ -126,13 +126,27 @@ def keep_promises(session: Session) -> None:
         waiting = _keep_reservations(session, waiting)
     else:
         # First on the nodes they were nominated to: elsewhere one gang may take the room of another.
-        waiting = [job for job in waiting if not _start_as_nominated(session, job)]
+        waiting = _start_all_as_nominated(session, waiting)
     for job in waiting:
         start_gang(session, session.queue_of(job), job)
 
 
+def _start_all_as_nominated(session: Session, waiting: list[Job]) -> list[Job]:
+    """Returns the gangs that do not fit on the nodes they are nominated to.
+
+    The rules of one gang may need the pods of another: then it is tried again once others have started.
+    """
+    while True:
+        left = [job for job in waiting if not _start_as_nominated(session, job)]
+        if len(left) == len(waiting) or not any(session.depends_on_pods(group) for job in left for group in job.groups):
+            return left
+        waiting = left
+
+
 def _start_as_nominated(session: Session, job: Job) -> bool:
-    with session.reserved.lifted([], at_most(session, job.nominated)):
+    """Starts the gang where it is nominated to. Groups do not swap nodes: rules of other gangs may count on each."""
+    by_group = {group.number: at_most(session, group.nominated) for group in job.groups} if len(job.groups) > 1 else {}
+    with session.reserved.lifted([], at_most(session, job.nominated), by_group):
         return start_gang(session, session.queue_of(job), job)
 
 
@@ -146,7 +160,7 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
         return []
     session.reserved.is_open = True
     waiting.sort(key=lambda job: job.holds_reservation)
-    kept = [job for job in waiting if not _start_as_nominated(session, job)]
+    kept = _start_all_as_nominated(session, waiting)
     keep_reservations(session, kept)
     for job in kept:
         if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):

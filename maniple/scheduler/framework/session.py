@@ -316,7 +316,7 @@ class Session:
                     fits_there = np.minimum(fits_there, devices)
                 fits = fits.copy()
                 fits[nodes] = np.minimum(fits[nodes], fits_there)
-        most = self.reserved.most
+        most = self.reserved.most(group)
         return fits if most is None else np.minimum(fits, most)
 
     def pod_checks(self, group: TaskGroup, *, later: bool) -> list[Check]:

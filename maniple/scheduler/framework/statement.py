@@ -192,7 +192,7 @@ class Statement:
             session.gpus.shift(node_of_pod.tolist(), done.grants, sign, now=not done.later)
         session.future[:, nodes] -= used
         session.reserved.take(nodes, used)
-        session.reserved.place(nodes, counts * sign)
+        session.reserved.place(group, nodes, counts * sign)
         if not done.later:
             session.free[:, nodes] -= used
         session.capacity.changed.extend(nodes.tolist())

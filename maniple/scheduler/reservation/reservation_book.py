@@ -8,7 +8,7 @@ A node is reserved for at most one gang, and a queue has at most one reservation
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.gpu.devices import Millis
-from maniple.model.job import Job, PlacedPod
+from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.free_gpus import FreeGpus
 
@@ -64,6 +64,7 @@ class ReservationBook:
         self.is_open = False  # whether the reservations of earlier cycles have been renewed
         self._lifted: tuple[Reservation, ...] = ()
         self._most: FloatArray | None = None
+        self._most_of_group: Mapping[int, FloatArray] = {}
         self._mask: BoolArray | None = None
         self._is_stale = False
 
@@ -104,10 +105,9 @@ class ReservationBook:
             self._is_stale = False
         return self._mask
 
-    @property
-    def most(self) -> FloatArray | None:
-        """[N] the most pods that the current attempt may still place on each node; None: as many as fit."""
-        return self._most
+    def most(self, group: TaskGroup) -> FloatArray | None:
+        """[N] the most pods of the group that the attempt may still place on each node; None: as many as fit."""
+        return self._most_of_group.get(group.number, self._most)
 
     @property
     def binds_as_usual(self) -> bool:
@@ -125,16 +125,25 @@ class ReservationBook:
         return reservation is None or (job.queue in self.settled and reservation.job is not job)
 
     @contextmanager
-    def lifted(self, reservations: Iterable[Reservation], most: FloatArray | None = None) -> Iterator[None]:
-        """Suspends these reservations in addition to those already suspended; `most` replaces an earlier one."""
-        before = self._lifted, self._most
+    def lifted(
+        self,
+        reservations: Iterable[Reservation],
+        most: FloatArray | None = None,
+        by_group: Mapping[int, FloatArray] | None = None,
+    ) -> Iterator[None]:
+        """Suspends these reservations in addition to those already suspended.
+
+        `most` [N] pods of the attempt may be on each node, `by_group` of each group's. Both replace earlier ones.
+        """
+        before = self._lifted, self._most, self._most_of_group
         self._lifted += tuple(reservations)
-        self._most = before[1] if most is None else most
+        if most is not None:
+            self._most, self._most_of_group = most, by_group or {}
         self._is_stale = True
         try:
             yield
         finally:
-            self._lifted, self._most = before
+            self._lifted, self._most, self._most_of_group = before
             self._is_stale = True
 
     @contextmanager
@@ -148,10 +157,11 @@ class ReservationBook:
 
     # -- changes, by statements and suppositions only
 
-    def place(self, nodes: IntArray, counts: FloatArray) -> None:
-        """The current attempt places pods on the nodes; negative numbers are taken back."""
-        if self._most is not None:
-            self._most[nodes] -= counts
+    def place(self, group: TaskGroup, nodes: IntArray, counts: FloatArray) -> None:
+        """The current attempt places pods of the group on the nodes; negative numbers are taken back."""
+        most = self.most(group)
+        if most is not None:
+            most[nodes] -= counts
 
     def take(self, nodes: IntArray, used: FloatArray) -> None:
         """Takes `used` [R, nodes] from what others may use; negative amounts are given back."""
