@@ -2,37 +2,41 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from maniple.api.decode.decode import decode
+from maniple.api.keys import name_of
+from maniple.api.kubernetes import Pod
 from maniple.cluster.in_memory_cluster import MemoryCluster, Outcome, Round, run_rounds
-from maniple.model.building.input_objects import sort_objects
-from maniple.scheduler import Policy, load_policy, schedule
+from maniple.model.building.input_objects import Objects, sort_objects
+from maniple.model.plugin_reads import Reads
+from maniple.scheduler import Plan, Policy, load_policy, schedule
 
 
 def plan_objects(objects: Sequence[Mapping[str, object]], policy: str | None = None, rounds: int = 1) -> dict[str, Any]:
     loaded = _loaded(policy)
-    return _plain(run_rounds(_cluster(objects, loaded), loaded, rounds))
+    return _plain(run_rounds(_cluster(objects, loaded, grace=1), loaded, rounds))
 
 
 def plan_until_settled(
-    objects: Sequence[Mapping[str, object]], policy: str | None, rounds: int, has_reasons: bool
+    objects: Sequence[Mapping[str, object]], policy: str | None, rounds: int, has_reasons: bool, grace: int = 1
 ) -> dict[str, Any]:
-    """Stops after a round that moves no pod and leaves the cluster as it found it. Pods that are leaving at the start
-    are gone after the first. Without `has_reasons` nothing is said about those who wait.
+    """Stops after a round that moves no pod and leaves the cluster as it found it. Pods that leave are gone after
+    `grace` rounds. Without `has_reasons` nothing is said about those who wait.
     """
     loaded, outcome = _loaded(policy), Outcome()
-    cluster = _cluster(objects, loaded)
-    for number in range(rounds):
+    cluster = _cluster(objects, loaded, grace)
+    for _ in range(rounds):
         snapshot = cluster.snapshot()
         plan = schedule(snapshot, loaded, has_reasons=has_reasons)
         last = outcome.rounds[-1].plan if outcome.rounds else None
         outcome.rounds.append(Round(snapshot.now, plan, {}))
         moves = plan.binds or plan.evictions or plan.resizes
-        if number and not moves and last is not None and plan.nominations in ((), last.nominations):
+        if not moves and not cluster.leaving and last is not None and plan.nominations in ((), last.nominations):
             break
         cluster.apply(plan)
     plain = _plain(outcome)
@@ -47,10 +51,43 @@ def _loaded(policy: str | None) -> Policy | None:
     return None if policy is None else load_policy(policy.encode(), "policy")
 
 
-def _cluster(objects: Sequence[Mapping[str, object]], policy: Policy | None) -> MemoryCluster:
+class SlowCluster(MemoryCluster):
+    """A cluster in which pods take `grace` rounds to leave. Their replacements come when they are gone."""
+
+    def __init__(self, objects: Objects, grace: int, reads: Reads | None) -> None:
+        super().__init__(objects, reads=reads)
+        self._grace = grace
+        # Pods that are still there after the current round: the rounds that they take, and what comes in their place.
+        going = [pod for pod in objects.pods if pod.metadata.deletion_timestamp is not None]
+        self.leaving: dict[str, tuple[int, Pod, Pod | None]] = {
+            name_of(pod.metadata): (grace, pod, None) for pod in going
+        }
+
+    def apply(self, plan: Plan) -> None:
+        before = {name_of(pod.metadata): pod for pod in self._objects.pods}
+        super().apply(plan)
+        after = {name_of(pod.metadata): pod for pod in self._objects.pods}
+        for eviction in plan.leaving():
+            old = before[eviction.pod]
+            metadata = msgspec.structs.replace(old.metadata, deletion_timestamp=datetime(2026, 1, 1, 3, tzinfo=UTC))
+            pod = msgspec.structs.replace(old, metadata=metadata)
+            self.leaving[eviction.pod] = (self._grace, pod, after.pop(eviction.pod, None))
+        for name, (rounds, pod, replacement) in list(self.leaving.items()):
+            if rounds > 1:
+                self.leaving[name] = (rounds - 1, pod, replacement)
+                after[name] = pod
+                continue
+            del self.leaving[name]
+            if replacement is not None:
+                after[name] = replacement
+        self._objects.pods = list(after.values())
+        self._objects.implied = [pod for pod in self._objects.implied if name_of(pod.metadata) not in self.leaving]
+
+
+def _cluster(objects: Sequence[Mapping[str, object]], policy: Policy | None, grace: int) -> SlowCluster:
     decoded = decode([("objects", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))])
     reads = None if policy is None else policy.reads
-    return MemoryCluster(sort_objects(decoded, scheduler_name="maniple"), reads=reads)
+    return SlowCluster(sort_objects(decoded, scheduler_name="maniple"), grace, reads)
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

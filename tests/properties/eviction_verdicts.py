@@ -238,16 +238,19 @@ def growth_over_limits(facts: Facts, state: State, played: Round) -> Iterator[st
 
 
 def judge_kept(facts: Facts, state: State, played: Round, owed: dict[str, list[str]]) -> Iterator[str]:
-    """The victims of the last round are gone: the gangs they were evicted for start."""
+    """Gangs start when the victims are gone that were evicted for them."""
     for gang, victims in sorted(owed.items()):
+        if any(key in state.leaving for key in victims):
+            continue
         roles = roles_of(state, state.staying(played.evicted), gang) + state.succeeded.get(gang, [])
         roles += [move.pod.role for move in played.binds if move.pod.gang == gang]
         if facts.gang(gang).missing(roles):
             yield f"{', '.join(victims)} left for {gang} in vain: it does not start when they are gone"
 
 
-def owed_after(facts: Facts, state: State, played: Round) -> dict[str, list[str]]:
-    owed: dict[str, list[str]] = {}
+def owed_after(facts: Facts, state: State, played: Round, before: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Gangs that have yet to start -> the victims that leave for them. `before`: those of earlier rounds."""
+    owed = {gang: left for gang, keys in before.items() if (left := [key for key in keys if key in state.leaving])}
     for victim, gang in sorted(played.evicted.items()):
         owed.setdefault(gang, []).append(victim)
     now = {gang: roles_of(state, state.staying(played.evicted), gang) for gang in owed}

@@ -205,8 +205,8 @@ JUDGES: dict[Promise, Callable[[Facts, State, Round], Iterator[str]]] = {
 ROUND_ORDER = {"binds": "pod", "evictions": "pod", "nominations": "pod", "resizes": "job", "waiting": "group"}
 
 
-def judge(objects: list[Object], plan: Object) -> list[Breach]:
-    """Every broken promise of the run, round after round."""
+def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
+    """Every broken promise of the run, round after round. Pods take `grace` rounds to leave."""
     facts = read_facts(objects)
     state = read_state(facts, objects)
     breaches: list[Breach] = []
@@ -227,8 +227,8 @@ def judge(objects: list[Object], plan: Object) -> list[Breach]:
         ):
             found += [Breach(Promise.ORDER, sentence) for sentence in judge_order(entry, order)]
         breaches += [replace(breach, sentence=f"round {index}: {breach.sentence}") for breach in found]
-        owed = owed_after(facts, state, played)
-        state = after(facts, state, played)
+        owed = owed_after(facts, state, played, owed)
+        state = after(facts, state, played, grace)
     breaches += [Breach(Promise.ORDER, sentence) for sentence in judge_order(plan, {"queues": "name"})]
     return breaches
 

@@ -55,6 +55,8 @@ class State:
     targets: dict[tuple[str, str], int] = field(default_factory=dict)  # (job, role) -> the size that was decided
     resized: dict[str, int] = field(default_factory=dict)  # job -> when, last
     promised: dict[str, frozenset[str]] = field(default_factory=dict)  # gang -> nodes that its pods are nominated to
+    # Pod that leaves -> the rounds after this one in which it is still there, and whether another comes in its place.
+    going: dict[str, tuple[int, bool]] = field(default_factory=dict)
 
     def requests(self, facts: Facts, key: str) -> Resources:
         """What a pod takes where it is, or the least it would take anywhere."""
@@ -283,10 +285,11 @@ def why_not_so(facts: Facts, state: State, key: str, reason: str, role: tuple[st
     return ""
 
 
-def after(facts: Facts, state: State, played: Round) -> State:
+def after(facts: Facts, state: State, played: Round, grace: int = 1) -> State:
     """Bound pods run, evicted ones come back as pending replacements, leaving ones are gone, and a second has passed.
 
-    Replicas beyond a size that was just decided are gone, the evicted and the pending.
+    Replicas beyond a size that was just decided are gone, the evicted and the pending. With a `grace` above 1, pods
+    leave for so many rounds.
     """
     bound = {move.pod.key: move for move in played.binds}
     targets = state.targets | {(resize.job, resize.role): resize.new for resize in played.resizes}
@@ -297,8 +300,16 @@ def after(facts: Facts, state: State, played: Round) -> State:
         is_there = key in bound or (key in state.where and key not in played.evicted)
         return key not in state.leaving and (is_there or pod.index < lowered.get((pod.gang, pod.role), pod.index + 1))
 
-    kept = {key for key in state.pods if is_kept(key)}
-    where = {key: node for key, node in state.where.items() if key in kept and key not in played.evicted}
+    before = {key: state.going.get(key, (grace - 1, False)) for key in state.leaving}
+    before |= {key: (grace - 1, is_kept(key)) for key in played.evicted}
+    going = {key: (rounds - 1, returns) for key, (rounds, returns) in before.items() if rounds > 0}
+    back = {key for key, (rounds, returns) in before.items() if rounds <= 0 and returns}
+    kept = {key for key in state.pods if is_kept(key)} | back | going.keys()
+    where = {
+        key: node
+        for key, node in state.where.items()
+        if key in going or (key in kept and key not in played.evicted and key not in state.leaving)
+    }
     gpu_ids = {key: ids for key, ids in state.gpu_ids.items() if key in where}
     promised: dict[str, frozenset[str]] = {}
     for move in (*played.nominations, *played.kept):
@@ -309,14 +320,15 @@ def after(facts: Facts, state: State, played: Round) -> State:
             state,
             pods={key: pod for key, pod in state.pods.items() if key in kept},
             where=where | {key: move.node.name for key, move in bound.items()},
-            leaving=frozenset(),
-            pending=((state.pending - set(bound)) | set(played.evicted)) & kept,
+            leaving=frozenset(going),
+            pending=((state.pending - set(bound)) & kept) | back,
             gpu_ids=gpu_ids | {key: frozenset(move.gpus) for key, move in bound.items() if move.gpus},
             now=state.now + ROUND_S,
             started=state.started | dict.fromkeys(bound, state.now),
             targets=targets,
             resized=state.resized | {resize.job: state.now for resize in played.resizes},
             promised=promised,
+            going=going,
         ),
     )
 

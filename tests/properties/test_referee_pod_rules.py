@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from properties.raw_objects import Object
+from properties.referee import judge
 from properties.replay_rounds import Promise
-from properties.test_referee import ZONE, bind, broken, node, pod, round_of
+from properties.test_referee import ZONE, bind, broken, evict, node, nominate, plan_of, pod, round_of, wait
 
 HOST = "kubernetes.io/hostname"
 EXISTS: Object = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
@@ -158,3 +159,22 @@ def test_a_claim_of_one_pod_is_used_once_in_the_whole_cluster(mode: str, is_fine
     found = broken([*objects, pod("new", volumes=volumes)], round_of(binds=[bind("new", "n2", "0")]))
     assert found == (set() if is_fine else {Promise.BINDS})
     assert not broken([*objects, pod("new")], round_of(binds=[bind("new", "n2", "0")]))
+
+
+def test_victims_that_take_several_rounds_to_leave_are_still_owed() -> None:
+    """The gang starts in the round in which they are gone, not before and not later."""
+    old = pod("old", on="n1", ids="0")
+    objects = [node("n1", gpus=1), old, pod("new", priority=10)]
+    promised = [nominate("new", "n1")]
+    leaves = round_of(evictions=[evict("old", "new")], nominations=promised, waiting=[wait("new")])
+    still = round_of(nominations=promised, waiting=[wait("new")])
+    starts = round_of(binds=[bind("new", "n1", "0")], waiting=[wait("old")])
+    rests = round_of(waiting=[wait("new"), wait("old")])
+
+    def promises(*rounds: Object) -> set[Promise]:
+        return {breach.promise for breach in judge(objects, plan_of(*rounds), grace=3)}
+
+    assert not promises(leaves, still, still, starts)
+    assert Promise.VICTIMS in promises(leaves, still, still, rests)
+    assert Promise.CAPACITY in promises(leaves, still, starts)
+    assert not promises(leaves, still, still)
