@@ -4,6 +4,7 @@ The values of a label key become integer codes when the key is first read, so th
 over ten thousand nodes. A table is immutable. What pods use is in the Snapshot.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 
 from maniple.api.kubernetes import ContainerImage, Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
+from maniple.api.quantity import LARGEST
 from maniple.model.gpu.devices import build_gpus, device_words
 from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray, amounts
 
 Codes = NDArray[np.int32]
+_INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 
@@ -175,7 +178,8 @@ def _by_code(codes: Codes, verdict: Sequence[bool]) -> BoolArray:
 
 
 def _integer(text: str) -> int | None:
-    try:
-        return int(text) if len(text) <= 20 else None
-    except ValueError:
+    """A 64-bit number as Go reads it. Python's `int` would also take "1_000" and other scripts' digits."""
+    if not _INTEGER.fullmatch(text):
         return None
+    number = int(text)
+    return number if -LARGEST - 1 <= number <= LARGEST else None

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -70,8 +72,23 @@ class AffinityInfo:
         """Whether a pod that leaves elsewhere can close a node: the pod wants company, or an even spread."""
         return bool(self.affinity) or any(spread.is_required for spread in self.spread)
 
+    @property
+    def company(self) -> tuple[Term, ...]:
+        """The terms of its required affinity as kube-scheduler applies them: only pods that match all of them count."""
+        return self.affinity if len(self.affinity) < 2 else _jointly(self.affinity)
+
     def match(self, term: Term) -> bool:
         return term.matches(self.namespace, dict(self.labels))
+
+
+@lru_cache(maxsize=4096)
+def _jointly(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms, each of which selects only the pods that all of them select."""
+    named = [term.namespaces for term in terms if term.namespaces is not None]
+    namespaces = frozenset.intersection(*named) if named else None
+    every = [term.requirements for term in terms]
+    requirements = None if None in every else tuple(chain.from_iterable(filter(None, every)))
+    return tuple(Term(namespaces, requirements, term.topology_key) for term in terms)
 
 
 def term_keys(pod: Pod) -> frozenset[str] | None:
@@ -209,7 +226,9 @@ class AffinityCounts:
         return counts
 
     def staying(self, term: Term) -> FloatArray:
-        """The same, without terminating pods."""
+        """The same for topology spread: without terminating pods, and none if the selector is empty."""
+        if term.requirements == ():
+            return self._zeros()
         counts = self.matching(term)
         return counts if self._leaving is None else counts - self._leaving.matching(term)
 

@@ -241,16 +241,18 @@ def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
-                address = "" if port.host_ip in ("", "0.0.0.0", "::") else port.host_ip
-                exclusives.append(Exclusive("port", f"{port.protocol}/{number}", address))
+                # As in kube-scheduler, only 0.0.0.0 stands for all addresses: "::" does not.
+                address = "" if port.host_ip == "0.0.0.0" else port.host_ip
+                exclusives.append(Exclusive("port", f"{port.protocol or 'TCP'}/{number}", address))
     for volume in spec.volumes:
         if gce := volume.gce_persistent_disk:
             exclusives.append(Exclusive("disk", f"gce/{gce.pd_name}", shareable=gce.read_only))
         if aws := volume.aws_elastic_block_store:
             exclusives.append(Exclusive("disk", f"aws/{aws.volume_id}"))
         if rbd := volume.rbd:
-            name = f"rbd/{','.join(sorted(rbd.monitors))}/{rbd.pool}/{rbd.image}"
-            exclusives.append(Exclusive("disk", name, shareable=rbd.read_only))
+            # Two images are the same if they have one monitor in common.
+            names = [f"rbd/{monitor}/{rbd.pool}/{rbd.image}" for monitor in rbd.monitors]
+            exclusives.extend(Exclusive("disk", name, shareable=rbd.read_only) for name in names)
         if iscsi := volume.iscsi:
             exclusives.append(Exclusive("disk", f"iscsi/{iscsi.iqn}", shareable=iscsi.read_only))
     return tuple(dict.fromkeys(exclusives)) if exclusives else ()

@@ -224,13 +224,11 @@ def _claim_checks(
 
 def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others: AffinityCounts) -> Iterator[Check]:
     """Pods to be close to are looked for in `counts`, pods to keep away from also in `others`."""
-    if pod_affinity.affinity:
-        together = [counts.by_domain(term) > 0 for term in pod_affinity.affinity]
-        labelled = [counts.has_label(term.topology_key) for term in pod_affinity.affinity]
+    if company := pod_affinity.company:
+        together = [counts.by_domain(term) > 0 for term in company]
         # The first pod of a set with affinity to itself finds no peer. It may go to any node with the labels.
-        alone = not any(counts.matching(term).any() for term in pod_affinity.affinity)
-        if alone and all(pod_affinity.match(term) for term in pod_affinity.affinity):
-            together = labelled
+        if not any(peers.any() for peers in together) and pod_affinity.match(company[0]):
+            together = [counts.has_label(term.topology_key) for term in company]
         yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together))
     views = (counts, *others)
     for term in pod_affinity.anti_affinity:
@@ -256,7 +254,7 @@ def _within_skew(
     )
     if spread.honours_affinity:
         for name, check in node_checks(nodes, group):
-            if name == "nodeselector":
+            if name in ("nodeselector", "nodename"):
                 eligible &= check.passes
     if spread.honours_taints:
         for _, check in _taint_checks(nodes, group.shape.constraint.tolerations):
