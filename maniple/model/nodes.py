@@ -33,6 +33,7 @@ class NodeTable:
         self.index = {name: node for node, name in enumerate(self.names)}
         self._labels: list[Labels] = [{}] * len(nodes)
         self._images: list[tuple[ContainerImage, ...]] = [()] * len(nodes)
+        self._features: list[tuple[str, ...]] = [()] * len(nodes)
         self._columns: dict[str, tuple[Codes, list[str]]] = {}
         count = len(nodes)
         self.allocatable: FloatArray = np.zeros((len(axis), count))
@@ -59,7 +60,7 @@ class NodeTable:
         """A copy of the table with these nodes replaced. Their resources and devices must not have changed."""
         table = copy(self)
         table.__dict__.pop("images", None)
-        table._labels, table._images = list(self._labels), list(self._images)
+        table._labels, table._images, table._features = list(self._labels), list(self._images), list(self._features)
         table.ready, table.unschedulable = self.ready.copy(), self.unschedulable.copy()
         table.pressure = {kind: column.copy() for kind, column in self.pressure.items()}
         table.taint_class = self.taint_class.copy()
@@ -73,6 +74,7 @@ class NodeTable:
         sets = {taints: number for number, taints in enumerate(self.taint_sets)}
         for index, node in nodes:
             self._labels[index], self._images[index] = node.metadata.labels, node.status.images
+            self._features[index] = node.status.declared_features
             conditions = {condition.type: condition.status for condition in node.status.conditions}
             # A node without conditions comes from a hand-written file and counts as ready. Unknown is not ready.
             self.ready[index] = conditions.get("Ready", "True") == "True"
@@ -147,6 +149,10 @@ class NodeTable:
     def labelled(self, key: str, value: str) -> BoolArray:
         codes, values = self.column(key)
         return codes == values.index(value) if value in values else np.zeros(len(self), dtype=bool)
+
+    def declaring(self, feature: str) -> BoolArray:
+        """Nodes that declare to have a feature of Kubernetes."""
+        return np.array([feature in features for features in self._features], dtype=bool)
 
     def by_taints(self, verdict: Sequence[float]) -> FloatArray:
         """Values by distinct set of taints, as values by node."""
