@@ -18,6 +18,7 @@ TARGET = ROOT / "maniple" / "api" / "decode" / "known_fields.py"
 # Structs that are not called as Kubernetes calls them, or stand for several of its types.
 MODELS = {
     "AWSElasticBlockStore": ["AWSElasticBlockStoreVolumeSource"],
+    "AzureDisk": ["AzureDiskVolumeSource"],
     "CSIDriverOnNode": ["CSINodeDriver"],
     "CSIVolume": ["CSIPersistentVolumeSource"],
     "ClaimReference": ["ObjectReference"],
@@ -25,6 +26,7 @@ MODELS = {
     "ClaimSource": ["PersistentVolumeClaimVolumeSource"],
     "Condition": ["NodeCondition"],
     "Container": ["Container", "EphemeralContainer"],
+    "DiskByID": ["CinderVolumeSource", "CinderPersistentVolumeSource", "PortworxVolumeSource"],
     "EphemeralVolume": ["EphemeralVolumeSource"],
     "GCEPersistentDisk": ["GCEPersistentDiskVolumeSource"],
     "ISCSI": ["ISCSIVolumeSource"],

@@ -43,6 +43,7 @@ class NodeStatus(Struct, frozen=True):
     allocatable: ResourceList = {}
     conditions: tuple[Condition, ...] = ()
     images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(Struct, frozen=True):
@@ -127,12 +128,17 @@ class ContainerPort(Struct, frozen=True):
     protocol: str = "TCP"
 
 
+class ContainerRestartRule(Struct, frozen=True):
+    action: str = ""
+
+
 class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class ClaimSource(Struct, frozen=True):
@@ -161,6 +167,16 @@ class ISCSI(Struct, frozen=True):
     read_only: bool = False
 
 
+class AzureDisk(Struct, frozen=True):
+    disk_uri: str = field(name="diskURI", default="")
+
+
+class DiskByID(Struct, frozen=True):
+    """Of Cinder or Portworx."""
+
+    volume_id: str = field(name="volumeID", default="")
+
+
 class PersistentVolumeClaimSpec(Struct, frozen=True):
     volume_name: str = ""
     access_modes: tuple[str, ...] = ()
@@ -168,6 +184,7 @@ class PersistentVolumeClaimSpec(Struct, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     selector: LabelSelector | None = None
     volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
 
 
 class ClaimTemplate(Struct, frozen=True):
@@ -188,6 +205,9 @@ class Volume(Struct, frozen=True):
     aws_elastic_block_store: AWSElasticBlockStore | None = None
     rbd: RBD | None = None
     iscsi: ISCSI | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: DiskByID | None = None
+    portworx_volume: DiskByID | None = None
 
 
 class SchedulingGate(Struct, frozen=True):
@@ -221,6 +241,7 @@ class PodSpec(Struct, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     volumes: tuple[Volume, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
@@ -301,11 +322,17 @@ class ClaimReference(Struct, frozen=True):
 class PersistentVolumeSpec(Struct, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIVolume | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: DiskByID | None = None
+    portworx_volume: DiskByID | None = None
     claim_ref: ClaimReference | None = None
     storage_class_name: str = ""
     access_modes: tuple[str, ...] = ()
     capacity: ResourceList = {}
     volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
 
 
 class VolumeStatus(Struct, frozen=True):

@@ -82,6 +82,7 @@ def _node(node: kubernetes.Node) -> kubernetes.Node:
         allocatable=status.allocatable,
         conditions=conditions,
         images=status.images,
+        declared_features=status.declared_features,
     )
     return replace(_annotated(node, _NO_READS), status=kept)
 

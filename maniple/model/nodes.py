@@ -4,6 +4,7 @@ The values of a label key become integer codes when the key is first read, so th
 over ten thousand nodes. A table is immutable. What pods use is in the Snapshot.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 
 from maniple.api.kubernetes import ContainerImage, Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
+from maniple.api.quantity import LARGEST
 from maniple.model.gpu.devices import build_gpus, device_words
 from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray, amounts
 
 Codes = NDArray[np.int32]
+_INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 
@@ -30,6 +33,7 @@ class NodeTable:
         self.index = {name: node for node, name in enumerate(self.names)}
         self._labels: list[Labels] = [{}] * len(nodes)
         self._images: list[tuple[ContainerImage, ...]] = [()] * len(nodes)
+        self._features: list[tuple[str, ...]] = [()] * len(nodes)
         self._columns: dict[str, tuple[Codes, list[str]]] = {}
         count = len(nodes)
         self.allocatable: FloatArray = np.zeros((len(axis), count))
@@ -56,7 +60,7 @@ class NodeTable:
         """A copy of the table with these nodes replaced. Their resources and devices must not have changed."""
         table = copy(self)
         table.__dict__.pop("images", None)
-        table._labels, table._images = list(self._labels), list(self._images)
+        table._labels, table._images, table._features = list(self._labels), list(self._images), list(self._features)
         table.ready, table.unschedulable = self.ready.copy(), self.unschedulable.copy()
         table.pressure = {kind: column.copy() for kind, column in self.pressure.items()}
         table.taint_class = self.taint_class.copy()
@@ -70,6 +74,7 @@ class NodeTable:
         sets = {taints: number for number, taints in enumerate(self.taint_sets)}
         for index, node in nodes:
             self._labels[index], self._images[index] = node.metadata.labels, node.status.images
+            self._features[index] = node.status.declared_features
             conditions = {condition.type: condition.status for condition in node.status.conditions}
             # A node without conditions comes from a hand-written file and counts as ready. Unknown is not ready.
             self.ready[index] = conditions.get("Ready", "True") == "True"
@@ -145,6 +150,10 @@ class NodeTable:
         codes, values = self.column(key)
         return codes == values.index(value) if value in values else np.zeros(len(self), dtype=bool)
 
+    def declaring(self, feature: str) -> BoolArray:
+        """Nodes that declare to have a feature of Kubernetes."""
+        return np.array([feature in features for features in self._features], dtype=bool)
+
     def by_taints(self, verdict: Sequence[float]) -> FloatArray:
         """Values by distinct set of taints, as values by node."""
         return np.asarray(verdict, dtype=np.float64)[self.taint_class]
@@ -175,7 +184,8 @@ def _by_code(codes: Codes, verdict: Sequence[bool]) -> BoolArray:
 
 
 def _integer(text: str) -> int | None:
-    try:
-        return int(text) if len(text) <= 20 else None
-    except ValueError:
+    """A 64-bit number as Go reads it. Python's `int` would also take "1_000" and other scripts' digits."""
+    if not _INTEGER.fullmatch(text):
         return None
+    number = int(text)
+    return number if -LARGEST - 1 <= number <= LARGEST else None

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from maniple.api.gpu.requests import WHOLE
+from maniple.api.keys import join_key
 from maniple.api.kubernetes import (
     NodeSelectorTerm,
     Pod,
@@ -20,6 +21,7 @@ from maniple.api.kubernetes import (
 )
 from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import GpuAsk, Gpus
+from maniple.model.late_claims import LateClaim
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.resources import Axis, FloatArray, Request, RequestTable
 from maniple.model.volume_claims import NO_NEEDS, Storage, claims_of
@@ -37,7 +39,9 @@ class Constraint:
     tolerations: tuple[Toleration, ...]
     volumes: tuple[tuple[NodeSelectorTerm, ...], ...]
     volume_zones: tuple[tuple[str, str], ...]
+    late_claims: tuple[LateClaim, ...]  # that get a volume once the pod has a node
     obstacles: tuple[str, ...]  # claims that are not ready: the pod cannot go to any node yet
+    features: tuple[str, ...]  # of Kubernetes that the node must declare
     claims_resources: bool  # by dynamic resource allocation, which is not supported yet
     images: tuple[str, ...]
     gpu_models: tuple[GpuModel, ...]  # the preferred one first. Empty: any model
@@ -47,15 +51,17 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Exclusive:
-    """A host port or a disk that pods on one node cannot share, a claim that pods of the whole cluster cannot share, or
-    an attached volume of a CSI driver. Volumes are shared; a node holds a limited number of different ones.
+    """A host port or a disk that pods on one node cannot share, a claim that pods of the whole cluster cannot share, an
+    attached volume of a CSI driver, or a free volume that a claim is about to take. Attached volumes are shared; a node
+    holds a limited number of different ones.
     """
 
-    kind: str  # "port", "disk", "claim" or "volume"
+    kind: str  # "port", "disk", "claim", "volume" or "late" claim
     name: str
     address: str = ""  # ports: the host IP. Empty: all addresses
-    shareable: bool = False  # disks: mounted read-only; volumes
+    shareable: bool = False  # disks: mounted read-only; volumes; late claims
     driver: str = ""  # volumes: of CSI
+    late: LateClaim | None = None  # late claims: what it accepts
 
     def clashes(self, other: "Exclusive") -> bool:
         if (self.kind, self.name) != (other.kind, other.name) or (self.shareable and other.shareable):
@@ -174,13 +180,19 @@ class Shapes:
     def exclusives(self, pod: Pod) -> tuple[Exclusive, ...]:
         """What the pod holds that others cannot have, or only a limited number of them."""
         exclusives = exclusives_of(pod.spec)
-        if not pod.spec.volumes or not claims_of(pod):
+        if not pod.spec.volumes:
             return exclusives
         claims = [Exclusive("claim", name) for name in self._storage.claims_of_one_pod(pod)]
         volumes = [
             Exclusive("volume", name, shareable=True, driver=driver) for driver, name in self._storage.attachments(pod)
         ]
-        return (*exclusives, *claims, *volumes)
+        # Pods whose claims can only be made new do not compete, and their claims are not told apart.
+        late = [
+            Exclusive("late", join_key((pod.metadata.namespace, claim.metadata.name)), shareable=True, late=accepts)
+            for claim, accepts in self._storage.late_claims(pod)
+            if accepts.volumes
+        ]
+        return (*exclusives, *claims, *volumes, *late)
 
     def _constraint(
         self, pod: Pod, models: tuple[GpuModel, ...], labels: Mapping[str, str], annotations: Mapping[str, str]
@@ -190,11 +202,13 @@ class Shapes:
         # The key contains what the claims need: once a claim is bound, the pod gets another constraint.
         needs = self._storage.needs(pod) if spec.volumes and claims_of(pod) else NO_NEEDS
         selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
+        features = _features(spec)
         key = (
             selector,
             msgspec.json.encode(affinity) if affinity else None,
             spec.tolerations,
             needs,
+            features,
             bool(spec.resource_claims),
             tuple([container.image for container in spec.containers]),
             models,
@@ -215,7 +229,9 @@ class Shapes:
                 tolerations=spec.tolerations,
                 volumes=needs.terms,
                 volume_zones=needs.zones,
+                late_claims=needs.late,
                 obstacles=needs.obstacles,
+                features=features,
                 claims_resources=bool(spec.resource_claims),
                 images=tuple(container.image for container in spec.containers),
                 gpu_models=models,
@@ -233,6 +249,17 @@ def _only_node(required: tuple[NodeSelectorTerm, ...] | None) -> str:
     return field.values[0] if field.operator == "In" and len(field.values) == 1 else ""
 
 
+def _features(spec: PodSpec) -> tuple[str, ...]:
+    """The features of Kubernetes that the pod uses and that not every node has."""
+    features = []
+    if spec.host_network and spec.host_users is False:
+        features.append("UserNamespacesHostNetworkSupport")
+    rules = [rule for container in (*spec.containers, *spec.init_containers) for rule in container.restart_policy_rules]
+    if any(rule.action == "RestartAllContainers" for rule in rules):
+        features.append("RestartAllContainersOnContainerExits")
+    return tuple(features)
+
+
 def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
     """The host ports that a pod binds, and its disks that other pods on the node cannot mount."""
     exclusives: list[Exclusive] = []
@@ -241,16 +268,18 @@ def exclusives_of(spec: PodSpec) -> tuple[Exclusive, ...]:
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
-                address = "" if port.host_ip in ("", "0.0.0.0", "::") else port.host_ip
-                exclusives.append(Exclusive("port", f"{port.protocol}/{number}", address))
+                # As in kube-scheduler, only 0.0.0.0 stands for all addresses: "::" does not.
+                address = "" if port.host_ip == "0.0.0.0" else port.host_ip
+                exclusives.append(Exclusive("port", f"{port.protocol or 'TCP'}/{number}", address))
     for volume in spec.volumes:
         if gce := volume.gce_persistent_disk:
             exclusives.append(Exclusive("disk", f"gce/{gce.pd_name}", shareable=gce.read_only))
         if aws := volume.aws_elastic_block_store:
             exclusives.append(Exclusive("disk", f"aws/{aws.volume_id}"))
         if rbd := volume.rbd:
-            name = f"rbd/{','.join(sorted(rbd.monitors))}/{rbd.pool}/{rbd.image}"
-            exclusives.append(Exclusive("disk", name, shareable=rbd.read_only))
+            # Two images are the same if they have one monitor in common.
+            names = [f"rbd/{monitor}/{rbd.pool}/{rbd.image}" for monitor in rbd.monitors]
+            exclusives.extend(Exclusive("disk", name, shareable=rbd.read_only) for name in names)
         if iscsi := volume.iscsi:
             exclusives.append(Exclusive("disk", f"iscsi/{iscsi.iqn}", shareable=iscsi.read_only))
     return tuple(dict.fromkeys(exclusives)) if exclusives else ()

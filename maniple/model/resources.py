@@ -97,16 +97,27 @@ def pod_requests(spec: PodSpec, status: PodStatus | None = None) -> dict[str, in
     ):
         return dict(_list_requests(spec.containers[0].resources))
     asked = _total(spec, lambda container: _list_requests(container.resources))
-    pod_level = _list_requests(spec.resources)
+    pod_level = _pod_level(spec.resources, asked)
     if status is None:
         total = {**asked, **pod_level}
     else:
         resize = _Resize(status)
         total = resize.larger(asked, *resize.pod_has() or (_total(spec, resize.allocated), _total(spec, resize.actual)))
         if pod_level:
-            total.update(resize.larger(pod_level, *resize.pod_has()))
+            total.update(pod_level if status.resources is None else resize.larger(pod_level, *resize.pod_level()))
     _add(total, amounts(spec.overhead))
     return total
+
+
+def _pod_level(resources: ResourceRequirements, asked: Mapping[str, int]) -> dict[str, int]:
+    """What is requested for the pod as a whole. As in the API server, a limit counts as a request only of resources
+    that no container requests, and of huge pages.
+    """
+    requests = amounts(resources.requests)
+    for name, value in amounts(resources.limits).items() if resources.limits else ():
+        is_shared = name in asked and not name.startswith("hugepages-")
+        requests.setdefault(name, asked[name] if is_shared else value)
+    return requests
 
 
 def _total(spec: PodSpec, requests_of: Callable[[Container], dict[str, int]]) -> dict[str, int]:
@@ -144,8 +155,10 @@ def is_resized(pod: Pod) -> bool:
                 requests = by_name.get(container.name)
                 if requests is not None and _differs(requests, container.resources, container.allocated_resources):
                     return True
-    pod_level = spec.resources.requests
-    return bool(pod_level) and _differs(pod_level, status.resources, status.allocated_resources)
+    if not status.allocated_resources and status.resources is None:
+        return False
+    of_pod = spec.resources.requests or (spec.containers[0].resources.requests if len(spec.containers) == 1 else {})
+    return _differs(of_pod, status.resources, status.allocated_resources)
 
 
 def _differs(requests: ResourceList, has: ResourceRequirements | None, allocated: ResourceList) -> bool:
@@ -160,9 +173,8 @@ class _Resize:
     def __init__(self, status: PodStatus) -> None:
         self._status = status
         self._by_name = {c.name: c for c in (*status.init_container_statuses, *status.container_statuses)}
-        self._is_refused = status.resize == "Infeasible" or any(
-            condition.type == RESIZE_PENDING and condition.reason == "Infeasible" for condition in status.conditions
-        )
+        pending = (condition.reason for condition in status.conditions if condition.type == RESIZE_PENDING)
+        self._is_refused = next(pending, "") == "Infeasible"
 
     def pod_has(self) -> tuple[dict[str, int], ...]:
         """What the pod as a whole has. Empty if its node does not say."""
@@ -171,9 +183,16 @@ class _Resize:
             return ()
         return amounts(granted), amounts(actual.requests)
 
+    def pod_level(self) -> tuple[dict[str, int], ...]:
+        """What the pod has of what is requested for it as a whole."""
+        actual = self._status.resources
+        return amounts(self._status.allocated_resources), amounts(actual.requests) if actual is not None else {}
+
     def allocated(self, container: Container) -> dict[str, int]:
         status = self._by_name.get(container.name)
         granted = status.allocated_resources if status is not None else {}
+        if not granted and self._is_refused:
+            return {}
         return amounts(granted) if granted else _list_requests(container.resources)
 
     def actual(self, container: Container) -> dict[str, int]:
@@ -182,9 +201,8 @@ class _Resize:
         return amounts(has) if has else self.allocated(container)
 
     def larger(self, asked: dict[str, int], *has: dict[str, int]) -> dict[str, int]:
-        """The largest amounts; of what is asked for only what the pod does not have at all, if its node refuses."""
-        known = {name for part in has for name in part}
-        total = {name: value for name, value in asked.items() if not self._is_refused or name not in known}
+        """The largest amounts. What is asked for does not count if the node can never grant it."""
+        total = {} if self._is_refused else dict(asked)
         for part in has:
             _raise(total, part)
         return total
@@ -230,7 +248,7 @@ class RequestTable:
         spec, annotations = pod.spec, pod.metadata.annotations
         gpu_share = _gpu_share(annotations) if annotations else None
         status = pod.status
-        if (status.container_statuses or status.init_container_statuses) and is_resized(pod):
+        if (status.container_statuses or status.init_container_statuses or status.resources) and is_resized(pod):
             return self._intern(pod_requests(spec, status), gpu_share)
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources

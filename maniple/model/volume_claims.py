@@ -5,24 +5,28 @@ of a class with `WaitForFirstConsumer` is bound after the pod has a node, so it 
 exists or can be made. Any other unbound claim is bound by itself, and the pod waits until then.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from maniple.api.keys import Key, join_key
 from maniple.api.kubernetes import (
+    ClaimReference,
     CSINode,
     NodeSelectorTerm,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
     Pod,
     StorageClass,
     Volume,
 )
-from maniple.api.meta import LabelRequirement, ObjectMeta
+from maniple.api.meta import LabelRequirement, ObjectMeta, ResourceList
 from maniple.api.quantity import parse_quantity
 from maniple.model.counting import discard
+from maniple.model.late_claims import FreeVolume, LateClaim, Terms, reach
 from maniple.model.pod_affinity import matches_labels
 
 ZONE_LABELS = (
@@ -41,6 +45,15 @@ _DEFAULT_CLASS_ANNOTATIONS = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+# Kubernetes' former own volume plugins -> the CSI drivers that serve their volumes.
+_MIGRATED = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
 _NO_CLAIMS: frozenset[Key] = frozenset()
 
 
@@ -63,9 +76,10 @@ def _claim_name(pod: Pod, volume: Volume) -> str:
 class ClaimNeeds:
     """What the claims of a pod require. Equal for pods that may go to the same nodes."""
 
-    terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()  # a node must meet one of each
+    terms: tuple[Terms, ...] = ()  # a node must meet one of each
     zones: tuple[tuple[str, str], ...] = ()  # zone labels of the volumes
     obstacles: tuple[str, ...] = ()  # why the pod cannot go to any node yet
+    late: tuple[LateClaim, ...] = ()
 
 
 NO_NEEDS = ClaimNeeds()
@@ -115,7 +129,7 @@ class Storage:
 
     def needs(self, pod: Pod) -> ClaimNeeds:
         """What the pod's claims require of a node."""
-        terms: list[tuple[NodeSelectorTerm, ...]] = []
+        terms: list[Terms] = []
         zones: list[tuple[str, str]] = []
         obstacles: list[str] = []
         for volume in pod.spec.volumes:
@@ -125,27 +139,42 @@ class Storage:
                 continue
             if isinstance(claim, str):
                 obstacles.append(claim)
-            elif _is_bound(claim):
+            elif is_bound(claim):
                 bound = self.volumes.get(claim.spec.volume_name)
                 if bound is None:
                     obstacles.append(f"PersistentVolume {claim.spec.volume_name} does not exist")
                     continue
-                affinity = bound.spec.node_affinity
-                if affinity and affinity.required:
-                    terms.append(affinity.required.node_selector_terms)
-                labels = bound.metadata.labels
-                zones.extend((key, labels[key]) for key in ZONE_LABELS if key in labels)
-            else:
-                places = self._places(claim, is_made=_is_made_later(pod, volume, claim))
-                if isinstance(places, str):
-                    obstacles.append(places)
-                elif places:
-                    terms.append(places)
-        return ClaimNeeds(tuple(terms), tuple(zones), tuple(obstacles))
+                where = _reach(bound)
+                if where is not None:
+                    terms.append(where)
+                if volume.ephemeral is None:  # as in kube-scheduler
+                    labels = bound.metadata.labels
+                    zones.extend((key, labels[key]) for key in ZONE_LABELS if key in labels)
+            elif (why := self._why_unbound(claim, is_made=_is_made_later(pod, volume, claim))) is not None:
+                obstacles.append(why)
+        late = tuple(claim for _, claim in self.late_claims(pod)) if not obstacles else ()
+        return ClaimNeeds(tuple(terms), tuple(zones), tuple(obstacles), late)
+
+    def late_claims(self, pod: Pod) -> list[tuple[PersistentVolumeClaim, LateClaim]]:
+        """The pod's claims that get a volume once it has a node, in the order in which volumes are chosen for them."""
+        late: dict[str, PersistentVolumeClaim] = {}
+        made_later: set[str] = set()
+        for volume in pod.spec.volumes:
+            name = _claim_name(pod, volume)
+            claim = self._claim(pod, volume, name) if name else None
+            if claim is None or isinstance(claim, str) or is_bound(claim):
+                continue
+            if is_made := _is_made_later(pod, volume, claim):
+                made_later.add(name)
+            if self._why_unbound(claim, is_made=is_made) is None:
+                late[name] = claim
+        order = sorted(late.values(), key=lambda claim: (_size(claim.spec.resources.requests), claim.metadata.name))
+        return [(claim, self._late(claim, is_made=claim.metadata.name in made_later)) for claim in order]
 
     def claims_of_one_pod(self, pod: Pod) -> list[str]:
-        """The pod's claims that only one pod in the cluster may use."""
-        claims = ((key, self.claims.get(key)) for key in sorted(claims_of(pod)))
+        """The pod's claims that only one pod in the cluster may use. An ephemeral volume is its pod's anyway."""
+        names = sorted({v.persistent_volume_claim.claim_name for v in pod.spec.volumes if v.persistent_volume_claim})
+        claims = ((key, self.claims.get(key)) for key in ((pod.metadata.namespace, name) for name in names))
         return [join_key(key) for key, claim in claims if claim is not None and _ONE_POD in claim.spec.access_modes]
 
     def attachments(self, pod: Pod) -> list[tuple[str, str]]:
@@ -154,10 +183,12 @@ class Storage:
         found = []
         for volume in pod.spec.volumes if drivers else ():
             name = _claim_name(pod, volume)
-            claim = self._claim(pod, volume, name) if name else None
-            if claim is None or isinstance(claim, str):
+            if not name:
+                driver, handle = _migrated(volume) or ("", "")
+            elif (claim := self._find(pod, volume, name)) is not None:
+                driver, handle = self._driver(claim)
+            else:
                 continue
-            driver, handle = self._driver(claim)
             if driver in drivers:
                 found.append((driver, handle or f"claim {join_key((pod.metadata.namespace, name))}"))
         return list(dict.fromkeys(found))
@@ -167,23 +198,30 @@ class Storage:
         volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is not None:
             csi = volume.spec.csi
-            return (csi.driver, csi.volume_handle) if csi is not None else ("", "")
+            return (csi.driver, csi.volume_handle) if csi is not None else _migrated(volume.spec) or ("", "")
         storage_class = self.classes.get(self._class_name(claim))
-        return (storage_class.provisioner, "") if storage_class is not None else ("", "")
+        if storage_class is None:
+            return "", ""
+        return _MIGRATED.get(storage_class.provisioner, storage_class.provisioner), ""
+
+    def _find(self, pod: Pod, volume: Volume, name: str) -> PersistentVolumeClaim | None:
+        meta = pod.metadata
+        claim = self.claims.get((meta.namespace, name))
+        if claim is None and volume.ephemeral is not None and not meta.uid:
+            # A pod that does not exist yet: its claim comes with it.
+            named = ObjectMeta(name=name, namespace=meta.namespace)
+            return PersistentVolumeClaim(named, volume.ephemeral.volume_claim_template.spec)
+        return claim
 
     def _claim(self, pod: Pod, volume: Volume, name: str) -> PersistentVolumeClaim | str:
         """The claim of a volume, or why the pod cannot use it."""
         meta = pod.metadata
-        claim = self.claims.get((meta.namespace, name))
+        claim = self._find(pod, volume, name)
         called = f"PersistentVolumeClaim {meta.namespace}/{name}"
         if claim is None:
             if volume.ephemeral is None:
                 return f"{called} does not exist"
-            if meta.uid:
-                return f"{called} is not yet created for the pod's volume {volume.name}"
-            # A pod that does not exist yet: its claim comes with it.
-            named = ObjectMeta(name=name, namespace=meta.namespace)
-            return PersistentVolumeClaim(named, volume.ephemeral.volume_claim_template.spec)
+            return f"{called} is not yet created for the pod's volume {volume.name}"
         if claim.metadata.deletion_timestamp is not None:
             return f"{called} is being deleted"
         if claim.status.phase == "Lost":
@@ -202,8 +240,8 @@ class Storage:
             name = min((meta.name for meta in defaults), default=None)
         return name or ""
 
-    def _places(self, claim: PersistentVolumeClaim, *, is_made: bool) -> tuple[NodeSelectorTerm, ...] | str:
-        """Where an unbound claim can get a volume: one of these terms, (): anywhere; or why it cannot.
+    def _why_unbound(self, claim: PersistentVolumeClaim, *, is_made: bool) -> str | None:
+        """Why the pod has to wait for an unbound claim. None: the claim waits for the pod.
 
         `is_made`: the claim comes with its pod, so its binding is not waited for.
         """
@@ -211,41 +249,45 @@ class Storage:
         called = f"PersistentVolumeClaim {meta.namespace}/{meta.name}"
         storage_class = self.classes.get(name)
         if storage_class is None:
-            if is_made:
-                return ()
             missing = f"; its StorageClass {name} does not exist" if name else ""
-            return f"{called} is not bound{missing}"
+            return None if is_made else f"{called} is not bound{missing}"
         if not is_made and (storage_class.volume_binding_mode != _LATE or claim.spec.volume_name):
             return f"{called} is not bound"
-        places: list[NodeSelectorTerm] = []
-        for volume in self._available(claim, name):
-            affinity = volume.spec.node_affinity
-            if affinity is None or affinity.required is None:
-                return ()
-            places.extend(affinity.required.node_selector_terms)
+        late = self._late(claim, is_made=is_made)
+        if late.made is None and not late.volumes:
+            return f"{called} finds no free PersistentVolume of StorageClass {name}"
+        return None
+
+    def _late(self, claim: PersistentVolumeClaim, *, is_made: bool) -> LateClaim:
+        name = self._class_name(claim)
+        storage_class = self.classes.get(name)
+        if storage_class is None:
+            return LateClaim("", (), () if is_made else None)
+        made: tuple[Terms, ...] | None = None
         if storage_class.provisioner not in _NO_PROVISIONER:
-            if not storage_class.allowed_topologies:
-                return ()
-            places.extend(_allowed(storage_class))
-        return tuple(places) or f"{called} finds no free PersistentVolume of StorageClass {name}"
+            made = (tuple(_allowed(storage_class)),) if storage_class.allowed_topologies else ()
+        volumes = tuple(FreeVolume(volume.metadata.name, _reach(volume)) for volume in self._available(claim, name))
+        return LateClaim(claim.metadata.annotations.get(SELECTED_NODE, ""), volumes, made)
 
-    def _available(self, claim: PersistentVolumeClaim, class_name: str) -> Iterator[PersistentVolume]:
-        """Volumes that exist, are free, and that the claim accepts."""
+    def _available(self, claim: PersistentVolumeClaim, class_name: str) -> list[PersistentVolume]:
+        """Volumes that exist, are free, and that the claim accepts, the smallest first; only its own if it has one."""
+        found = []
         for _, volume in sorted(self.volumes.items()):
-            spec, meta = volume.spec, volume.metadata
-            if spec.storage_class_name != class_name or meta.deletion_timestamp is not None:
+            reference = volume.spec.claim_ref
+            if reference is not None and not _is_for(reference, claim):
                 continue
-            reference = spec.claim_ref
+            if _class_of(volume) != class_name or volume.metadata.deletion_timestamp is not None:
+                continue
+            if not _has_form(claim.spec, volume):
+                continue
             if reference is not None:
-                is_for_it = (reference.namespace, reference.name) == (claim.metadata.namespace, claim.metadata.name)
-                if not is_for_it or (reference.uid and reference.uid != claim.metadata.uid):
-                    continue
-            elif volume.status.phase not in ("", "Available") or not _accepts(claim.spec, volume):
-                continue
-            yield volume
+                return [volume]
+            if volume.status.phase in ("", "Available") and _accepts(claim.spec, volume):
+                found.append(volume)
+        return sorted(found, key=lambda volume: _size(volume.spec.capacity))
 
 
-def _is_bound(claim: PersistentVolumeClaim) -> bool:
+def is_bound(claim: PersistentVolumeClaim) -> bool:
     """On a cluster the binding is complete when the annotation is there; files may leave it out."""
     return bool(claim.spec.volume_name) and (not claim.metadata.uid or _BOUND_ANNOTATION in claim.metadata.annotations)
 
@@ -254,17 +296,55 @@ def _is_made_later(pod: Pod, volume: Volume, claim: PersistentVolumeClaim) -> bo
     return volume.ephemeral is not None and not pod.metadata.uid and not claim.metadata.uid
 
 
-def _accepts(claim: PersistentVolumeClaimSpec, volume: PersistentVolume) -> bool:
+def _is_for(reference: ClaimReference, claim: PersistentVolumeClaim) -> bool:
+    meta = claim.metadata
+    is_named = (reference.namespace, reference.name) == (meta.namespace, meta.name)
+    return is_named and (not reference.uid or reference.uid == meta.uid)
+
+
+def _class_of(volume: PersistentVolume) -> str:
+    return volume.metadata.annotations.get(_CLASS_ANNOTATION, volume.spec.storage_class_name)
+
+
+def _reach(volume: PersistentVolume) -> Terms | None:
+    affinity = volume.spec.node_affinity
+    return reach(affinity.required.node_selector_terms) if affinity and affinity.required else None
+
+
+def _size(resources: ResourceList) -> Fraction:
+    try:
+        return parse_quantity(str(resources.get("storage", 0)))
+    except ValueError:
+        return Fraction(0)
+
+
+def _has_form(claim: PersistentVolumeClaimSpec, volume: PersistentVolume) -> bool:
+    """Whether the volume is large enough and of the right kind. This must hold of the claim's own volume, too."""
     spec = volume.spec
-    if claim.volume_mode != spec.volume_mode or not set(claim.access_modes) <= set(spec.access_modes):
+    if (claim.volume_mode, claim.volume_attributes_class_name) != (spec.volume_mode, spec.volume_attributes_class_name):
         return False
+    return _size(claim.resources.requests) <= _size(spec.capacity)
+
+
+def _accepts(claim: PersistentVolumeClaimSpec, volume: PersistentVolume) -> bool:
     if claim.selector is not None and not matches_labels(claim.selector, volume.metadata.labels):
         return False
-    asked, size = claim.resources.requests.get("storage", 0), spec.capacity.get("storage", 0)
-    try:
-        return parse_quantity(str(asked)) <= parse_quantity(str(size))
-    except ValueError:
-        return False
+    return set(claim.access_modes) <= set(volume.spec.access_modes)
+
+
+def _migrated(source: Volume | PersistentVolumeSpec) -> tuple[str, str] | None:
+    """(CSI driver, volume) of a disk that is written as for a former plugin of Kubernetes."""
+    if source.aws_elastic_block_store is not None:
+        return _MIGRATED["kubernetes.io/aws-ebs"], source.aws_elastic_block_store.volume_id.rsplit("/", 1)[-1]
+    if source.gce_persistent_disk is not None:
+        return _MIGRATED["kubernetes.io/gce-pd"], source.gce_persistent_disk.pd_name
+    if source.azure_disk is not None:
+        return _MIGRATED["kubernetes.io/azure-disk"], source.azure_disk.disk_uri
+    if source.cinder is not None:
+        return _MIGRATED["kubernetes.io/cinder"], source.cinder.volume_id
+    if source.portworx_volume is not None:
+        return _MIGRATED["kubernetes.io/portworx-volume"], source.portworx_volume.volume_id
+    return None
 
 
 def _allowed(storage_class: StorageClass) -> Iterable[NodeSelectorTerm]:

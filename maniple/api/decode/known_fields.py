@@ -13,6 +13,7 @@ def _fields(names: str) -> frozenset[str]:
 OTHER_FIELDS: dict[str, frozenset[str]] = {
     "AWSElasticBlockStore": _fields("fsType partition"),
     "Affinity": _fields(""),
+    "AzureDisk": _fields("cachingMode diskName fsType kind readOnly"),
     "CSIDriverOnNode": _fields("nodeID topologyKeys"),
     "CSINode": _fields("apiVersion kind status"),
     "CSINodeSpec": _fields(""),
@@ -26,7 +27,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     "Condition": _fields("lastHeartbeatTime lastTransitionTime message reason"),
     "Container": _fields(
         "args command env envFrom imagePullPolicy lifecycle livenessProbe readinessProbe resizePolicy "
-        "restartPolicyRules securityContext startupProbe stdin stdinOnce targetContainerName "
+        "securityContext startupProbe stdin stdinOnce targetContainerName "
         "terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
     ),
     "ContainerImage": _fields(""),
@@ -35,6 +36,8 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
         "allocatedResourcesStatus containerID image imageID lastState ready restartCount started state "
         "stopSignal user volumeMounts"
     ),
+    "ContainerRestartRule": _fields("exitCodes"),
+    "DiskByID": _fields("fsType readOnly secretRef"),
     "ElasticJob": _fields("apiVersion kind"),
     "EphemeralVolume": _fields(""),
     "GCEPersistentDisk": _fields("fsType partition"),
@@ -50,8 +53,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     "NodeSelectorTerm": _fields(""),
     "NodeSpec": _fields("configSource externalID podCIDR podCIDRs podPreemptionPolicy providerID"),
     "NodeStatus": _fields(
-        "addresses config daemonEndpoints declaredFeatures features nodeInfo phase runtimeHandlers "
-        "volumesAttached volumesInUse"
+        "addresses config daemonEndpoints features nodeInfo phase runtimeHandlers volumesAttached volumesInUse"
     ),
     "ObjectMeta": _fields(
         "clusterName deletionGracePeriodSeconds finalizers generateName initializers managedFields "
@@ -60,11 +62,10 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     "OwnerReference": _fields("apiVersion blockOwnerDeletion"),
     "PersistentVolume": _fields("apiVersion kind"),
     "PersistentVolumeClaim": _fields("apiVersion kind"),
-    "PersistentVolumeClaimSpec": _fields("dataSource dataSourceRef volumeAttributesClassName"),
+    "PersistentVolumeClaimSpec": _fields("dataSource dataSourceRef"),
     "PersistentVolumeSpec": _fields(
-        "awsElasticBlockStore azureDisk azureFile cephfs cinder fc flexVolume flocker gcePersistentDisk "
-        "glusterfs hostPath iscsi local mountOptions nfs persistentVolumeReclaimPolicy photonPersistentDisk "
-        "portworxVolume quobyte rbd scaleIO storageos volumeAttributesClassName vsphereVolume"
+        "azureFile cephfs fc flexVolume flocker glusterfs hostPath iscsi local mountOptions nfs "
+        "persistentVolumeReclaimPolicy photonPersistentDisk quobyte rbd scaleIO storageos vsphereVolume"
     ),
     "Pod": _fields("apiVersion kind"),
     "PodAffinity": _fields(""),
@@ -80,7 +81,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     "PodSchedulingGroup": _fields(""),
     "PodSpec": _fields(
         "automountServiceAccountToken deprecatedServiceAccount dnsConfig dnsPolicy enableServiceLinks "
-        "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostUsers hostname "
+        "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostname "
         "hostnameOverride imagePullSecrets os readinessGates restartPolicy runtimeClassName securityContext "
         "serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain "
         "terminationGracePeriodSeconds workloadRef"
@@ -109,9 +110,8 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     "TopologySelectorTerm": _fields(""),
     "TopologySpreadConstraint": _fields(""),
     "Volume": _fields(
-        "azureDisk azureFile cephfs cinder configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo "
-        "glusterfs hostPath image nfs photonPersistentDisk portworxVolume projected quobyte scaleIO secret "
-        "storageos vsphereVolume"
+        "azureFile cephfs configMap csi downwardAPI emptyDir fc flexVolume flocker gitRepo glusterfs hostPath "
+        "image nfs photonPersistentDisk projected quobyte scaleIO secret storageos vsphereVolume"
     ),
     "VolumeCount": _fields(""),
     "VolumeNodeAffinity": _fields(""),

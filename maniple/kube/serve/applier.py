@@ -22,7 +22,8 @@ from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.object_patches import Patches
-from maniple.kube.transport.client import Client
+from maniple.kube.serve.volume_binds import VolumeBinder
+from maniple.kube.transport.client import Client, NotLeadingError
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import ObjectRef
 from maniple.model.job import Job
@@ -49,6 +50,7 @@ class Applier:
         self._binder = Binder(client, mirror, metrics)
         self._evictor = Evictor(client, mirror, metrics, events)
         self._patches = Patches(client, mirror, metrics)
+        self.volumes = VolumeBinder(self._patches, mirror)
         self._due: dict[Hashable, float] = {}
         # Replicas that their job's controller is to stop: uid -> how to evict it, and the seconds that it has.
         self._shrinking: dict[str, tuple[Eviction, float]] = {}
@@ -76,6 +78,7 @@ class Applier:
 
     def abdicate(self) -> None:
         """Drops what the last plan promised: another replica may lead now."""
+        self.volumes.give_up()
         self._mirror.cache.promise(None)
         self._mirror.cache.mark_reserved(None)
 
@@ -110,7 +113,15 @@ class Applier:
     # -- gangs
 
     async def _start(self, job: Job, binds: list[Bind]) -> None:
-        failures = await self._binder.bind_all(binds)
+        try:
+            failures = await self.volumes.bind(binds)
+        except NotLeadingError:
+            self._binder.forget(binds, "not leading")
+            return
+        if failures:
+            self._binder.forget(binds, "failed")
+        else:
+            failures = await self._binder.bind_all(binds)
         gang = self._object_of(job)
         if failures:
             log.warning("gang not bound whole", extra={"gang": job.name, "failed": len(failures), "of": len(binds)})

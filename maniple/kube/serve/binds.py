@@ -41,6 +41,12 @@ class Binder:
             self._mirror.cache.assume_bind(bind.pod, bind)
         return there
 
+    def forget(self, binds: list[Bind], outcome: str) -> None:
+        """The pods are not to be bound after all."""
+        for bind in binds:
+            self._metrics.binds.labels(outcome).inc()
+            self._mirror.cache.forget(bind.pod)
+
     async def bind_all(self, binds: list[Bind]) -> list[str]:
         """Binds all of them. Returns the errors of those that failed and whose pods still wait."""
         self.under_way += len(binds)

@@ -133,6 +133,7 @@ class Server:
     async def _wind_up(self, tasks: list[asyncio.Task[None]]) -> None:
         """Starts no new cycle, waits for writes on their way, then gives the lease back."""
         log.info("stopping", extra={"under_way": len(self.applier.writes.tasks)})
+        self.applier.volumes.give_up()
         if self.jobs is not None:
             self.jobs.pause()
         renewing = tasks[-1] if self.lease is not None else None
@@ -242,6 +243,7 @@ class Server:
         renewing = None if self.lease is None else asyncio.create_task(self.lease.run())
         try:
             await self.read_once()
+            self.applier.volumes.timeout_s = 0.0  # nothing is watched, so nobody would hear that a claim is bound
             cycle = await self.loop.cycle()
             await self.applier.writes.settle()
             await self.statuses.writes.settle()

@@ -90,4 +90,5 @@ RESOURCES = tuple(
 )
 _BY_STRUCT = {resource.struct: resource for resource in RESOURCES}
 PODS, NODES = _BY_STRUCT[kubernetes.Pod], _BY_STRUCT[kubernetes.Node]
+CLAIMS, VOLUMES = _BY_STRUCT[kubernetes.PersistentVolumeClaim], _BY_STRUCT[kubernetes.PersistentVolume]
 JOBS, QUEUES = _BY_STRUCT[types.ElasticJob], _BY_STRUCT[types.Queue]

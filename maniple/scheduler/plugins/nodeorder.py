@@ -262,7 +262,7 @@ class _Scorer:
                 chosen = (check.passes for name, check in node_checks(nodes, group) if name == "nodeselector")
                 is_counted = np.logical_and.reduce([labelled, *chosen])
             key = spread.term.topology_key
-            matching = np.where(is_counted, counts.matching(spread.term), 0.0)
+            matching = np.where(is_counted, counts.staying(spread.term), 0.0)
             domains = len(np.unique(nodes.column(key)[0][is_counted]))
             # Pods count more where there are many domains; a larger maxSkew lowers the difference that they make.
             total += counts.spread_out(matching, key) * np.log(domains + 2) + (spread.max_skew - 1)

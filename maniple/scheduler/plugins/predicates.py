@@ -5,13 +5,15 @@ with the same constraints. Pods on it (host ports, disks, affinity) are checked 
 with such rules. Resources are not a predicate: the framework always checks them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from functools import partial
 
 import numpy as np
 
 from maniple.api.kubernetes import Taint, Toleration
 from maniple.api.quantity import whole_number
 from maniple.model.job import TaskGroup
+from maniple.model.late_claims import FreeVolume, LateClaim, pick
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import AffinityCounts, AffinityInfo, Spread
 from maniple.model.pod_shape import Exclusive
@@ -26,6 +28,7 @@ from maniple.scheduler.framework.session import Session
 CHECKS = (
     "nodename",
     "nodeselector",
+    "nodefeatures",
     "taints",
     "noexecute",
     "unschedulable",
@@ -100,8 +103,13 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
         yield "nodeselector", Check(f"node lacks label {key}={value}", nodes.labelled(key, value))
     if constraint.required is not None:
         yield "nodeselector", Check("node affinity does not match", nodes.selected(constraint.required))
+    for feature in constraint.features:
+        yield "nodefeatures", Check(f"node does not declare the feature {feature}", nodes.declaring(feature))
     for terms in constraint.volumes:
         yield "volumes", Check("volume cannot be reached", nodes.selected(terms))
+    if constraint.late_claims:
+        passes = _gets_volumes(nodes, constraint.late_claims, frozenset())
+        yield "volumes", Check("no free volume can be reached, and none can be made there", passes)
     for key, value in constraint.volume_zones:
         yield "volumezones", Check("volume is in another zone", _in_zone(nodes, key, value))
     yield "ready", Check("node is not ready", nodes.ready & ~nodes.pressure["NetworkUnavailable"])
@@ -117,18 +125,40 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
 
 
 def _in_zone(nodes: NodeTable, key: str, value: str) -> BoolArray:
-    """As in kube-scheduler: old zone labels of volumes also match new ones of nodes, and a node without zone labels
-    passes.
+    """As in kube-scheduler: an old zone label of a volume is compared with the node's new label if the node has no old
+    one; a node without any zone label passes; a value with an empty part is ignored.
     """
-    inside = np.zeros(len(nodes), dtype=bool)
-    says_nothing = ~inside
-    for label in ZONE_LABELS:
-        codes, values = nodes.column(label)
-        says_nothing &= codes < 0
-        if label.rsplit("/", 1)[1] == key.rsplit("/", 1)[1]:
-            wanted = value.split("__")
-            inside |= np.array([*(name in wanted for name in values), False], dtype=bool)[codes]
+    wanted = [zone.strip() for zone in value.split("__")]
+    if "" in wanted:
+        return nodes.everywhere
+    says_nothing: BoolArray = np.logical_and.reduce([nodes.column(label)[0] < 0 for label in ZONE_LABELS])
+    codes, values = nodes.column(key)
+    inside: BoolArray = np.array([*(name in wanted for name in values), False], dtype=bool)[codes]
+    newer = "topology.kubernetes.io/" + key.rsplit("/", 1)[1]
+    if newer != key:
+        inside |= (codes < 0) & _in_zone(nodes, newer, value)
     return inside | says_nothing
+
+
+def _gets_volumes(nodes: NodeTable, claims: Sequence[LateClaim], taken: Set[str]) -> BoolArray:
+    """Nodes on which each of the claims gets a volume, in their order: a free one that is not taken, or a new one."""
+    passes = nodes.everywhere
+    used: dict[str, BoolArray] = {}  # volume -> nodes on which an earlier claim would take it
+    for claim in claims:
+        gets = np.zeros(len(nodes), dtype=bool)
+        for volume in claim.volumes if not claim.node else ():
+            if volume.name not in taken:
+                takes = ~gets if volume.terms is None else nodes.selected(volume.terms) & ~gets
+                if volume.name in used:
+                    takes = takes & ~used[volume.name]
+                used[volume.name] = takes | used.get(volume.name, False)
+                gets = gets | takes
+        if claim.made is not None:
+            gets = np.logical_or(gets, np.logical_and.reduce([nodes.everywhere, *map(nodes.selected, claim.made)]))
+        if claim.node:
+            gets = gets & np.array([name == claim.node for name in nodes.names], dtype=bool)
+        passes = passes & gets
+    return passes
 
 
 def _taint_checks(nodes: NodeTable, tolerations: tuple[Toleration, ...]) -> Iterator[tuple[str, Check]]:
@@ -201,8 +231,15 @@ def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[t
 def _claim_checks(
     session: Session, exclusives: tuple[Exclusive, ...], views: Sequence[View]
 ) -> Iterator[tuple[str, Check]]:
-    """Claims that one pod of the cluster may use, and the number of volumes that a node can attach."""
+    """Claims that one pod of the cluster may use, the number of volumes that a node can attach, and free volumes that
+    claims of other pods are about to take.
+    """
     count = len(session.snapshot.nodes)
+    late = {exclusive.name: exclusive.late for exclusive in exclusives if exclusive.late is not None}
+    if late:
+        taken = _taken_volumes(session.snapshot.nodes, views, late.keys())
+        passes = _gets_volumes(session.snapshot.nodes, [*late.values()], taken)
+        yield "volumes", Check("the free volumes there are taken by other claims", passes)
     claims = {exclusive for exclusive in exclusives if exclusive.kind == "claim"}
     if claims:
         is_free = all(claims.isdisjoint(held) for view in views for held in view.exclusives.values())
@@ -220,6 +257,23 @@ def _claim_checks(
                 # As in kube-scheduler: a pod that brings no new volume is not refused.
                 passes[node] = own <= attached or len(own | attached) <= limits[node]
         yield "volumelimits", Check(f"node can attach no more volumes of {driver}", passes)
+
+
+def _taken_volumes(nodes: NodeTable, views: Sequence[View], own: Set[str]) -> set[str]:
+    """The volumes that unbound claims of pods on nodes will get, apart from the claims `own`."""
+    waiting: dict[str, tuple[int, LateClaim]] = {}
+    for node, held in (item for view in views for item in view.exclusives.items()):
+        for exclusive in held:
+            if exclusive.late is not None and exclusive.name not in own:
+                waiting.setdefault(exclusive.name, (node, exclusive.late))
+    taken: set[str] = set()
+    for _, (node, claim) in sorted(waiting.items()):
+        pick([claim], partial(_reaches, nodes, node), taken)
+    return taken
+
+
+def _reaches(nodes: NodeTable, node: int, volume: FreeVolume) -> bool:
+    return volume.terms is None or bool(nodes.selected(volume.terms)[node])
 
 
 def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others: AffinityCounts) -> Iterator[Check]:
