@@ -18,16 +18,24 @@ class Problem:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
+MOST_MESSAGES = 50
 _LONGEST_MESSAGE = 2000
 _FEW_NAMES = 200
 _MOST_COMPARED = 20
 
 
 class InputError(Exception):
-    """Input that cannot be used. Has a message for every problem, on one line, which names the place."""
+    """Input that cannot be used. Has a message for every problem, on one line, which names the place.
+
+    Of many problems the first are told, and how many more there are.
+    """
 
     def __init__(self, messages: Iterable[str]) -> None:
-        self.messages = [printable(message)[:_LONGEST_MESSAGE] for message in messages]
+        told = list(messages)
+        rest = len(told) - MOST_MESSAGES
+        if rest > 1:  # one more may say already how many there are
+            told[MOST_MESSAGES:] = [f"… and {rest} more"]
+        self.messages = [printable(message)[:_LONGEST_MESSAGE] for message in told]
         super().__init__("\n".join(self.messages))
 
 

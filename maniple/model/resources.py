@@ -25,6 +25,8 @@ IntArray = NDArray[np.intp]
 
 CPU, MEMORY, PODS = 0, 1, 2
 _FIXED = ("cpu", "memory", "pods")
+UNKNOWN = "resources/that-no-node-has"
+_MOST_UNKNOWN = 100  # resources with a row of their own of which no node has any
 
 _NO_RESOURCES: dict[str, int] = {}
 
@@ -50,12 +52,25 @@ def _units(text: str, per_unit: int) -> int:
     return to_units(parse_quantity(text), per_unit=per_unit)
 
 
+def axis_names(named: Iterable[str], asked: Iterable[str]) -> tuple[str, ...]:
+    """The rows of an Axis. `named`: the resources of nodes and queues; `asked`: those of pods.
+
+    No node has what only pods ask for, and anybody can ask for thousands of resources. Beyond a number they share a
+    row: with a row for each, time and memory would grow with the square of their number.
+    """
+    rows = set(named)
+    unknown = sorted(set(asked).difference(rows, _FIXED), key=lambda name: (name not in GPU_RESOURCES, name))
+    rows.update(unknown[:_MOST_UNKNOWN])
+    return (*_FIXED, *sorted(rows.difference(_FIXED)), *([UNKNOWN] if len(unknown) > _MOST_UNKNOWN else []))
+
+
 class Axis:
     """The resources of one snapshot, in the order of the rows of its arrays."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = (*_FIXED, *sorted(set(names) - set(_FIXED)))
+    def __init__(self, named: Iterable[str], asked: Iterable[str] = ()) -> None:
+        self.names = axis_names(named, asked)
         self.index = {name: row for row, name in enumerate(self.names)}
+        self._unknown = self.index.get(UNKNOWN)
         self.gpu_rows = tuple(self.index[name] for name in GPU_RESOURCES if name in self.index)
         # Queues have no share of pods: the pod limit of a node is not a budget.
         self.shared = np.array([name != "pods" for name in self.names])
@@ -69,6 +84,8 @@ class Axis:
             row = self.index.get(name)
             if row is not None:
                 vector[row] = value
+            elif self._unknown is not None:
+                vector[self._unknown] += value
         return vector
 
     def describe(self, vector: FloatArray, *, zeros: bool = False) -> dict[str, str]:

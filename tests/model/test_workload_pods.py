@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -311,8 +312,70 @@ def test_an_object_given_twice_is_refused() -> None:
 
 
 def test_all_workloads_together_have_a_limit() -> None:
-    messages = refused(*(job(f"j{index}", parallelism=100_000) for index in range(3)))
-    assert messages == ["the workloads of the input would make 300000 pods; expected at most 200000"]
+    largest = pytorch({}, Worker=100_000)
+    others = [item("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task("t", 60_000)]}, f"v{index}") for index in (1, 2)]
+    assert refused(largest, *others) == [
+        "the workloads of the input would make 220000 pods; expected at most 200000, with fewer workloads or replicas: "
+        "objects, items[0]: PyTorchJob default/w makes 100000"
+    ]
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        job(parallelism=20_001),
+        job(parallelism=100_000, completions=20_001),
+        replicated("Deployment", replicas=20_001),
+        replicated("StatefulSet", replicas=20_001),
+        pytorch(Master=1, Worker=20_000),
+        ray(replicas=20_000, maxReplicas=20_000),
+        ray(replicas=200, maxReplicas=200, numOfHosts=100),
+        jobset(replicated_job("a", 3, parallelism=6667)),
+        jobset(replicated_job("a", 20_000), replicated_job("b")),
+    ],
+    ids=lambda workload: workload["kind"],
+)
+def test_pods_without_a_gang_have_a_lower_limit(workload: Object) -> None:
+    """A decision is made about each of them: a hundred thousand took half a minute and a gigabyte."""
+    (message,) = refused(workload)
+    assert "would make 20001 pods that form no gang; expected at most 20000, with fewer workloads or" in message
+
+
+def test_a_workload_of_a_cluster_that_is_too_large_is_set_aside() -> None:
+    huge = replicated("Deployment", "huge", replicas=30_000)
+    huge["metadata"]["uid"] = "u"
+    data = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [huge, job()]})
+    decoded = decode([("f", data)], strict=False)
+    objects = sort_objects(decoded, scheduler_name="maniple", strict=False)
+    assert [pod.metadata.name for pod in objects.pods] == ["w-0"]
+    assert decoded.notes[0] == (
+        "f, items[0]: Deployment default/huge: set aside: would make 30000 pods that form no gang; "
+        "expected at most 20000 of all workloads"
+    )
+
+
+def test_a_gang_of_a_hundred_thousand_pods_may_be_planned() -> None:
+    in_group = {"metadata": {"labels": {"maniple.dev/pod-group": "g"}}, **TEMPLATE}
+    assert len(made(pytorch({}, Worker=20_001))) == 20_001
+    assert len(made(job(parallelism=20_001, template=in_group))) == 20_001
+    assert made(job(parallelism=100_000, suspend=True)) == []
+
+
+def test_replicated_jobs_without_pods_take_no_time() -> None:
+    """A JobSet of 23 kB stood for ten million sets of pods, none of which has one, and took gigabytes."""
+    empty = [replicated_job(f"r{index}", 100_000, parallelism=0) for index in range(100)]
+    start = time.process_time()
+    assert made(jobset(*empty, replicated_job("w", 2))) == ["w-w-0-0", "w-w-1-0"]
+    assert time.process_time() - start < 5
+    assert "expected at most 100000 pods" in refused(jobset(*(replicated_job(f"r{i}", 100_000) for i in range(100))))[0]
+
+
+def test_many_pods_that_exist_do_not_slow_down_those_to_be_made() -> None:
+    """Their group was looked for once for each pod to be made."""
+    pods = [owned(f"x-{index}", "Job") for index in range(2000)]
+    start = time.process_time()
+    assert len(made(job(parallelism=22_000), *pods)) == 20_000
+    assert time.process_time() - start < 10
 
 
 def test_notes_say_what_was_made_and_what_was_not() -> None:

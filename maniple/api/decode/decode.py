@@ -21,6 +21,7 @@ from maniple.api import types as ours
 from maniple.api.compat import other_schedulers, upstream_podgroup
 from maniple.api.decode import documents
 from maniple.api.decode.known_fields import OTHER_FIELDS
+from maniple.api.decode.known_values import OTHER_VALUES
 from maniple.api.decode.msgspec_errors import explain
 from maniple.api.decode.notes import Notes
 from maniple.api.decode.set_aside import salvage
@@ -99,7 +100,7 @@ _SKIPPED = {
     "scheduling.x-k8s.io/v1alpha1": frozenset({"ElasticQuota"}),
     "storage.k8s.io/v1": frozenset({"CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"}),
 }
-MOST_MESSAGES = 50
+_MOST_KINDS = 50  # that a note names
 _ONLY_OURS = ("ElasticJob",)  # kinds that no other system has
 _ALIKE = 0.8  # of two names of groups that differ by a typing error
 _KUBELET_PODS = "110"  # a kubelet's default
@@ -153,11 +154,12 @@ def decode(sources: Iterable[tuple[str, bytes]], *, strict: bool = True) -> Deco
         except InputError as error:
             errors.extend(error.messages)
     if errors:
-        rest = len(errors) - MOST_MESSAGES
-        raise InputError(errors[:MOST_MESSAGES] + ([f"… and {rest} more"] if rest > 0 else []))
+        raise InputError(errors)
     decoded.notes += notes.lines()
     if skipped:
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+        kinds = [f"{count} {kind}" for kind, count in sorted(skipped.items())]
+        rest = [f"and {len(kinds) - _MOST_KINDS} more kinds"] if len(kinds) > _MOST_KINDS else []
+        counted = ", ".join(kinds[:_MOST_KINDS] + rest)
         decoded.notes.append(f"skipped, because scheduling does not read them: {counted}")
     return decoded
 
@@ -386,7 +388,8 @@ def _decoder(struct: type[T]) -> msgspec.json.Decoder[T]:
 @cache
 def _strict(struct: type[Struct]) -> type[Struct]:
     """`struct` with undecoded leaves. Kubernetes' other fields are allowed, any further field is an error."""
-    kinds = dict.fromkeys(OTHER_FIELDS.get(struct.__name__, ()), msgspec.Raw)
+    others = OTHER_FIELDS.get(struct.__name__, ())
+    kinds = {name: OTHER_VALUES.get((struct.__name__, name), msgspec.Raw) for name in others}
     if struct in KINDS.values() or struct in _CHECKED.values():
         kinds |= {"apiVersion": msgspec.Raw, "kind": msgspec.Raw}
     kinds |= {info.encode_name: _twin(info.type) for info in msgspec.structs.fields(struct)}

@@ -7,6 +7,7 @@ import msgspec
 
 from maniple.api import timestamps
 from maniple.api.decode.known_fields import OTHER_FIELDS
+from maniple.api.decode.known_values import OTHER_VALUES
 from maniple.api.decode.wrong_fields import FieldProblem
 from maniple.api.errors import Problem, nearest
 
@@ -86,7 +87,8 @@ def _type_at(struct: type[msgspec.Struct], path: str) -> typing.Any:
         owner = _struct_in(kind)
         if owner is None:
             return None
-        kind = {info.encode_name: info.type for info in msgspec.structs.fields(owner)}.get(name)
+        kinds = {info.encode_name: info.type for info in msgspec.structs.fields(owner)}
+        kind = kinds.get(name) or OTHER_VALUES.get((owner.__name__, name))
     return kind
 
 

@@ -49,12 +49,12 @@ def read_models(text: str) -> tuple[GpuModel, ...]:
         if not name or len(name) > _LONGEST_NAME:
             raise ValueError(f"{expected}, found {text!r}")
         models.append(GpuModel(name, _speed(name, speed) if equals else 1.0))
+    if len(models) > _MOST_MODELS:
+        raise ValueError(f"expected at most {_MOST_MODELS} models, found {len(models)}")
     names = [model.model.lower() for model in models]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise ValueError(f"expected each model once, found {repeated!r} a second time")
-    if len(models) > _MOST_MODELS:
-        raise ValueError(f"expected at most {_MOST_MODELS} models, found {len(models)}")
     return tuple(models)
 
 

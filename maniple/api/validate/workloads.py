@@ -19,24 +19,22 @@ def workload_problems(item: Workload) -> list[Problem]:
     sets = item.pod_sets()
     if not sets and not item.why_none():
         add(errors, item.SETS, "at least one entry, with a pod template", "none")
-    templates: dict[str, PodSet] = {}
     prefixes: set[str] = set()
     for pods in sets:
         if pods.prefix in prefixes:
             add(errors, item.SETS, "a name of its own for each entry", f"pods named {shown(pods.prefix)}-… twice")
         prefixes.add(pods.prefix)
-        templates.setdefault(pods.path, pods)
-    for path, pods in templates.items():
-        _template(item, path, pods, errors)
-    total = sum(pods.count for pods in sets)
+        _template(item, pods, errors)
+    total = sum(pods.total for pods in sets)
     if total > MAX_REPLICAS:
         add(errors, item.SETS, f"at most {MAX_REPLICAS} pods", total)
     return errors
 
 
-def _template(item: Workload, path: str, pods: PodSet, errors: Errors) -> None:
-    template = pods.template
-    longest = f"{pods.prefix}-{max(0, pods.first + pods.count - 1)}"
+def _template(item: Workload, pods: PodSet, errors: Errors) -> None:
+    template, path = pods.template, pods.path
+    prefix = f"{pods.prefix}-{max(0, pods.copies - 1)}" if pods.copy_label else pods.prefix
+    longest = f"{prefix}-{max(0, pods.first + pods.count - 1)}"
     if not is_name(longest):
         add(errors, "metadata.name", f"one with which pods have {A_NAME}", shown(longest))
     kube.check_gpu_requests(template.metadata.annotations, f"{path}.metadata", errors)

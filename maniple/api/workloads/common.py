@@ -1,9 +1,10 @@
 """What all workloads have in common: sets of like pods from a template, and the gang that these form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from maniple.api.errors import Problem
 from maniple.api.meta import ObjectMeta, Struct
@@ -37,6 +38,22 @@ class PodSet(Struct, frozen=True):
     first: int = 0  # the first index
     priority_class_name: str = ""  # of pods whose template names none
     replaces_finished: bool = False  # whether the controller makes a new pod for one that has ended
+    copies: int = 1  # how many such sets there are
+    copy_label: str = ""  # the label that tells them apart; empty: there is one
+
+    @property
+    def total(self) -> int:
+        return self.count * self.copies
+
+    def each(self) -> Iterator["PodSet"]:
+        """The copies, numbered, without those that have no pods."""
+        if not self.copy_label:
+            yield self
+            return
+        for number in range(self.copies if self.count else 0):
+            labels = {**self.labels, self.copy_label: str(number)}
+            known_by = (*self.known_by, self.copy_label)
+            yield replace(self, prefix=f"{self.prefix}-{number}", labels=labels, known_by=known_by, copy_label="")
 
 
 class Workload(Lenient, frozen=True, kw_only=True):

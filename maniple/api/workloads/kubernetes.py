@@ -78,9 +78,8 @@ class JobSet(Workload, frozen=True, kw_only=True):
 
     def pod_sets(self) -> Sequence[PodSet]:
         return [
-            _pods_of_job(self.metadata.name, job, number, f"spec.replicatedJobs[{index}].template.spec.template")
+            _pods_of_jobs(self.metadata.name, job, f"spec.replicatedJobs[{index}].template.spec.template")
             for index, job in enumerate(self.spec.replicated_jobs)
-            for number in range(job.replicas)
         ]
 
     def why_none(self) -> str:
@@ -96,16 +95,17 @@ class JobSet(Workload, frozen=True, kw_only=True):
         return [*waits, *([topology] if _EXCLUSIVE_TOPOLOGY in self.metadata.annotations else [])]
 
 
-def _pods_of_job(owner: str, job: ReplicatedJob, number: int, path: str) -> PodSet:
-    labels = {_JOBSET_LABEL: owner, _REPLICATED_JOB_LABEL: job.name, _JOB_INDEX_LABEL: str(number)}
+def _pods_of_jobs(owner: str, job: ReplicatedJob, path: str) -> PodSet:
     return PodSet(
-        prefix=f"{owner}-{job.name}-{number}",
+        prefix=f"{owner}-{job.name}",
         count=job.template.spec.pods(),
         template=job.template.spec.template,
         path=path,
-        labels=labels,
-        known_by=(_REPLICATED_JOB_LABEL, _JOB_INDEX_LABEL),
+        labels={_JOBSET_LABEL: owner, _REPLICATED_JOB_LABEL: job.name},
+        known_by=(_REPLICATED_JOB_LABEL,),
         role=job.name,
+        copies=job.replicas,
+        copy_label=_JOB_INDEX_LABEL,
     )
 
 

@@ -43,7 +43,7 @@ class ClusterTables:
         self.reads = reads
         self.requests = requests
         asked = {name for request in requests.requests for name in request.amounts}
-        self.axis = Axis(asked | fixed_names(nodes, queues))
+        self.axis = Axis(fixed_names(nodes, queues), asked)
         self.topologies = topologies
         self.nodes = NodeTable(nodes, self.axis)
         self.gpus = self.nodes.gpus

@@ -35,7 +35,7 @@ from maniple.model.pod_affinity import AffinityReader
 from maniple.model.pod_identity import JobKey, job_key, may_wait
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.queues import sound_queues
-from maniple.model.resources import RequestTable
+from maniple.model.resources import RequestTable, axis_names
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Domains
 from maniple.model.volume_claims import STORAGE_KINDS, Storage
@@ -196,7 +196,7 @@ class SnapshotBuilder:
         self._count_requests((name, index.pods.get(name)) for name in sorted(index.touched))
         if index.has_new_requests:
             index.has_new_requests = False
-            if self._fixed_names | index.resource_names() != set(tables.axis.names):
+            if axis_names(self._fixed_names, index.resource_names()) != tables.axis.names:
                 return False
         if bool(index.minding) != tables.reader.has_terms:
             return False

@@ -5,18 +5,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maniple.api import kubernetes, types
-from maniple.api.decode.decode import MOST_MESSAGES, Decoded, Object
+from maniple.api.decode.decode import Decoded, Object
 from maniple.api.decode.notes import Notes
 from maniple.api.decode.set_aside import HOLDS
-from maniple.api.errors import InputError, did_you_mean, shown
+from maniple.api.errors import MOST_MESSAGES, InputError, did_you_mean, shown
 from maniple.api.keys import ObjectKey, key_of, name_of
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
+from maniple.model.building.cluster_tables import fixed_names
 from maniple.model.building.implied_pods import limited_implied_pods, pods_by_job
 from maniple.model.building.job_builder import is_gang
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
 from maniple.model.building.workload_pods import make_pods
 from maniple.model.pod_identity import gang_of, job_key, named_gangs
+
+MOST_RESOURCES = 1000  # tables have a row for each of them, for every node and pod
 
 
 @dataclass
@@ -99,18 +102,19 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str, strict: bool = True) 
     objects = Objects(decoded=decoded, strict=strict)
     by_kind = objects.by_kind()
     seen: dict[ObjectKey, Object] = {}
+    positions: dict[ObjectKey, int] = {}
     twice: list[str] = []
     for item, where in zip(decoded.objects, decoded.where, strict=True):
         key = (type(item), item.metadata.namespace, item.metadata.name)
         before = seen.get(key)
         seen[key] = item
         if before is None:
+            positions[key] = len(by_kind[type(item)])
             by_kind[type(item)].append(item)
         elif strict or not (item.metadata.uid and before.metadata.uid):
             twice.append(f"{where}: {describe(item)}: given twice; an object may stand in the input once")
         else:
-            items = by_kind[type(item)]
-            items[next(at for at, other in enumerate(items) if other is before)] = item
+            by_kind[type(item)][positions[key]] = item
             objects.notes.add(("twice", type(item)), f"{where}: {describe(item)}: given twice; the last counts")
     made = make_pods(decoded, scheduler_name, strict=strict)
     new_objects: list[tuple[Object, str]] = [*made.groups, *made.pods]
@@ -120,6 +124,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str, strict: bool = True) 
         by_kind[type(new)].append(new)
         seen[type(new), new.metadata.namespace, new.metadata.name] = new
     decoded.notes += made.notes.lines()
+    _check_resources(objects)
     check_pods(objects)
     _note_missing_nodes(objects)
     objects.implied = limited_implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name)
@@ -132,6 +137,17 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str, strict: bool = True) 
     if twice:
         raise InputError(twice)
     return objects
+
+
+def _check_resources(objects: Objects) -> None:
+    """Raises InputError if nodes and queues name more resources than tables can be made for."""
+    names = fixed_names(objects.nodes, objects.queues)
+    if len(names) > MOST_RESOURCES:
+        numbers = {describe(item): len(fixed_names([item], [])) for item in objects.nodes}
+        numbers |= {describe(item): len(fixed_names([], [item])) for item in objects.queues}
+        most = max(numbers, key=numbers.__getitem__)
+        found = f"found {len(names)}, most of them ({numbers[most]}) in {most}"
+        raise InputError([f"expected at most {MOST_RESOURCES} different resources in all nodes and queues, {found}"])
 
 
 def _note_missing_nodes(objects: Objects) -> None:

@@ -25,6 +25,8 @@ from maniple.api.workloads.training import RayCluster, RayJob, TrainJob
 from maniple.model.pod_identity import group_name
 
 MOST_PODS = 200_000  # of all workloads together
+# Of them, those without a gang. A decision is made about each of them, which takes ten times as long as a gang's pod.
+MOST_SINGLE_PODS = 20_000
 
 _HASH_LABEL = "pod-template-hash"
 _JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
@@ -57,25 +59,24 @@ def make_pods(decoded: Decoded, scheduler_name: str, *, strict: bool = True) -> 
         for item in workloads
         if id(item) in owned and not (isinstance(item, TrainJob) and key_of(item.metadata) in jobsets)
     ]
-    total = sum(pod_set.count for item in roots for pod_set in item.pod_sets())
-    if total > MOST_PODS:
-        raise InputError([f"the workloads of the input would make {total} pods; expected at most {MOST_PODS}"])
+    roots = [item for item in roots if not item.is_over()]
+    roots = _not_too_many(roots, owned, places, made, strict=strict)
     counts: Counter[str] = Counter()
     of_kind: Counter[str] = Counter()
+    made_groups: set[Key] = set()
     for item in roots:
         place, existing, kind = places[id(item)], owned[id(item)], KIND_OF[type(item)]
-        if item.is_over():
-            continue
         if why := item.why_none():
             made.notes.add((kind, why), f"{place}: makes no pods: {why}")
             continue
         for name in item.unread():
             made.notes.add((kind, name), f"{place}: {name} has no counterpart here and is not read")
-        group = _own_name(item.gang(), kind, {key_of(other.metadata) for other, _ in made.groups})
+        group = _own_name(item.gang(), kind, made_groups)
         new = list(_pods(item, group, existing, taken, scheduler_name))
         made.pods += [(pod, place) for pod in new]
         if group is not None and key_of(group.metadata) not in groups and _needs(group, new):
             made.groups.append((group, place))
+            made_groups.add(key_of(group.metadata))
         if new:
             of_kind[kind] += 1
             counts[kind] += len(new)
@@ -83,6 +84,50 @@ def make_pods(decoded: Decoded, scheduler_name: str, *, strict: bool = True) -> 
         listed = ", ".join(f"{counts[kind]} of {of_kind[kind]} {kind}" for kind in sorted(counts))
         made.notes.add("made", f"pods that do not exist yet are made from templates: {listed}")
     return made
+
+
+def _not_too_many(
+    workloads: Sequence[Workload],
+    owned: Mapping[int, Sequence[kubernetes.Pod]],
+    places: Mapping[int, str],
+    made: Made,
+    *,
+    strict: bool,
+) -> list[Workload]:
+    """The workloads, if they make no more pods than can be planned at once. Else InputError.
+
+    Unless `strict`, the largest of a real cluster are set aside instead.
+    """
+    makes = {id(item): item for item in workloads if not item.why_none()}
+    for number_of, most, what in (
+        (_total, MOST_PODS, "pods"),
+        (_single_pods, MOST_SINGLE_PODS, "pods that form no gang"),
+    ):
+        numbers = {key: max(0, number_of(item) - len(owned[key])) for key, item in makes.items()}
+        while (total := sum(numbers.values())) > most:
+            largest = max(numbers, key=numbers.__getitem__)
+            place, number = places[largest], numbers.pop(largest)
+            if strict or not makes[largest].metadata.uid:
+                message = f"the workloads of the input would make {total} {what}; expected at most {most}, with fewer"
+                raise InputError([f"{message} workloads or replicas: {place} makes {number}"])
+            problem = f"would make {number} {what}; expected at most {most} of all workloads"
+            made.notes.set_aside(place, KIND_OF[type(makes.pop(largest))], [problem])
+    return [item for item in workloads if item.why_none() or id(item) in makes]
+
+
+def _total(item: Workload) -> int:
+    return sum(pods.total for pods in item.pod_sets())
+
+
+def _single_pods(item: Workload) -> int:
+    return 0 if item.gang() is not None else sum(pods.total for pods in item.pod_sets() if not _names_group(pods))
+
+
+def _names_group(pods: PodSet) -> bool:
+    """Whether the template itself puts its pods into a gang."""
+    meta = pods.template.metadata
+    labelled = ObjectMeta(labels=meta.labels, annotations=meta.annotations)
+    return bool(group_name(kubernetes.Pod(labelled, pods.template.spec)))
 
 
 def _own_name(group: types.PodGroup | None, kind: str, taken: Set[Key]) -> types.PodGroup | None:
@@ -186,7 +231,7 @@ def _pods(
     """The pods that are missing. Their names become taken."""
     by_labels: dict[tuple[tuple[str, ...], tuple[str, ...]], list[kubernetes.Pod]] = {}
     by_prefix: dict[str, list[kubernetes.Pod]] = {}
-    sets = item.pod_sets()
+    sets = [copy for pods in item.pod_sets() for copy in pods.each()]
     label_keys = {pods.known_by for pods in sets}
     for pod in existing:
         by_prefix.setdefault(pod.metadata.name.rpartition("-")[0], []).append(pod)
@@ -197,6 +242,7 @@ def _pods(
         if pods.replaces_finished:
             own = [pod for pod in own if pod.status.phase not in FINISHED]
         missing = pods.count - len(own)
+        joins = next(filter(None, map(group_name, own)), "") if missing > 0 else ""
         for index in count(pods.first):
             if missing <= 0:
                 break
@@ -205,7 +251,7 @@ def _pods(
                 continue
             taken.add(f"{item.metadata.namespace}/{name}")
             missing -= 1
-            yield _make(item, pods, name, group, next(filter(None, map(group_name, own)), ""), scheduler_name)
+            yield _make(item, pods, name, group, joins, scheduler_name)
 
 
 def _values(labels: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, ...]:

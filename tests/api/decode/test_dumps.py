@@ -223,6 +223,16 @@ def test_an_object_in_two_dumps_counts_once() -> None:
     assert sum("given twice; the last counts" in note for note in notes) == 7  # a line for each kind
 
 
+def test_a_dump_given_twice_keeps_its_order() -> None:
+    """Each object was looked for among all others."""
+    items = [made("Node", f"n{number}", namespace="") for number in range(50)]
+    newer = [{**item, "spec": {"unschedulable": True}} for item in items[10:20]]
+    data = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items, *reversed(newer)]}).encode()
+    nodes = sort_objects(decode([("f", data)], strict=False), scheduler_name="maniple", strict=False).nodes
+    assert [node.metadata.name for node in nodes] == [f"n{number}" for number in range(50)]
+    assert [node.spec.unschedulable for node in nodes] == [10 <= number < 20 for number in range(50)]
+
+
 @pytest.mark.parametrize("where", ["", "items"])
 def test_what_a_person_writes_is_still_an_error(where: str) -> None:
     """Without a uid nobody but its author has seen it, also in a list."""

@@ -152,6 +152,27 @@ def test_an_unknown_restart_policy_of_a_container_is_refused(policy: str) -> Non
     assert refused(pod(restartPolicy=policy)) == [f"{at}: expected Always, OnFailure or Never, found {policy!r}"]
 
 
+@pytest.mark.parametrize("policy", ["always", "ALWAYS", "Alway", "never", "onfailure"])
+def test_an_unknown_restart_policy_of_a_pod_is_refused(policy: str) -> None:
+    spec = {"restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]}
+    job = {"roles": [{"name": "w", "min": 1, "max": 1, "template": {"spec": spec}}]}
+    for version, kind, outer, path in (
+        ("v1", "Pod", spec, "spec"),
+        ("batch/v1", "Job", {"template": {"spec": spec}}, "spec.template.spec"),
+        ("maniple.dev/v1alpha1", "ElasticJob", job, "spec.roles[0].template.spec"),
+    ):
+        text = json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "p"}, "spec": outer})
+        expected = f"expected Always, OnFailure or Never, found {policy!r}"
+        assert refused(text) == [f"f: {kind} p: {path}.restartPolicy: {expected}"]
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never", "", None])
+def test_a_known_restart_policy_of_a_pod_is_right(policy: str | None) -> None:
+    text = json.loads(pod())
+    text["spec"]["restartPolicy"] = policy
+    assert len(decode([("f", json.dumps(text).encode())]).objects) == 1
+
+
 @pytest.mark.parametrize(
     ("requests", "limits", "message"),
     [
@@ -197,6 +218,21 @@ def test_more_pods_than_can_be_planned_are_refused_before_they_are_made() -> Non
     decoded = decode([("f", json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs}).encode())])
     with pytest.raises(InputError, match=f"have more than {MAX_IMPLIED} pods to create; .* default/a0 is 100000"):
         sort_objects(decoded, scheduler_name="maniple")
+
+
+def test_thousands_of_kinds_that_are_not_read_are_one_short_note() -> None:
+    items = [{"apiVersion": "a.b/v1", "kind": f"K{number}", "metadata": {"name": "a"}} for number in range(1000)]
+    (note,) = decode([("f", json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode())]).notes
+    assert note.startswith("skipped, because scheduling does not read them: 1 K0, 1 K1, 1 K10, ")
+    assert note.endswith(", and 950 more kinds")
+
+
+def test_thousands_of_objects_given_twice_are_fifty_lines() -> None:
+    decoded = decode([("f", (LIST % ",".join([NODE % ""] * 1000)).encode())])
+    with pytest.raises(InputError) as error:
+        sort_objects(decoded, scheduler_name="maniple")
+    assert len(error.value.messages) == 51
+    assert error.value.messages[-1] == "… and 949 more"
 
 
 def test_thousands_of_mistakes_of_one_kind_take_no_time_each_and_few_lines() -> None:
