@@ -74,6 +74,7 @@ def test_a_pod_names_its_queue_and_an_unknown_key_of_ours_is_an_event(bench: Ben
         bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", pods[pod])
     bench.wait_bound(["other"])
     bench.wait("the second to say why", lambda: f"queue '{name}' is limited" in _said_by_pod(bench, "second"))
+    bench.wait("its event", lambda: [event["regarding"]["name"] for event in bench.events("QueueLimit")] == ["second"])
     bench.wait("the lost one to say why", lambda: "unknown queue 'no-such-queue'" in _said_by_pod(bench, "lost"))
     bench.wait("events", lambda: [event["regarding"]["name"] for event in bench.events("NotRead")] == ["other"])
     assert "did you mean 'maniple.dev/queue'?" in bench.events("NotRead")[0]["note"]

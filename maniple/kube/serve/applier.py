@@ -214,8 +214,9 @@ class Applier:
         meta = seen.item.metadata
         annotations = {name: value for name, value in (meta.annotations | changes).items() if value is not None}
         item = msgspec.structs.replace(seen.item, metadata=msgspec.structs.replace(meta, annotations=annotations))
+        # A failure counts here even if the server refuses to have it written: otherwise the next cycle tries again.
         self._mirror.cache.put(item)
-        self.writes.begin(self._patches.assume(*seen.ref, {"metadata": {"annotations": changes}}))
+        self.writes.begin(self._patches.write(*seen.ref, {"metadata": {"annotations": changes}}))
 
 
 def _by_gang(snapshot: Snapshot, binds: Iterable[Bind]) -> Iterable[tuple[Job, list[Bind]]]:

@@ -36,8 +36,8 @@ from maniple.kube.serve.gang_status import (
 )
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.object_patches import Patches
+from maniple.kube.serve.pod_conditions import PodConditions
 from maniple.kube.serve.skip_repeated_writes import Throttle
-from maniple.kube.transport.client import STRATEGIC_PATCH
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef, Resource
 from maniple.model.snapshot import Snapshot
@@ -47,10 +47,8 @@ log = logging.getLogger("maniple.status")
 
 _GANGS = (types.PodGroup, types.ElasticJob)
 VALID = "Valid"  # the condition of a queue
-_MOST_PODS = 100  # whose condition is written in one cycle
 _MOST_UNDER_WAY = 400
 _REWORD_S = 10.0  # the same reason in other words, at most this often
-_REWORD_POD_S = 3 * _REWORD_S
 _HELD_S = 30.0  # what a controller here is about to write, or to make superfluous
 _REPEAT_EVENT_S = 60.0  # an event with the same reason
 _QUEUE_S = 2.0
@@ -75,8 +73,6 @@ class Statuses:
         self._gangs = gangs
         self._events = events
         self._written: Throttle[ObjectRef] = Throttle()
-        self._pods: Throttle[str] = Throttle()  # uid of a pod -> the condition that it has
-        self._complete: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod has it
         self._waiting_events: Throttle[str] = Throttle()  # uid of a gang -> the reason that its last event gave
         self._being_made: set[Key] = set()  # gangs that lack pods, but some were created a moment ago
         self._invalid_events: Throttle[ObjectRef] = Throttle()
@@ -86,6 +82,7 @@ class Statuses:
         mirror.listen(self._on_change)
         self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
         self.writes = Background(log, "status")
+        self._pods = PodConditions(patches, mirror, gangs, events, self.writes)
 
     def write(self, snapshot: Snapshot, plan: Plan, rejected: Rejected) -> None:
         """Begins to write what has changed."""
@@ -99,7 +96,7 @@ class Statuses:
             else:
                 self._write_gang(key, waiting.get(key), rejected)
         self._warn_late(waiting)
-        self._write_pods(snapshot, waiting)
+        self._pods.write(snapshot, waiting)
         self._write_queues(snapshot, plan.queues, rejected)
         self._report_unread_queues()
         self._report_unread_objects()
@@ -249,59 +246,6 @@ class Statuses:
         if seen.notes:
             self._events.add(Regarding.of(*seen.ref, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
 
-    # -- pods
-
-    def _write_pods(self, snapshot: Snapshot, waiting: Mapping[Key, Why]) -> None:
-        left = _MOST_PODS - self.writes.count_busy(PODS)
-        known, self._complete = self._complete, {}
-        for job in snapshot.waiting:
-            why = waiting.get(split_name(job.name))
-            if why is None:
-                continue
-            wanted = (why, tuple(group.pods for group in job.groups))
-            if known.get(job.name) == wanted:
-                self._complete[job.name] = wanted
-                continue
-            is_complete = True
-            for pod in (pod for group in job.groups for pod in group.pods):
-                if left <= 0:
-                    is_complete = False
-                    break
-                is_written = self._write_pod(split_name(pod), why)
-                left -= is_written
-                is_complete &= not is_written and self._has_condition(split_name(pod), why)
-            if is_complete:
-                self._complete[job.name] = wanted
-        if len(self._pods) > 2 * sum(job.waiting_pods for job in snapshot.waiting) + 1000:
-            self._pods.clear()  # most are of pods that are gone; writing the rest again changes nothing on the server
-
-    def _has_condition(self, key: Key, why: Why) -> bool:
-        pod = self._mirror.find(kubernetes.Pod, key)
-        return pod is None or self._pods.is_same(pod.uid, why.reason, why.message)
-
-    def _write_pod(self, key: Key, why: Why) -> bool:
-        pod = self._mirror.find(kubernetes.Pod, key)
-        if pod is None or not isinstance(pod.item, kubernetes.Pod) or pod.item.spec.node_name:
-            return False
-        uid, ref = pod.uid, pod.ref
-        if self.writes.is_busy(ref) or not self._pods.admit(uid, why.reason, why.message, reword_s=_REWORD_POD_S):
-            return False
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",  # the word that cluster autoscalers look for; ours begins the message
-            "message": f"{why.reason}: {why.message}",
-            "lastTransitionTime": pod.item.metadata.creation_timestamp,  # it has never been scheduled
-        }
-        self._begin(ref, self._write_condition(ref, uid, {"status": {"conditions": [condition]}}))
-        return True
-
-    async def _write_condition(self, ref: ObjectRef, uid: str, body: dict[str, Any]) -> bool:
-        if not await self._patches.write(*ref, body, "status", STRATEGIC_PATCH):
-            self._pods.forget(uid)
-            self._complete.clear()
-        return True
-
     # -- queues
 
     def _write_queues(self, snapshot: Snapshot, shares: tuple[QueueShare, ...], rejected: Rejected) -> None:
@@ -371,7 +315,7 @@ class Statuses:
             if self.writes.is_busy(ref):
                 continue
             if resource is PODS:
-                self._write_pod(key, why)
+                self._pods.write_pod(key, why)
             elif (
                 resource.read_as in (types.PodGroup, types.ElasticJob) and seen.item is None and not resource.is_foreign
             ):

@@ -1,4 +1,4 @@
-"""The status of a gang has the queue that it is in, and follows its namespace."""
+"""The status of a gang has the queue that it is in. What the server drops or refuses is not written in every cycle."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kube.transport.scripted_server import Request, Says, scripted
+from kube.transport.scripted_server import FORBIDDEN, Request, Says, scripted
 from maniple.api import types
 from maniple.api.decode.server_objects import Live, read_live
 from maniple.cluster.cache import Cache
@@ -95,3 +95,18 @@ def test_a_crd_without_the_field_is_named_once_and_not_asked_again(caplog: pytes
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())
     assert [record.message for record in caplog.records] == ["the CRD has no status.queue: renew it"]
+
+
+def test_a_refused_status_is_not_sent_again_in_every_cycle(caplog: pytest.LogCaptureFixture) -> None:
+    """Without the right to patch the status every gang would be refused once a cycle, for ever."""
+
+    async def run() -> None:
+        async with scripted(lambda _: FORBIDDEN) as (server, client):
+            mirror, statuses = made(client)
+            for _ in range(3):
+                await cycle(mirror, statuses)
+            assert len(server.requests) == 1
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert [record.message for record in caplog.records] == ["patch refused"]
