@@ -17,7 +17,7 @@ from maniple.api.timestamps import format_timestamp
 from maniple.cluster.assumed_writes import with_sizes
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
-from maniple.kube.serve.evictions import Evictor
+from maniple.kube.serve.evictions import GANG_TIMEOUT, Evictor
 from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
@@ -32,7 +32,6 @@ from maniple.scheduler.framework.plan import Bind, Eviction, Plan, Resize
 
 log = logging.getLogger("maniple.apply")
 
-GANG_TIMEOUT = "GangTimeout"
 MANY = 128
 _LATE_S = 30.0
 

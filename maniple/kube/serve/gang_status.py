@@ -16,6 +16,7 @@ from maniple.kube.serve.gang_index import SCHEDULED, SCHEDULED_NOW, has_started
 from maniple.scheduler.framework.plan import Waiting
 
 INVALID = "Invalid"
+BACKING_OFF = "BackingOff"  # needs no event: that of the failed bind says why
 INITIALLY = "PodGroupInitiallyScheduled"  # of an upstream PodGroup; once it is True it stays so
 _UNSCHEDULABLE = "Unschedulable"  # upstream's word; ours begins the message
 _LONGEST = 1000
@@ -30,7 +31,7 @@ class Why:
 
 
 def why_it_waits(entry: Waiting) -> Why:
-    would = entry.would_start_if if entry.reason != "BackingOff" else ""  # a countdown would be news every second
+    would = entry.would_start_if if entry.reason != BACKING_OFF else ""  # a countdown would be news every second
     message = f"{entry.message}; would start if {would}" if would else entry.message
     return Why(entry.reason, message[:_LONGEST])
 

@@ -10,7 +10,7 @@ from maniple.api import kubernetes
 from maniple.api.keys import Key, split_name
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.gang_index import Gangs
-from maniple.kube.serve.gang_status import Why
+from maniple.kube.serve.gang_status import BACKING_OFF, Why
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.object_patches import Patches
 from maniple.kube.serve.skip_repeated_writes import Throttle
@@ -46,7 +46,8 @@ class PodConditions:
             if known.get(job.name) == wanted:
                 self._complete[job.name] = wanted
                 continue
-            is_complete, must_tell = True, self._gangs.find(split_name(job.name)) is None
+            is_complete = True
+            must_tell = why.reason != BACKING_OFF and self._gangs.find(split_name(job.name)) is None
             for pod in (pod for group in job.groups for pod in group.pods):
                 if left <= 0:
                     is_complete = False

@@ -20,6 +20,7 @@ from maniple.elastic.conditions import find_condition
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.gang_index import SCHEDULED, Gangs, jobs_by_queue
 from maniple.kube.serve.gang_status import (
+    BACKING_OFF,
     INVALID,
     Count,
     Why,
@@ -143,7 +144,7 @@ class Statuses:
         self._begin(ref, self._patch_gang(seen, change.status))
         if why is not None and why.reason == NOT_ENOUGH and _is_being_made(seen.item, members):
             self._being_made.add(key)
-        elif why is not None:
+        elif why is not None and why.reason != BACKING_OFF:
             self._warn(seen, why)
         if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first write to it
             self._report_unread(seen)
