@@ -49,6 +49,8 @@ def _rule(rule: str, message: str, field: str = "") -> Schema:
     return _given(rule=rule, message=message, fieldPath=field)
 
 
+# Of the status: an object that names no queue is in one too.
+QUEUE = _column("Queue", "string", ".status.queue")
 AGE = _column("Age", "date", ".metadata.creationTimestamp")
 REASON = _column("Reason", "string", '.status.conditions[?(@.type=="Scheduled")].reason')
 MESSAGE = _column("Message", "string", '.status.conditions[?(@.type=="Scheduled")].message', wide=True)
@@ -73,7 +75,7 @@ COLUMNS: dict[type, tuple[Schema, ...]] = {
         AGE,
     ),
     types.PodGroup: (
-        _column("Queue", "string", ".spec.queue"),
+        QUEUE,
         _column("Phase", "string", ".status.phase"),
         _column("Min", "integer", ".spec.minMember"),
         _column("Running", "integer", ".status.running"),
@@ -85,7 +87,7 @@ COLUMNS: dict[type, tuple[Schema, ...]] = {
         MESSAGE,
     ),
     types.ElasticJob: (
-        _column("Queue", "string", ".spec.queue"),
+        QUEUE,
         _column("Phase", "string", ".status.phase"),
         _column("Min", "integer", ".spec.roles[0].min", description="Of the first role."),
         _column("Max", "integer", ".spec.roles[0].max", description="Of the first role."),

@@ -7,6 +7,7 @@ that name none.
 from maniple.api.errors import Problem, shown
 from maniple.api.labels import QUEUE_ANNOTATION, QUEUE_LABEL
 from maniple.api.meta import ObjectMeta
+from maniple.api.types import DEFAULT_QUEUE
 
 LABEL_PATH = f"metadata.labels[{QUEUE_LABEL}]"
 _ANNOTATION_PATH = f"metadata.annotations[{QUEUE_ANNOTATION}]"
@@ -15,6 +16,11 @@ _ANNOTATION_PATH = f"metadata.annotations[{QUEUE_ANNOTATION}]"
 def queue_name(meta: ObjectMeta) -> str:
     """The queue; empty: it names none."""
     return meta.labels.get(QUEUE_LABEL) or meta.annotations.get(QUEUE_ANNOTATION) or ""
+
+
+def queue_that_counts(own: str, meta: ObjectMeta, namespace: ObjectMeta | None) -> str:
+    """The queue of a gang, whether it exists or not. `own`: the one that its spec names."""
+    return own or queue_name(meta) or (queue_name(namespace) if namespace is not None else "") or DEFAULT_QUEUE
 
 
 def queue_path(meta: ObjectMeta) -> str:

@@ -26,6 +26,9 @@ Seconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 QueueName = Annotated[
     str, Meta(max_length=253, description="The queue whose share it uses. Empty: that of its namespace, else default.")
 ]
+CountedQueue = Annotated[
+    str, Meta(description="The queue that it is in: the one it names, else that of its namespace, else default.")
+]
 RoleName = Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 
 
@@ -146,6 +149,7 @@ class PodGroupSpec(Struct, frozen=True):
 
 class PodGroupStatus(Struct, frozen=True):
     phase: Literal["", "Pending", "Running", "Unknown", "Finished"] = ""
+    queue: CountedQueue = ""
     conditions: tuple[StatusCondition, ...] = ()
     pending: Count = 0
     running: Count = 0
@@ -310,6 +314,7 @@ class ElasticJobStatus(Struct, frozen=True):
     phase: Literal[
         "", "Pending", "Starting", "Running", "Growing", "Shrinking", "Restarting", "Suspended", "Succeeded", "Failed"
     ] = ""
+    queue: CountedQueue = ""
     conditions: tuple[StatusCondition, ...] = ()
     target: Annotated[tuple[RoleTarget, ...], Meta(description="The size the scheduler decided, by role.")] = ()
     last_resize_time: Annotated[

@@ -95,8 +95,8 @@ class JobView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def queue_of(job: types.ElasticJob) -> str:
-    """The queue that the job names. One of its namespace is not known here."""
-    return job.spec.queue or queue_name(job.metadata) or types.DEFAULT_QUEUE
+    """The queue that the job names, else the one that `maniple serve` has found, such as that of its namespace."""
+    return job.spec.queue or queue_name(job.metadata) or job.status.queue or types.DEFAULT_QUEUE
 
 
 def job_view(job: types.ElasticJob, replicas: Iterable[ReplicaPod]) -> JobView:

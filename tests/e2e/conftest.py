@@ -2,13 +2,13 @@
 
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
 from e2e import clusters_of_this_run
 from e2e.serve_process import Bench, install_crds
-from e2e.user_at_shell import Person
+from e2e.user_at_shell import People, Person
 from tools.cluster import ApiError, Cluster, Spec
 
 
@@ -76,7 +76,16 @@ def bench(with_crds: Cluster, namespace: str) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def person(with_crds: Cluster, namespace: str) -> Iterator[Person]:
-    made = Person(with_crds, namespace)
-    yield made
-    made.close()
+def people() -> Iterator[People]:
+    """Makes persons on any cluster; what they leave open is closed when the test ends, however it ends."""
+    with ExitStack() as stack:
+
+        def make(cluster: Cluster, namespace: str, user: str = "admin") -> Person:
+            return stack.enter_context(closing(Person(cluster, namespace, user)))
+
+        yield make
+
+
+@pytest.fixture
+def person(with_crds: Cluster, namespace: str, people: People) -> Person:
+    return people(with_crds, namespace)

@@ -100,7 +100,11 @@ class Bench:
         self.client = cluster.client()
         self._processes: list[Process] = []
         self._nodes: list[str] = []
-        self._account = self._make_account()
+        try:
+            self._account = self._make_account()
+        except BaseException:
+            self.client.close()
+            raise
 
     def _make_account(self) -> Path:
         """Creates an account with the shipped rights in the test's namespace."""
@@ -287,15 +291,21 @@ class Bench:
         self._processes.remove(process)
 
     def close(self) -> None:
+        """Also after a failed test, perhaps without a server: a connection left open would fail a later test."""
         for process in self._processes:
             process.end()
+        try:
+            self._clean_up()
+        finally:
+            self.client.close()
+
+    def _clean_up(self) -> None:
         # Pods before their nodes: others may look at the GPUs of the whole cluster, and pods without a node hold some.
         for pod in self.all_pods():
             self._remove(self._pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
         self.cluster.delete_nodes(self._nodes)
         for kind in ("clusterrolebindings", "clusterroles"):
             self._remove(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{self.scheduler}")
-        self.client.close()
 
     def _remove(self, path: str, body: Json | None = None) -> None:
         """Deletes an object that may be gone already."""

@@ -5,7 +5,7 @@ import signal
 
 from e2e.clusters_of_this_run import NewCluster
 from e2e.serve_process import install_crds
-from e2e.user_at_shell import Person, Running, printing
+from e2e.user_at_shell import People, Person, Running, printing
 from tools.cluster import Cluster, wait_until
 
 SCRIPT = "i=0; until [ -e /tmp/stop ]; do i=$((i + 1)); echo line $i; sleep 0.1; done; echo last"
@@ -32,12 +32,12 @@ def lose(cluster: Cluster, person: Person, kind: signal.Signals, commands: list[
         assert [line[:20] for line in command.err] == [LOST[:20], BACK[:20]], command.err
 
 
-def test_following_continues_when_the_api_server_is_back(new_cluster: NewCluster) -> None:
+def test_following_continues_when_the_api_server_is_back(new_cluster: NewCluster, people: People) -> None:
     """The API server is killed, or stopped."""
     cluster = new_cluster(real_node=True)
     install_crds(cluster)
     cluster.create_namespace("people")
-    person = Person(cluster, "people")
+    person = people(cluster, "people")
     person.submit("bert")
     person.replica("bert", 0, node=cluster.spec.real_node_name, **printing(SCRIPT))
     person.wait_running(["bert-worker-0"])
@@ -56,16 +56,14 @@ def test_following_continues_when_the_api_server_is_back(new_cluster: NewCluster
     assert logs.end() == 0
     assert logs.out == [*(f"line {i}" for i in range(1, number(logs.out) + 1)), "last"]
     assert watching.interrupt() == 130
-    person.close()
 
 
-def test_waiting_continues_when_the_api_server_is_back(new_cluster: NewCluster) -> None:
+def test_waiting_continues_when_the_api_server_is_back(new_cluster: NewCluster, people: People) -> None:
     cluster = new_cluster()
     install_crds(cluster)
-    person = Person(cluster, "default")
+    person = people(cluster, "default")
     waiting = person.begin("submit", "--name", "bert", "--image", "i", "--wait", "--", "true")
     waiting.wait_for("bert: Submitted")
     lose(cluster, person, signal.SIGKILL, [waiting])
     person.say("bert", phase="Succeeded")
     assert waiting.end() == 0
-    person.close()

@@ -3,11 +3,10 @@
 import time
 
 from e2e.serve_process import Bench
-from e2e.user_at_shell import Person
+from e2e.user_at_shell import People, Person
 
 
-def test_delete_waits_until_the_pods_are_gone(bench: Bench) -> None:
-    person = Person(bench.cluster, bench.namespace)
+def test_delete_waits_until_the_pods_are_gone(bench: Bench, person: Person) -> None:
     (node,) = bench.nodes(1)
     person.submit("bert", "--gpus", "2")
     pods = [person.replica("bert", index, node=node) for index in range(2)]
@@ -16,11 +15,9 @@ def test_delete_waits_until_the_pods_are_gone(bench: Bench) -> None:
     assert person.exists("elasticjobs", "bert")
     assert person.do("delete", "bert", "--wait") == f"ElasticJob {bench.namespace}/bert deleted\n"
     assert not any(person.exists("pods", pod) for pod in pods)
-    person.close()
 
 
-def test_delete_waits_no_longer_than_its_timeout(bench: Bench) -> None:
-    person = Person(bench.cluster, bench.namespace)
+def test_delete_waits_no_longer_than_its_timeout(bench: Bench, person: Person) -> None:
     person.submit("bert", "--gpus", "1")
     held = person.path("pods", person.replica("bert", 0))
     bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
@@ -30,12 +27,10 @@ def test_delete_waits_no_longer_than_its_timeout(bench: Bench) -> None:
     assert "not gone after 0.5 s" in late.stderr
     bench.wait("the job to be gone", lambda: not person.exists("elasticjobs", "bert"))
     bench.client.patch(held, {"metadata": {"finalizers": None}})
-    person.close()
 
 
-def test_delete_waits_for_pods_that_outlive_their_job(bench: Bench) -> None:
+def test_delete_waits_for_pods_that_outlive_their_job(bench: Bench, person: Person) -> None:
     """It does not wait for pods of a later job of the same name."""
-    person = Person(bench.cluster, bench.namespace)
     person.submit("bert", "--gpus", "1")
     held = person.path("pods", person.replica("bert", 0))
     bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
@@ -49,10 +44,9 @@ def test_delete_waits_for_pods_that_outlive_their_job(bench: Bench) -> None:
     assert deleting.end() == 0
     assert deleting.out == [f"ElasticJob {bench.namespace}/bert deleted"]
     assert person.exists("pods", "bert-worker-1")
-    person.close()
 
 
-def test_delete_without_the_right_to_list_pods_waits_for_the_job(bench: Bench) -> None:
+def test_delete_without_the_right_to_list_pods_waits_for_the_job(bench: Bench, person: Person, people: People) -> None:
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{bench.namespace}"
     verbs = ["get", "list", "watch", "delete"]
     rule = {"apiGroups": ["maniple.dev"], "resources": ["elasticjobs"], "verbs": verbs}
@@ -61,7 +55,7 @@ def test_delete_without_the_right_to_list_pods_waits_for_the_job(bench: Bench) -
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "deleter"}
     binding = {"metadata": {"name": "deletes"}, "roleRef": role, "subjects": [subject]}
     bench.client.post(f"{rights}/rolebindings", binding)
-    person, deleter = Person(bench.cluster, bench.namespace), Person(bench.cluster, bench.namespace, "deleter")
+    deleter = people(bench.cluster, bench.namespace, "deleter")
     person.submit("bert", "--gpus", "1")
     held = person.path("pods", person.replica("bert", 0))
     bench.client.patch(held, {"metadata": {"finalizers": ["test.maniple.dev/held"]}})
@@ -71,5 +65,3 @@ def test_delete_without_the_right_to_list_pods_waits_for_the_job(bench: Bench) -
     bench.client.patch(held, {"metadata": {"finalizers": None}})
     assert (done.returncode, done.stdout) == (0, f"ElasticJob {bench.namespace}/bert deleted\n")
     assert "is gone, its pods may still be ending: you may not list and watch the pods" in done.stderr
-    for one in (person, deleter):
-        one.close()

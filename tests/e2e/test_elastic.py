@@ -152,9 +152,9 @@ def test_a_job_follows_free_room_from_4_to_8_to_4_to_8(bench: Bench, jobs: Jobs)
     assert (service["spec"]["clusterIP"], after[7]["spec"]["subdomain"]) == ("None", "bert")
 
     def shown() -> list[str]:  # counts may be written a little later
-        return bench.cluster.kubectl("get", "ej", "bert", "-n", bench.namespace, "--no-headers").split()[:7]
+        return bench.cluster.kubectl("get", "ej", "bert", "-n", bench.namespace, "--no-headers").split()[:8]
 
-    row = ["bert", "Running", "4", "8", "8", "8", "0"]  # it names no queue
+    row = ["bert", "default", "Running", "4", "8", "8", "8", "0"]  # it names no queue
     bench.wait(f"kubectl to show {row}", lambda: shown() == row)
 
 

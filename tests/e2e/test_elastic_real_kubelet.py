@@ -6,7 +6,7 @@ import re
 
 from e2e.serve_process import GPU, OURS, Bench, Json
 from e2e.test_serve_real_kubelet import corner
-from e2e.user_at_shell import Person
+from e2e.user_at_shell import People
 from tools.cluster import wait_until
 
 __all__ = ["corner"]
@@ -70,7 +70,7 @@ def test_horovods_discovery_script_waits_until_its_members_are_known(corner: Ben
     assert log.split() == [f"{one['address']}:1" for one in members]
 
 
-def test_followed_logs_show_every_line_once_across_restarts(corner: Bench) -> None:
+def test_followed_logs_show_every_line_once_across_restarts(corner: Bench, people: People) -> None:
     """When a pod leaves, its container is removed at once, and another pod gets its name."""
     corner.serve()
     say = "echo $1 $(cat /proc/sys/kernel/random/uuid)"
@@ -78,7 +78,7 @@ def test_followed_logs_show_every_line_once_across_restarts(corner: Bench) -> No
     container = {"image": "maniple.dev/busybox:local", "command": ["sh", "-c", script]}
     elastic = {"graceSeconds": 5, "cooldownSeconds": 0}
     submit(corner, "ring", 2, 2, container, framework="none", elastic=elastic)
-    person = Person(corner.cluster, corner.namespace)
+    person = people(corner.cluster, corner.namespace)
     logs = person.begin("logs", "ring", "--all", "--follow")
     pods = ["ring-worker-0", "ring-worker-1"]
     for starts in (2, 4, 6):
@@ -90,4 +90,3 @@ def test_followed_logs_show_every_line_once_across_restarts(corner: Bench) -> No
     assert logs.end() == 0
     assert [line for line in logs.out if not re.fullmatch(r"\[worker-[01]\] (start|on|bye) [0-9a-f-]{36}", line)] == []
     assert len(set(logs.out)) == len(logs.out)
-    person.close()

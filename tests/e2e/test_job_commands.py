@@ -9,7 +9,7 @@ from docs.pages import blocks, commands
 
 from e2e.clusters_of_this_run import NewCluster
 from e2e.serve_process import ROOT, Bench, install_crds
-from e2e.user_at_shell import Person
+from e2e.user_at_shell import People, Person
 from tools.cluster import Cluster, wait_until
 
 EXAMPLES = sorted((ROOT / "examples" / "elastic").glob("*.yaml"))
@@ -106,15 +106,14 @@ def test_a_file_may_contain_the_queue_of_its_job(person: Person) -> None:
     assert person.exists("elasticjobs", "bert")
 
 
-def test_a_user_without_rights_gets_an_error(with_crds: Cluster, namespace: str) -> None:
-    nobody = Person(with_crds, namespace, "nobody")
+def test_a_user_without_rights_gets_an_error(with_crds: Cluster, namespace: str, people: People) -> None:
+    nobody = people(with_crds, namespace, "nobody")
     for arguments in (["jobs"], ["describe", "bert"], ["delete", "bert"], ["suspend", "bert"], ["watch", "--once"]):
         said = nobody.refused(*arguments)
         assert "you may not do this" in said
         assert "elasticjobs" in said
     said = nobody.refused("submit", "--name", "bert", "--image", "training:1", "--", "true")
     assert f"ElasticJob {namespace}/bert: you may not do this" in said
-    nobody.close()
 
 
 def test_resize_changes_sizes_within_bounds(person: Person) -> None:
@@ -162,8 +161,7 @@ def test_suspend_and_resume_change_all_or_none(person: Person) -> None:
     assert not person.get("elasticjobs", "a")["spec"]["suspend"]
 
 
-def test_jobs_and_describe_show_sizes_gpus_and_reasons(bench: Bench) -> None:
-    person = Person(bench.cluster, bench.namespace)
+def test_jobs_and_describe_show_sizes_gpus_and_reasons(bench: Bench, person: Person) -> None:
     (node,) = bench.nodes(1)
     person.submit("bert", "--gpus", "2:4")
     person.wait_running([person.replica("bert", index, node=node) for index in range(2)])
@@ -213,7 +211,6 @@ def test_jobs_and_describe_show_sizes_gpus_and_reasons(bench: Bench) -> None:
     told = json.loads(person.do("describe", "bert", "-o", "json"))
     assert [(one["node"], one["gpus"]) for one in told["replicas"]] == [(node, ["0"]), (node, ["1"]), ("", ["2"])]
     assert f"Waits (NoNodeFits)\n  Why:       {message}" in person.do("describe", "waits")
-    person.close()
 
 
 # -- completion, examples, the page
@@ -261,12 +258,12 @@ def test_the_commands_on_the_jobs_page_work(person: Person) -> None:
 # -- with the controller
 
 
-def test_the_controller_follows_the_commands(new_cluster: NewCluster) -> None:
+def test_the_controller_follows_the_commands(new_cluster: NewCluster, people: People) -> None:
     """It has its own cluster, because a scheduler sees all jobs."""
     cluster = new_cluster(nodes=1, gpus=8)
     install_crds(cluster)
     cluster.create_namespace("people")
-    bench, person = Bench(cluster, "people"), Person(cluster, "people")
+    bench, person = Bench(cluster, "people"), people(cluster, "people")
     bench.serve("--scheduler-name=maniple")
     try:
         person.submit("bert", "--gpus", "4:8", "--framework", "none")
@@ -298,5 +295,4 @@ def test_the_controller_follows_the_commands(new_cluster: NewCluster) -> None:
         assert person.do("delete", "bert", "--wait") == "ElasticJob people/bert deleted\n"
         assert bench.all_pods() == []
     finally:
-        person.close()
         bench.close()

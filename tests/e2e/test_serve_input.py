@@ -68,13 +68,18 @@ def test_a_pod_names_its_queue_and_an_unknown_key_of_ours_is_an_event(bench: Ben
     bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", pods["first"])
     bench.wait_bound(["first"])
     bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", bench.pod("second"))
+    bench.group("unnamed", 1)
+    bench.wait("the group to say its queue", lambda: _queue_shown(bench, "unnamed") == name)
     for pod in ("lost", "other"):
         bench.client.post(f"/api/v1/namespaces/{bench.namespace}/pods", pods[pod])
     bench.wait_bound(["other"])
     bench.wait("the second to say why", lambda: f"queue '{name}' is limited" in _said_by_pod(bench, "second"))
+    bench.wait("its event", lambda: [event["regarding"]["name"] for event in bench.events("QueueLimit")] == ["second"])
     bench.wait("the lost one to say why", lambda: "unknown queue 'no-such-queue'" in _said_by_pod(bench, "lost"))
     bench.wait("events", lambda: [event["regarding"]["name"] for event in bench.events("NotRead")] == ["other"])
     assert "did you mean 'maniple.dev/queue'?" in bench.events("NotRead")[0]["note"]
+    bench.client.patch(f"/api/v1/namespaces/{bench.namespace}", {"metadata": {"labels": {key: None}}})
+    bench.wait("the group to follow its namespace", lambda: _queue_shown(bench, "unnamed") == "default")
     bench.client.delete(f"{OURS}/queues/{name}")
 
 
@@ -139,6 +144,11 @@ def test_odd_quantities_of_a_pod_do_not_stop_the_next_pod(bench: Bench, amount: 
     else:
         assert code in (400, 422), answer
     bench.wait_bound(bench.pods("good", 1))
+
+
+def _queue_shown(bench: Bench, group: str) -> str:
+    row = bench.cluster.kubectl("get", "mpg", group, "-n", bench.namespace, "--no-headers").split()
+    return row[1] if row[2] == "Pending" else ""  # without a queue the second is the phase
 
 
 def _condition(bench: Bench, group: str) -> Json:

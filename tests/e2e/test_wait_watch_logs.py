@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from e2e.serve_process import ROOT, Bench, install_crds
-from e2e.user_at_shell import IMAGE, Person, printing
+from e2e.user_at_shell import IMAGE, People, Person, printing
 from tools.cluster import Cluster, wait_until
 
 # -- waiting
@@ -57,8 +57,7 @@ def test_interrupting_wait_leaves_the_job_running(person: Person) -> None:
 # -- the live view
 
 
-def test_watch_in_a_pipe_prints_a_line_for_each_change(bench: Bench) -> None:
-    person = Person(bench.cluster, bench.namespace)
+def test_watch_in_a_pipe_prints_a_line_for_each_change(bench: Bench, person: Person) -> None:
     (node,) = bench.nodes(1)
     person.submit("bert", "--gpus", "1:2")
     watching = person.begin("watch")
@@ -71,11 +70,9 @@ def test_watch_in_a_pipe_prints_a_line_for_each_change(bench: Bench) -> None:
     person.do("delete", "bert")
     watching.wait_for(f"{bench.namespace}/bert deleted")
     assert watching.interrupt() == 130
-    person.close()
 
 
-def test_watch_once_shows_the_gpus_of_the_cluster(bench: Bench) -> None:
-    person = Person(bench.cluster, bench.namespace)
+def test_watch_once_shows_the_gpus_of_the_cluster(bench: Bench, person: Person) -> None:
     (node,) = bench.nodes(1)
     person.submit("bert", "--gpus", "2")
     person.wait_running([person.replica("bert", index, node=node) for index in range(2)])
@@ -89,7 +86,6 @@ def test_watch_once_shows_the_gpus_of_the_cluster(bench: Bench) -> None:
     (line,) = [line for line in shown if line.startswith("bert ")]
     assert "▁" not in line  # all of its replicas run: a whole bar
     assert "█" in line
-    person.close()
 
 
 def test_watch_redraws_the_terminal_and_restores_it(person: Person) -> None:
@@ -123,9 +119,9 @@ def test_watch_redraws_the_terminal_and_restores_it(person: Person) -> None:
 # -- logs, on a real node
 
 
-def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
+def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str, people: People) -> None:
     install_crds(real_node)
-    person = Person(real_node, real_namespace)
+    person = people(real_node, real_namespace)
     node = real_node.spec.real_node_name
     person.submit("bert", "--gpus", "1:3")
     done = person.run("logs", "bert")
@@ -161,4 +157,3 @@ def test_logs_of_real_replicas(real_node: Cluster, real_namespace: str) -> None:
         for index in (0, 1)
         for text in (*(f"line {i} of bert-worker-{index}" for i in (1, 2, 3)), "last")
     )
-    person.close()

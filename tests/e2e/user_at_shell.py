@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cli.run_maniple import run, run_here
 
@@ -18,10 +18,15 @@ from tools.cluster.client import PATIENCE_S
 IMAGE: Json = {"image": "maniple.dev/busybox:local", "imagePullPolicy": "Never"}
 
 
+class People(Protocol):
+    def __call__(self, cluster: Cluster, namespace: str, user: str = "admin") -> "Person": ...
+
+
 class Person:
     def __init__(self, cluster: Cluster, namespace: str, user: str = "admin") -> None:
         self.cluster, self.namespace = cluster, namespace
         self.client = cluster.client()
+        self._running: list[Running] = []
         self._options = [f"--kubeconfig={cluster.kubeconfig(user)}", f"--namespace={namespace}"]
 
     def run(self, command: str, *arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -42,7 +47,8 @@ class Person:
         return done.stderr
 
     def begin(self, command: str, *arguments: str) -> "Running":
-        return Running([sys.executable, "-m", "maniple", command, *self._options, *arguments])
+        self._running.append(Running([sys.executable, "-m", "maniple", command, *self._options, *arguments]))
+        return self._running[-1]
 
     # -- the other side: what the controller and kubelets would do
 
@@ -114,6 +120,9 @@ class Person:
         return {job["name"]: job for job in found}
 
     def close(self) -> None:
+        """Also after a failed test: what it leaves open would fail a later one."""
+        for running in self._running:
+            running.kill()
         self.client.close()
 
 
@@ -166,13 +175,23 @@ class Running:
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
+        self._close_streams()
+        assert not any("Traceback" in line for line in self.err), self.err
+        return code
+
+    def kill(self) -> None:
+        """Ends it if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._close_streams()
+
+    def _close_streams(self) -> None:
         for reader in self._readers:
             reader.join(timeout=PATIENCE_S)
         for stream in (self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()
-        assert not any("Traceback" in line for line in self.err), self.err
-        return code
 
 
 def _read(stream: Any, lines: list[str]) -> None:

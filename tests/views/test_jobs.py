@@ -67,6 +67,15 @@ def test_a_restarting_job_says_what_failed_and_not_that_pods_are_missing() -> No
     assert status_line(waits) == "Pending: Waiting: its pods are not all there yet"
 
 
+def test_the_queue_is_the_one_named_then_the_one_found_then_default() -> None:
+    job = elastic_job(phase="Pending")
+    assert job_view(job, []).queue == "default"
+    found = msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, queue="of-its-namespace"))
+    assert job_view(found, []).queue == "of-its-namespace"
+    named = msgspec.structs.replace(found, spec=msgspec.structs.replace(job.spec, queue="just-named"))
+    assert job_view(named, []).queue == "just-named"
+
+
 def test_a_finished_job_has_a_target_of_zero() -> None:
     assert job_view(elastic_job(), []).target == 4
     assert job_view(elastic_job(phase="Succeeded"), []).target == 0

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from maniple.api.decode.server_objects import read_live
 from maniple.api.keys import Key, join_key
 from maniple.api.labels import GENERATION_ANNOTATION
 from maniple.api.replica_pods import ReplicaFacts
-from maniple.elastic.conditions import OURS, Conditions
+from maniple.elastic.conditions import OURS
 from maniple.elastic.generations import notice
 from maniple.elastic.instructions import CreateReplica, DeleteReplica
 from maniple.elastic.job_spec import JobSpec, ReplicaKey
@@ -27,7 +27,8 @@ from maniple.worker.pack_agent import agent_pyz
 
 log = logging.getLogger("maniple.jobs")
 
-_STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if name != "conditions")
+_SCHEDULERS = ("conditions", "queue")  # what the scheduler writes of it too
+_STATUS = tuple(name for name in types.ElasticJobStatus.__struct_fields__ if name not in _SCHEDULERS)
 _COUNTS = ("replicas", "restarts", "resizes")
 _WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(types.ElasticJobStatus)}
 _GONE = (404, 409)
@@ -50,8 +51,8 @@ class Executor:
         self._client = client
         self._mirror = mirror
         self.settings = settings
-        # The conditions that a job should have by now, including the scheduler's.
-        self.conditions_of: Callable[[Key, types.ElasticJob], Conditions] = lambda _, job: job.status.conditions
+        # The status that a job has, with the scheduler's conditions and queue as they should be by now.
+        self.known_status: Callable[[Key, types.ElasticJob], types.ElasticJobStatus] = lambda _, job: job.status
         self.agents: AgentServer | None = None
         self.authority = b""
         self.archive = agent_pyz()
@@ -63,13 +64,13 @@ class Executor:
 
         def body() -> bytes:
             seen, job = self._seen(key, uid)
-            changed = _changed(job.status, status, self.conditions_of(key, job))
+            changed = _changed(job.status, status, self.known_status(key, job))
             return msgspec.json.encode(
                 {"metadata": {"resourceVersion": str(seen.version), "uid": uid}, "status": changed}
             )
 
         before = self._seen(key, uid)[1].status
-        if _changed(before, status, before.conditions):
+        if _changed(before, status, before):
             path = JOBS.path(*key, "status")
             self._mirror.put_answer(JOBS, await self._client.write(self._client.jobs, "PATCH", path, body, MERGE_PATCH))
 
@@ -224,17 +225,19 @@ class Executor:
 
 
 def _changed(
-    before: types.ElasticJobStatus, after: types.ElasticJobStatus, known: Iterable[types.StatusCondition]
+    before: types.ElasticJobStatus, after: types.ElasticJobStatus, known: types.ElasticJobStatus
 ) -> dict[str, Any]:
-    """The fields of a merge patch. Conditions of others are taken from `known`."""
+    """The fields of a merge patch. The queue and conditions of others are taken from `known`."""
     names = [name for name in _STATUS if getattr(before, name) != getattr(after, name)]
     if names and not before.phase:
         names += [name for name in _COUNTS if name not in names]  # kubectl shows a zero only if it is written
     changed = {_WIRE[name]: msgspec.to_builtins(getattr(after, name)) for name in names}
     ours = [condition for condition in after.conditions if condition.type in OURS]
-    conditions = [*(condition for condition in known if condition.type not in OURS), *ours]
+    conditions = [*(condition for condition in known.conditions if condition.type not in OURS), *ours]
     if sorted(conditions, key=_type) != sorted(before.conditions, key=_type):
         changed["conditions"] = msgspec.to_builtins(conditions)
+    if known.queue != before.queue:
+        changed["queue"] = known.queue
     return changed
 
 

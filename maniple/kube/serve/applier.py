@@ -17,7 +17,7 @@ from maniple.api.timestamps import format_timestamp
 from maniple.cluster.assumed_writes import with_sizes
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
-from maniple.kube.serve.evictions import Evictor
+from maniple.kube.serve.evictions import GANG_TIMEOUT, Evictor
 from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
@@ -33,7 +33,6 @@ from maniple.scheduler.framework.plan import Bind, Eviction, Plan, Resize
 
 log = logging.getLogger("maniple.apply")
 
-GANG_TIMEOUT = "GangTimeout"
 MANY = 128
 _LATE_S = 30.0
 
@@ -225,8 +224,9 @@ class Applier:
         meta = seen.item.metadata
         annotations = {name: value for name, value in (meta.annotations | changes).items() if value is not None}
         item = msgspec.structs.replace(seen.item, metadata=msgspec.structs.replace(meta, annotations=annotations))
+        # A failure counts here even if the server refuses to have it written: otherwise the next cycle tries again.
         self._mirror.cache.put(item)
-        self.writes.begin(self._patches.assume(*seen.ref, {"metadata": {"annotations": changes}}))
+        self.writes.begin(self._patches.write(*seen.ref, {"metadata": {"annotations": changes}}))
 
 
 def _by_gang(snapshot: Snapshot, binds: Iterable[Bind]) -> Iterable[tuple[Job, list[Bind]]]:

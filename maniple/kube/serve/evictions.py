@@ -20,6 +20,7 @@ from maniple.scheduler.framework.plan import Eviction
 
 log = logging.getLogger("maniple.evictions")
 
+GANG_TIMEOUT = "GangTimeout"  # the reason of evictions for the pod's own gang, which starts over
 _FIRST_S, _LONGEST_S = 5.0, 60.0
 _TRIES = 5
 
@@ -91,8 +92,10 @@ class Evictor:
             except UnansweredError as error:
                 await backoff.wait(error)  # repeating the request is harmless
             else:
-                note = f"{eviction.reason}: makes room for {eviction.beneficiary}"
-                self._events.add(regarding, "Evicted", note, "Evict")
+                purpose = f"makes room for {eviction.beneficiary}"
+                if eviction.reason == GANG_TIMEOUT:
+                    purpose = f"not all pods of its gang {eviction.beneficiary} could be bound; the gang starts over"
+                self._events.add(regarding, "Evicted", f"{eviction.reason}: {purpose}", "Evict")
                 log.info("evicted", extra={"pod": eviction.pod, "why": eviction.reason, "for": eviction.beneficiary})
                 return "evicted"
         return "failed"

@@ -11,9 +11,11 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, join_key, split_name
 from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.meta import Struct
+from maniple.api.queue_names import queue_that_counts
 from maniple.elastic.conditions import is_true
 from maniple.kube.transport.mirror import Mirror, PodsByOwner, Seen
 from maniple.kube.transport.resource_kinds import PODS, Resource
+from maniple.model.building.queue_choice import has_same_queue
 from maniple.model.job import Job
 from maniple.model.pod_identity import named_gangs
 from maniple.model.pods_we_schedule import Ours
@@ -30,6 +32,7 @@ class Gangs:
         self.ours = ours
         self._index = PodsByOwner()
         self.touched: set[Key] = set()  # gangs that have changed
+        self._moved: set[str] = set()  # namespaces whose queue has changed
         self.nominated: set[str] = set()  # namespace/name of our waiting pods that have a nominated node
         self.reserved: set[Key] = set()  # gangs that are annotated as having nodes reserved
         mirror.listen(self._on_change)
@@ -38,6 +41,21 @@ class Gangs:
         pods = self._mirror.seen(PODS)
         items = (pods[pod].item for pod in self._index.pods(key))
         return [item for item in items if isinstance(item, kubernetes.Pod)]
+
+    def take_touched(self) -> set[Key]:
+        """Gangs that have changed since the last call, and those whose namespace got another queue."""
+        touched, self.touched = self.touched, set()
+        moved, self._moved = self._moved, set()
+        if moved:
+            resources = (*self._mirror.rivals(types.PodGroup), *self._mirror.rivals(types.ElasticJob))
+            touched |= {key for resource in resources for key in self._mirror.seen(resource) if key[0] in moved}
+        return touched
+
+    def queue_of(self, gang: types.PodGroup | types.ElasticJob) -> str:
+        """The queue that it is in, or would be if there were such a queue."""
+        namespace = self._mirror.find(kubernetes.Namespace, ("", gang.metadata.namespace))
+        meta = None if namespace is None or namespace.item is None else namespace.item.metadata
+        return queue_that_counts(gang.spec.queue, gang.metadata, meta)
 
     def is_ours(self, key: Key) -> bool:
         """Whether any of its pods is. The status of another scheduler's gang is not ours to write."""
@@ -51,6 +69,8 @@ class Gangs:
             self.touched.add(key)
         elif resource is PODS:
             self._on_pod(key, None if before is None else before.item, item)
+        elif resource.read_as is kubernetes.Namespace:
+            self._on_namespace(key[1], None if before is None else before.item, item)
 
     def _on_pod(self, key: Key, before: Object | None, pod: Object | None) -> None:
         self.nominated.discard(join_key(key))
@@ -67,6 +87,11 @@ class Gangs:
             self.touched.add(gang)
         if old is not None and old != gang:
             self.touched.add(old)
+
+    def _on_namespace(self, name: str, before: Object | None, after: Object | None) -> None:
+        old, new = (item if isinstance(item, kubernetes.Namespace) else None for item in (before, after))
+        if not has_same_queue(old, new):
+            self._moved.add(name)
 
     def find(self, key: Key) -> Seen | None:
         """The ElasticJob or PodGroup of this name."""

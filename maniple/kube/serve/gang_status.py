@@ -1,6 +1,6 @@
 """The status that a gang should have, counted from its pods, in our terms and in those of other systems. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,8 +13,10 @@ from maniple.api.meta import Struct
 from maniple.api.phases import FINISHED
 from maniple.elastic.conditions import Conditions, find_condition, is_true, put_condition
 from maniple.kube.serve.gang_index import SCHEDULED, SCHEDULED_NOW, has_started
+from maniple.scheduler.framework.plan import Waiting
 
 INVALID = "Invalid"
+BACKING_OFF = "BackingOff"  # needs no event: that of the failed bind says why
 INITIALLY = "PodGroupInitiallyScheduled"  # of an upstream PodGroup; once it is True it stays so
 _UNSCHEDULABLE = "Unschedulable"  # upstream's word; ours begins the message
 _LONGEST = 1000
@@ -26,6 +28,17 @@ class Why:
 
     reason: str
     message: str
+
+
+def why_it_waits(entry: Waiting) -> Why:
+    would = entry.would_start_if if entry.reason != BACKING_OFF else ""  # a countdown would be news every second
+    message = f"{entry.message}; would start if {would}" if would else entry.message
+    return Why(entry.reason, message[:_LONGEST])
+
+
+def why_invalid(problems: Iterable[str], subject: str = "") -> Why:
+    """`subject`: the object that has the problems, if another says so."""
+    return Why(INVALID, ((subject and f"{subject} is set aside: ") + "; ".join(problems))[:_LONGEST])
 
 
 _WAITING = Why("Waiting", "its pods are not all there yet")
@@ -80,7 +93,9 @@ def condition_of(before: Conditions, kind: str, is_met: bool, why: Why, now: str
     return put_condition(before, condition)
 
 
-def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: str) -> types.PodGroupStatus:
+def pod_group_status(
+    group: types.PodGroup, count: Count, why: Why | None, now: str, queue: str = types.DEFAULT_QUEUE
+) -> types.PodGroupStatus:
     before = group.status
     was, minimum = is_true(before.conditions, SCHEDULED), group.spec.min_member
     phase = count.phase(minimum, was)
@@ -88,6 +103,7 @@ def pod_group_status(group: types.PodGroup, count: Count, why: Why | None, now: 
         phase = "Pending"  # as Kubernetes says of a bound pod whose volumes or images are not there yet
     return types.PodGroupStatus(
         phase=phase,  # type: ignore[arg-type]  # one of the phases
+        queue=queue,
         conditions=gang_conditions(before.conditions, count, minimum, was, why, now, group.metadata.generation),
         pending=count.pending,
         running=count.running,

@@ -136,7 +136,9 @@ class Watcher(ListWatch[Live]):
         elif self.resource.may_lack(error.status) and not self._is_in_doubt():
             return False
         else:
-            self._note(f"status {error.status}", logging.WARNING, "watch refused", error)
+            may_pass = self._is_in_doubt() or self._client.may_pass(error)
+            level = logging.INFO if may_pass else logging.WARNING
+            self._note(f"status {error.status}", level, "watch refused", error)
         return True
 
     def _is_in_doubt(self) -> bool:

@@ -74,7 +74,7 @@ class Server:
             url = "" if settings.agents is None else settings.agents.url
             pod_settings = PodSettings(settings.ours.scheduler_name, url)
             self.jobs = JobController(client, self.mirror, self.events, pod_settings)
-            self.jobs.executor.conditions_of = self.statuses.conditions_of
+            self.jobs.executor.known_status = self.statuses.known_status
             self.applier.runs_jobs = self.statuses.makes_pods = True
         self.events.must_wait = lambda: self.applier.is_busy
         self.lease = None

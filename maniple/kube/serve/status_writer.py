@@ -14,11 +14,13 @@ from maniple.api import kubernetes, types
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup, UpstreamPodGroupStatus
 from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, split_name
+from maniple.api.phases import FINISHED
 from maniple.api.timestamps import format_timestamp
 from maniple.elastic.conditions import find_condition
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.gang_index import SCHEDULED, Gangs, jobs_by_queue
 from maniple.kube.serve.gang_status import (
+    BACKING_OFF,
     INVALID,
     Count,
     Why,
@@ -30,29 +32,29 @@ from maniple.kube.serve.gang_status import (
     only_reworded,
     pod_group_status,
     upstream_conditions,
+    why_invalid,
+    why_it_waits,
 )
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.object_patches import Patches
+from maniple.kube.serve.pod_conditions import PodConditions
 from maniple.kube.serve.skip_repeated_writes import Throttle
-from maniple.kube.transport.client import STRATEGIC_PATCH
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef, Resource
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.plan import Plan, QueueShare, Waiting
+from maniple.scheduler.framework.plan import Plan, QueueShare
 
 log = logging.getLogger("maniple.status")
 
+_GANGS = (types.PodGroup, types.ElasticJob)
 VALID = "Valid"  # the condition of a queue
-_MOST_PODS = 100  # whose condition is written in one cycle
 _MOST_UNDER_WAY = 400
 _REWORD_S = 10.0  # the same reason in other words, at most this often
-_REWORD_POD_S = 3 * _REWORD_S
 _HELD_S = 30.0  # what a controller here is about to write, or to make superfluous
 _REPEAT_EVENT_S = 60.0  # an event with the same reason
 _QUEUE_S = 2.0
 _UNCLAIMED_S = 5.0
 _BEING_MADE_S = 30.0  # since the last pod: so long a controller may take to create the next
-_LONGEST = 1000
 _REMEMBERED = 10_000
 
 NOT_ENOUGH = "NotEnoughPods"
@@ -72,32 +74,30 @@ class Statuses:
         self._gangs = gangs
         self._events = events
         self._written: Throttle[ObjectRef] = Throttle()
-        self._pods: Throttle[str] = Throttle()  # uid of a pod -> the condition that it has
-        self._complete: dict[str, tuple[Why, tuple[tuple[str, ...], ...]]] = {}  # gangs of which every pod has it
         self._waiting_events: Throttle[str] = Throttle()  # uid of a gang -> the reason that its last event gave
         self._being_made: set[Key] = set()  # gangs that lack pods, but some were created a moment ago
         self._invalid_events: Throttle[ObjectRef] = Throttle()
         self._unread_events: Throttle[ObjectRef] = Throttle()
+        self._without_queue: set[Resource] = set()  # kinds whose CRD has no status.queue
         self._unread: set[ObjectRef] = set()  # objects with notes that are not yet told
         mirror.listen(self._on_change)
         self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
         self.writes = Background(log, "status")
+        self._pods = PodConditions(patches, mirror, gangs, events, self.writes)
 
     def write(self, snapshot: Snapshot, plan: Plan, rejected: Rejected) -> None:
         """Begins to write what has changed."""
-        waiting = {split_name(entry.group): _why(entry) for entry in plan.waiting}
+        waiting = {split_name(entry.group): why_it_waits(entry) for entry in plan.waiting}
         for (resource, key), problems in rejected.items():
-            if key in waiting and resource.read_as in (types.PodGroup, types.ElasticJob):
-                why = _invalid(problems)
-                waiting[key] = Why(INVALID, f"{resource.kind} {key[1]} is set aside: {why.message}"[:_LONGEST])
-        touched, self._gangs.touched = self._gangs.touched | waiting.keys(), set()
-        for key in touched:
+            if key in waiting and resource.read_as in _GANGS:
+                waiting[key] = why_invalid(problems, f"{resource.kind} {key[1]}")
+        for key in self._gangs.take_touched() | waiting.keys():
             if len(self.writes.tasks) > _MOST_UNDER_WAY:
                 self._gangs.touched.add(key)
             else:
                 self._write_gang(key, waiting.get(key), rejected)
         self._warn_late(waiting)
-        self._write_pods(snapshot, waiting)
+        self._pods.write(snapshot, waiting)
         self._write_queues(snapshot, plan.queues, rejected)
         self._report_unread_queues()
         self._report_unread_objects()
@@ -129,7 +129,7 @@ class Statuses:
         if isinstance(seen.item, types.ElasticJob) and not self._gangs.ours.runs(seen.item):
             return
         if ref in rejected:
-            why = _invalid(rejected[ref])
+            why = why_invalid(rejected[ref])
         members = self._gangs.members(key)
         if members and not self._gangs.is_ours(key):
             return
@@ -141,13 +141,27 @@ class Statuses:
         if self._written.is_recent(ref, change.pause_s):
             self._gangs.touched.add(key)
             return
-        self._begin(ref, self._patches.write(*ref, _exactly(seen, change.status), "status"))
+        self._begin(ref, self._patch_gang(seen, change.status))
         if why is not None and why.reason == NOT_ENOUGH and _is_being_made(seen.item, members):
             self._being_made.add(key)
-        elif why is not None:
+        elif why is not None and why.reason != BACKING_OFF:
             self._warn(seen, why)
         if getattr(seen.source, "status", None) in ({}, UpstreamPodGroupStatus()):  # the first write to it
             self._report_unread(seen)
+
+    async def _patch_gang(self, seen: Seen, status: dict[str, Any]) -> bool:
+        """The server drops fields that its CRD does not know, without a word: they are not written again and again."""
+        if not await self._patches.write(*seen.ref, _exactly(seen, status), "status"):
+            return False
+        after = self._mirror.seen(seen.resource).get(seen.key)
+        item = None if after is None else after.item
+        if "queue" in status and isinstance(item, _GANGS) and item.status.queue != status["queue"]:
+            self._without_queue.add(seen.resource)
+            log.warning("the CRD has no status.queue: renew it", extra={"crd": str(seen.resource)})
+        return True
+
+    def _queue_of(self, resource: Resource, gang: types.PodGroup | types.ElasticJob) -> str:
+        return gang.status.queue if resource in self._without_queue else self._gangs.queue_of(gang)
 
     def _warn(self, seen: Seen, why: Why) -> None:
         if self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
@@ -178,7 +192,7 @@ class Statuses:
         """The status that the gang should have; None: it has it."""
         now, item, source = _now(), seen.item, seen.source
         if isinstance(item, types.ElasticJob):
-            return self._change_of_job(seen.ref, item, count, why, now)
+            return self._change_of_job(seen, item, count, why, now)
         if not isinstance(item, types.PodGroup):
             return None
         if isinstance(source, UpstreamPodGroup):
@@ -190,17 +204,23 @@ class Statuses:
         if source is not None:
             foreign = foreign_status(source, item.spec.min_member, count, why, now)
             return None if foreign is None else _Change(foreign, 0.0)
-        status = pod_group_status(item, count, why, now)
+        status = pod_group_status(item, count, why, now, self._queue_of(seen.resource, item))
         if status == item.status:
             return None
         return _Change(msgspec.to_builtins(status), _REWORD_S if is_message_only(item.status, status) else 0.0)
 
     def _change_of_job(
-        self, ref: ObjectRef, job: types.ElasticJob, count: Count, why: Why | None, now: str
+        self, seen: Seen, job: types.ElasticJob, count: Count, why: Why | None, now: str
     ) -> _Change | None:
-        """Of an ElasticJob only the condition Scheduled is ours."""
+        """Of an ElasticJob only the condition Scheduled and the queue are ours. A job that is over keeps its queue."""
         before, after = job.status.conditions, job_conditions(job, count, why, now)
-        if after == before:
+        queue = job.status.queue if job.status.phase in FINISHED else self._queue_of(seen.resource, job)
+        # A controller here writes the queue together with the first phase.
+        has_moved = queue != job.status.queue and not (self.makes_pods and not job.status.phase)
+        status: dict[str, Any] = {"conditions": msgspec.to_builtins(after)} if after != before else {}
+        if has_moved:
+            return _Change({**status, "queue": queue}, 0.0)
+        if not status:
             return None
         old, new = find_condition(before, SCHEDULED), find_condition(after, SCHEDULED)
         has_turned = (old and old.status) != (new and new.status)
@@ -212,71 +232,20 @@ class Statuses:
             is_being_made = not old and not is_whole and (why is None or why.reason == NOT_ENOUGH)
             if is_whole or is_being_made:
                 pause_s = _HELD_S
-                self._written.admit(ref, None)  # the pause begins now, if nothing was written before
-        return _Change({"conditions": msgspec.to_builtins(after)}, pause_s)
+                self._written.admit(seen.ref, None)  # the pause begins now, if nothing was written before
+        return _Change(status, pause_s)
 
-    def conditions_of(self, key: Key, job: types.ElasticJob) -> tuple[types.StatusCondition, ...]:
-        """All conditions with ours as it is now, for the controller to write with its own."""
-        count = Count.of(self._gangs.members(key))
-        return job_conditions(job, count, None, _now()) if count.is_whole(least(job)) else job.status.conditions
+    def known_status(self, key: Key, job: types.ElasticJob) -> types.ElasticJobStatus:
+        """Its status with our condition and queue as they are now, for the controller to write with its own."""
+        count, conditions = Count.of(self._gangs.members(key)), job.status.conditions
+        if count.is_whole(least(job)):
+            conditions = job_conditions(job, count, None, _now())
+        return msgspec.structs.replace(job.status, conditions=conditions, queue=self._queue_of(JOBS, job))
 
     def _report_unread(self, seen: Seen) -> None:
         """Fields of another system's object that have no counterpart here."""
         if seen.notes:
             self._events.add(Regarding.of(*seen.ref, seen.uid), "NotRead", "; ".join(seen.notes), "Read", "Warning")
-
-    # -- pods
-
-    def _write_pods(self, snapshot: Snapshot, waiting: Mapping[Key, Why]) -> None:
-        left = _MOST_PODS - self.writes.count_busy(PODS)
-        known, self._complete = self._complete, {}
-        for job in snapshot.waiting:
-            why = waiting.get(split_name(job.name))
-            if why is None:
-                continue
-            wanted = (why, tuple(group.pods for group in job.groups))
-            if known.get(job.name) == wanted:
-                self._complete[job.name] = wanted
-                continue
-            is_complete = True
-            for pod in (pod for group in job.groups for pod in group.pods):
-                if left <= 0:
-                    is_complete = False
-                    break
-                is_written = self._write_pod(split_name(pod), why)
-                left -= is_written
-                is_complete &= not is_written and self._has_condition(split_name(pod), why)
-            if is_complete:
-                self._complete[job.name] = wanted
-        if len(self._pods) > 2 * sum(job.waiting_pods for job in snapshot.waiting) + 1000:
-            self._pods.clear()  # most are of pods that are gone; writing the rest again changes nothing on the server
-
-    def _has_condition(self, key: Key, why: Why) -> bool:
-        pod = self._mirror.find(kubernetes.Pod, key)
-        return pod is None or self._pods.is_same(pod.uid, why.reason, why.message)
-
-    def _write_pod(self, key: Key, why: Why) -> bool:
-        pod = self._mirror.find(kubernetes.Pod, key)
-        if pod is None or not isinstance(pod.item, kubernetes.Pod) or pod.item.spec.node_name:
-            return False
-        uid, ref = pod.uid, pod.ref
-        if self.writes.is_busy(ref) or not self._pods.admit(uid, why.reason, why.message, reword_s=_REWORD_POD_S):
-            return False
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",  # the word that cluster autoscalers look for; ours begins the message
-            "message": f"{why.reason}: {why.message}",
-            "lastTransitionTime": pod.item.metadata.creation_timestamp,  # it has never been scheduled
-        }
-        self._begin(ref, self._write_condition(ref, uid, {"status": {"conditions": [condition]}}))
-        return True
-
-    async def _write_condition(self, ref: ObjectRef, uid: str, body: dict[str, Any]) -> bool:
-        if not await self._patches.write(*ref, body, "status", STRATEGIC_PATCH):
-            self._pods.forget(uid)
-            self._complete.clear()
-        return True
 
     # -- queues
 
@@ -292,7 +261,7 @@ class Statuses:
             share = by_name.get(key[1])
             conditions = before.conditions
             if ref in rejected:
-                conditions = condition_of(conditions, VALID, False, _invalid(rejected[ref]), _now(), generation)
+                conditions = condition_of(conditions, VALID, False, why_invalid(rejected[ref]), _now(), generation)
             else:
                 conditions = tuple(condition for condition in conditions if condition.type != VALID)
             after = types.QueueStatus(
@@ -338,7 +307,7 @@ class Statuses:
     def _report_rejected(self, rejected: Rejected) -> None:
         self._invalid_events.keep(lambda ref: ref in rejected)
         for ref, problems in rejected.items():
-            (resource, key), why = ref, _invalid(problems)
+            (resource, key), why = ref, why_invalid(problems)
             seen = self._mirror.seen(resource).get(key)
             if seen is None or not self._invalid_events.admit(ref, why.message):
                 continue
@@ -347,7 +316,7 @@ class Statuses:
             if self.writes.is_busy(ref):
                 continue
             if resource is PODS:
-                self._write_pod(key, why)
+                self._pods.write_pod(key, why)
             elif (
                 resource.read_as in (types.PodGroup, types.ElasticJob) and seen.item is None and not resource.is_foreign
             ):
@@ -361,16 +330,6 @@ def _is_being_made(group: Object | None, members: Iterable[kubernetes.Pod]) -> b
     created = [item.metadata.creation_timestamp for item in (group, *members) if item is not None]
     newest = max((moment.timestamp() for moment in created if moment is not None), default=0.0)
     return time.time() - newest < _BEING_MADE_S
-
-
-def _why(entry: Waiting) -> Why:
-    would = entry.would_start_if if entry.reason != "BackingOff" else ""  # a countdown would be news every second
-    message = f"{entry.message}; would start if {would}" if would else entry.message
-    return Why(entry.reason, message[:_LONGEST])
-
-
-def _invalid(problems: Iterable[str]) -> Why:
-    return Why(INVALID, "; ".join(problems)[:_LONGEST])
 
 
 def _exactly(seen: Seen, status: dict[str, Any]) -> dict[str, Any]:

@@ -129,11 +129,6 @@ class Mirror:
         for key in [key for key in self._seen[resource] if key not in listed]:
             self.remove(resource, key, version)
 
-    def tell_again(self, resource: Resource, key: Key) -> None:
-        """Puts the object into the Cache again as reported, after a write that failed."""
-        seen = self._seen[resource].get(key)
-        self._tell(resource, key, seen, seen)
-
     def clear(self, resource: Resource) -> None:
         """Its CRD is gone, and all objects with it. If the server was wrong, they come back as they were."""
         for key in list(self._seen[resource]):
