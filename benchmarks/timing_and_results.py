@@ -18,6 +18,7 @@ class Result:
     figure: str
     aim: str
     met: bool
+    seconds: float | None = None  # processor time, for comparing trees; None: the figure is not a time
 
 
 def snapshot_of(objects: list[generated_clusters.Object]) -> Snapshot:

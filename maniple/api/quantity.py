@@ -59,17 +59,23 @@ def to_units(value: Fraction, *, per_unit: int) -> int:
 
 def format_quantity(units: float, *, per_unit: int, binary: bool = False) -> str:
     """The shortest usual text for `units / per_unit`: "7", "500m", "16Gi"."""
+    if units % per_unit == 0:  # nearly always; fractions are slow
+        return _format_whole(int(units) // per_unit, binary=binary)
     value = Fraction(units).limit_denominator(10**6) / per_unit
-    if binary and value.denominator == 1:
-        for power, prefix in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
-            if value and value % 1024**power == 0:
-                return f"{value // 1024**power}{prefix}"
     if value.denominator == 1:
-        return str(value.numerator)
+        return _format_whole(value.numerator, binary=binary)
     milli = value * 1000
     if milli.denominator == 1:
         return f"{milli.numerator}m"
     return f"{float(value):.6g}"
+
+
+def _format_whole(value: int, *, binary: bool) -> str:
+    if binary and value:
+        for power, prefix in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+            if value % 1024**power == 0:
+                return f"{value // 1024**power}{prefix}"
+    return str(value)
 
 
 def _shown(text: str) -> str:

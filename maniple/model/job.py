@@ -76,6 +76,11 @@ class PlacedPod(Struct, eq=False):
         """Its position among the pods of its job. Pods with a higher position are surplus first."""
         return pod_order(split_name(self.pod)[1], self.labels)
 
+    @property
+    def index(self) -> int:
+        """The number in that order."""
+        return pod_order(self.pod, self.labels)[1]  # with or without the namespace: a number cannot reach beyond "/"
+
 
 class Job(Struct, eq=False):
     """A gang: a PodGroup, an ElasticJob, or a pod on its own."""

@@ -1,4 +1,8 @@
-"""Runs maniple as a user does: a process with arguments, an exit code and two streams."""
+"""Runs maniple as a user does: arguments, an exit code and two streams.
+
+`run` starts a process, which takes most of a second. Tests of what a process is (its streams, encoding, signals, start)
+need it; others use `run_here`.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +45,9 @@ def run(
 
 
 def run_here(
-    *arguments: str | Path, stdin: str = "", env: dict[str, str] | None = None
+    *arguments: str | Path, stdin: str | bytes = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The same in this process, for tests that run many commands: a process takes a second to start."""
+    """The same in this process."""
     words = ["maniple", *map(str, arguments)]
     with patch.object(sys, "argv", words), CliRunner().isolation(stdin, env) as streams:
         try:
@@ -55,9 +59,12 @@ def run_here(
     return subprocess.CompletedProcess(words, code, out, err)
 
 
-def plan(*arguments: str | Path, stdin: str | bytes = b"", env: dict[str, str] | None = None) -> Plan:
+def plan(*arguments: str | Path, stdin: str | bytes = b"") -> Plan:
     """The plan of a run that must succeed and print nothing else."""
-    done = run("plan", *arguments, "-o", "json", stdin=stdin, env=env)
+    return plan_of(run_here("plan", *arguments, "-o", "json", stdin=stdin))
+
+
+def plan_of(done: subprocess.CompletedProcess[str]) -> Plan:
     assert (done.returncode, done.stderr) == (0, "")
     outcome: Plan = json.loads(done.stdout)
     return outcome
@@ -72,7 +79,7 @@ def example(name: str) -> Plan:
 
 def refused(*arguments: str | Path, stdin: str | bytes = b"") -> list[str]:
     """The lines on standard error of a run that must fail with exit code 2 and print nothing."""
-    done = run("plan", *arguments, stdin=stdin)
+    done = run_here("plan", *arguments, stdin=stdin)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr.splitlines()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.run_maniple import ROOT, run
+from cli.run_maniple import ROOT, run, run_here
 from maniple import __version__
 from maniple.cli.main import COMMANDS
 
@@ -17,7 +17,7 @@ from maniple.cli.main import COMMANDS
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_has_examples(command: str, option: str) -> None:
-    done = run(*([command] if command else []), option)
+    done = run_here(*([command] if command else []), option)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Usage: maniple {command}".rstrip() in done.stdout
     after = done.stdout.split("Example", 1)[1]
@@ -25,14 +25,14 @@ def test_help_has_examples(command: str, option: str) -> None:
 
 
 def test_help_lists_every_command() -> None:
-    listed = run("--help").stdout.split("Commands:")[1]
+    listed = run_here("--help").stdout.split("Commands:")[1]
     assert [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "][
         : len(COMMANDS)
     ] == list(COMMANDS)
 
 
 def test_version() -> None:
-    assert run("--version").stdout.strip().endswith(__version__)
+    assert run_here("--version").stdout.strip().endswith(__version__)
 
 
 def test_the_installed_command_is_the_same_program() -> None:
@@ -55,7 +55,7 @@ def test_the_installed_command_is_the_same_program() -> None:
     ],
 )
 def test_wrong_usage_exits_with_2_and_prints_only_to_standard_error(arguments: list[str], message: str) -> None:
-    done = run(*arguments)
+    done = run_here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
 
@@ -65,7 +65,7 @@ def test_wrong_usage_exits_with_2_and_prints_only_to_standard_error(arguments: l
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_calls_maniple(shell: str) -> None:
-    done = run("completion", shell)
+    done = run_here("completion", shell)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"_MANIPLE_COMPLETE={shell}_complete" in done.stdout
     if program := shutil.which(shell):
@@ -83,7 +83,7 @@ def test_the_completion_script_calls_maniple(shell: str) -> None:
     ],
 )
 def test_completion_offers_matching_words(words: str, position: str, expected: set[str]) -> None:
-    done = run(env={"COMP_WORDS": words, "COMP_CWORD": position, "_MANIPLE_COMPLETE": "bash_complete"})
+    done = run_here(env={"COMP_WORDS": words, "COMP_CWORD": position, "_MANIPLE_COMPLETE": "bash_complete"})
     assert {line.split(",")[1] for line in done.stdout.splitlines()} == expected
 
 
@@ -91,14 +91,14 @@ def test_completion_offers_matching_words(words: str, position: str, expected: s
 
 
 def test_crds_prints_what_is_in_deploy() -> None:
-    done = run("crds")
+    done = run_here("crds")
     assert (done.returncode, done.stderr) == (0, "")
     kept = {path.read_text(encoding="utf-8") for path in (ROOT / "deploy/crds").glob("*.yaml")}
     assert set(done.stdout.split("---\n")) == kept
 
 
 def test_crds_writes_one_file_each_and_says_which(tmp_path: Path) -> None:
-    done = run("crds", "--write", tmp_path / "new/folder")
+    done = run_here("crds", "--write", tmp_path / "new/folder")
     assert done.returncode == 0
     written = sorted((tmp_path / "new/folder").iterdir())
     assert sorted(done.stdout.split()) == [str(path) for path in written]
@@ -107,7 +107,7 @@ def test_crds_writes_one_file_each_and_says_which(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_to_is_an_error_without_a_traceback() -> None:
-    done = run("crds", "--write", "/proc/nosuch/folder")
+    done = run_here("crds", "--write", "/proc/nosuch/folder")
     assert (done.returncode, done.stdout) == (1, "")
     path = "/proc/nosuch/folder/maniple.dev_queues.yaml"
     assert done.stderr == f"error: {path}: cannot be written: No such file or directory\n"
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_without_a_traceback() ->
 def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    done = run("serve", "--once", f"--kubeconfig={path}")
+    done = run_here("serve", "--once", f"--kubeconfig={path}")
     assert done.returncode == 2
     assert f"{path}: expected a kubeconfig that can be used" in done.stderr
     assert "Traceback" not in done.stderr
@@ -132,7 +132,7 @@ def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_wrong_options_of_serve_are_refused(arguments: list[str], message: str) -> None:
-    done = run("serve", "--once", *arguments)
+    done = run_here("serve", "--once", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
 
@@ -143,6 +143,6 @@ def test_once_without_an_answer_is_not_reported_as_another_leader(tmp_path: Path
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"
         " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
     )
-    done = run("serve", "--once", f"--kubeconfig={path}")
+    done = run_here("serve", "--once", f"--kubeconfig={path}")
     assert done.returncode == 2
     assert "the API server did not do what was asked" in done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.run_maniple import EXAMPLES, Plan, example, plan, run, untimed
+from cli.run_maniple import EXAMPLES, Plan, example, plan, plan_of, run, run_here, untimed
 
 NAMES = ["01", "02", "03", "04", "05a", "05b", "06"]
 
@@ -156,14 +156,14 @@ def test_the_plan_depends_neither_on_the_order_of_the_documents_nor_on_hashes(na
     (path,) = EXAMPLES.glob(f"{name}*.yaml")
     documents = [value for value in yaml.safe_load_all(path.read_bytes()) if value]
     backwards = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents[::-1]})
-    again = plan("-f", "-", stdin=backwards, env={"PYTHONHASHSEED": "7"})
+    again = plan_of(run("plan", "-f", "-", "-o", "json", stdin=backwards, env={"PYTHONHASHSEED": "7"}))
     assert untimed(again) == untimed(example(name))
 
 
 def test_every_example_is_shown_as_a_table() -> None:
     for name, words in (("01", ["Starts", "default/b", "n1 ×2 (gpu 0-1)", "Waits", "default/a"]), ("03", ["Waits"])):
         (path,) = EXAMPLES.glob(f"{name}*.yaml")
-        done = run("plan", "-f", path)
+        done = run_here("plan", "-f", path)
         assert (done.returncode, done.stderr) == (0, "")
         for word in [*words, "Queues"]:
             assert word in done.stdout

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.run_maniple import EXAMPLES, run
+from cli.run_maniple import EXAMPLES, run_here
 
 RACK = EXAMPLES / "topology/rack.yaml"
 NVLINK = EXAMPLES / "topology/nvlink.yaml"
@@ -38,7 +38,7 @@ FIELDS = [
 
 
 def story(*arguments: str | Path, stdin: str | bytes = b"") -> dict[str, Any]:
-    done = run("explain", *arguments, "-o", "json", stdin=stdin)
+    done = run_here("explain", *arguments, "-o", "json", stdin=stdin)
     assert (done.returncode, done.stderr) == (0, "")
     made: dict[str, Any] = json.loads(done.stdout)
     return made
@@ -48,7 +48,7 @@ def test_the_ring_of_the_chosen_gpus_is_told() -> None:
     made = story("-f", NVLINK, "default/pair")
     assert (made["state"], made["kind"], made["ringGBs"]) == ("Starts", "Pod", 100.0)
     assert [(pod["node"], pod["gpus"], pod["ringGBs"]) for pod in made["pods"]] == [("n1", ["2", "3"], 100.0)]
-    text = run("explain", "-f", NVLINK, "pair").stdout
+    text = run_here("explain", "-f", NVLINK, "pair").stdout
     assert "Ring:      100 GB/s" in text
     assert "2,3   100 GB/s" in text
 
@@ -58,7 +58,7 @@ def test_a_gang_in_a_rack_and_one_that_waits_for_one() -> None:
     assert {pod["domain"] for pod in first["pods"]} == {"b1/r1"}
     assert first["waiting"] is None
     assert (second["state"], second["waiting"]["reason"]) == ("Waits", "NoDomainFits")
-    assert "Waits (NoDomainFits)" in run("explain", "-f", RACK, "second").stdout
+    assert "Waits (NoDomainFits)" in run_here("explain", "-f", RACK, "second").stdout
 
 
 def test_who_waits_is_told_everything() -> None:
@@ -91,7 +91,7 @@ def test_who_waits_is_told_everything() -> None:
         "others": 0,
     }
     assert [entry["action"] for entry in why["tried"]] == ["allocate", "shrink", "reclaim", "preempt"]
-    text = run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "train").stdout
+    text = run_here("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "train").stdout
     assert "Line:      1 of 1" in text
     assert (
         "Nearest:   needs 8 nvidia.com/gpu in one rack; rack r1 has 6 free and lacks 2; "
@@ -100,7 +100,7 @@ def test_who_waits_is_told_everything() -> None:
     assert "Starts if: 2 nvidia.com/gpu on node n1 came free in rack r1 (held by " in text
     for entry in why["tried"]:
         assert f"\n  {entry['action']:8}  {entry['why'].split()[0]}" in text
-    assert run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "train", "-o", "text").stdout == text
+    assert run_here("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "train", "-o", "text").stdout == text
 
 
 def test_a_job_that_runs_is_told_its_sizes() -> None:
@@ -108,7 +108,7 @@ def test_a_job_that_runs_is_told_its_sizes() -> None:
     assert made["state"] == "Runs"
     assert made["roles"] == [{"role": "worker", "size": 3, "min": 1, "max": 4, "step": 1, "running": 3, "resize": None}]
     assert (made["coolsDownSeconds"], made["waiting"]) == (40, None)
-    text = run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "tune").stdout
+    text = run_here("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:00Z", "tune").stdout
     assert "Size:      worker 3, from 1 to 4, 3 running\n" in text
     assert "Cool-down: 40 s more\n" in text
 
@@ -118,7 +118,7 @@ def test_a_job_that_gives_way_is_told_to_whom_and_how_large_it_will_be() -> None
     assert (made["state"], made["roles"][0]["resize"], made["coolsDownSeconds"]) == ("Leaves", 1, None)
     leaving = [pod for pod in made["pods"] if pod["state"] == "Leaves"]
     assert [(pod["reason"], pod["for"]) for pod in leaving] == [("Shrunk", "default/train")] * 2
-    text = run("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:40Z", "tune").stdout
+    text = run_here("explain", "-f", CROWDED, "--now", "2026-01-01T10:04:40Z", "tune").stdout
     assert "3 running; becomes 1\n" in text
     assert "Shrunk for default/train" in text
 
@@ -129,11 +129,11 @@ def test_a_reservation_is_told_with_its_nodes_and_when() -> None:
     made = story("-f", reserved, *now, "large")
     assert made["state"] == "Reserved"
     assert made["reservation"] == {"nodes": {"n1": 1, "n2": 1}, "expected": "2026-01-01T11:00:00Z", "inSeconds": 3000.0}
-    text = run("explain", "-f", reserved, *now, "large").stdout
+    text = run_here("explain", "-f", reserved, *now, "large").stdout
     assert "Reserved:  n1, n2: expected at 2026-01-01T11:00:00Z, in 3000 s\n" in text
     (guest,) = story("-f", reserved, *now, "notebook")["pods"]
     assert guest["backfill"] == "default/large"
-    assert "makes way for default/large" in run("explain", "-f", reserved, *now, "notebook").stdout
+    assert "makes way for default/large" in run_here("explain", "-f", reserved, *now, "notebook").stdout
     tried = {entry["action"]: entry["why"] for entry in story("-f", reserved, *now, "server")["waiting"]["tried"]}
     assert "it could delay default/large" in tried["backfill"]
 
@@ -141,7 +141,7 @@ def test_a_reservation_is_told_with_its_nodes_and_when() -> None:
 def test_a_gang_that_backs_off_is_told_for_how_long() -> None:
     made = story("-f", "-", "--now", "2026-01-01T00:00:05Z", "p", stdin=BACKS_OFF)
     assert (made["backsOffSeconds"], made["waiting"]["reason"], made["position"]) == (15, "BackingOff", None)
-    done = run("explain", "-f", "-", "--now", "2026-01-01T00:00:05Z", "p", stdin=BACKS_OFF)
+    done = run_here("explain", "-f", "-", "--now", "2026-01-01T00:00:05Z", "p", stdin=BACKS_OFF)
     assert "Back-off:  15 s more\n" in done.stdout
 
 
@@ -152,7 +152,7 @@ def test_a_pod_of_a_gang_stands_for_its_gang() -> None:
 def test_running_and_leaving_pods_are_told() -> None:
     preempt = EXAMPLES / "actions/preempt.yaml"
     policy = ("--policy", EXAMPLES / "policies/kube-batch.yaml")
-    planned = json.loads(run("plan", "-f", preempt, *policy, "-o", "json").stdout)["rounds"][0]
+    planned = json.loads(run_here("plan", "-f", preempt, *policy, "-o", "json").stdout)["rounds"][0]
     names = {entry["pod"] for entry in planned["evictions"]}
     assert names
     for name in names:
@@ -183,7 +183,7 @@ def test_running_and_leaving_pods_are_told() -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_the_exit_code_is_2(arguments: list[str | Path], says: str) -> None:
-    done = run("explain", *arguments)
+    done = run_here("explain", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
 
@@ -214,7 +214,7 @@ kind: Pod
 metadata: {{name: x-0, labels: {{maniple.dev/pod-group: x}}}}
 spec: {{schedulerName: maniple, {CONTAINERS}}}
 """
-    done = run("explain", "-f", "-", "x", stdin=text)
+    done = run_here("explain", "-f", "-", "x", stdin=text)
     assert done.returncode == 2
     assert "default/x: several gangs have that name; write ElasticJob/default/x or PodGroup/default/x" in done.stderr
     job = story("-f", "-", "ElasticJob/default/x", stdin=text)
@@ -233,7 +233,7 @@ spec: {{schedulerName: maniple, schedulingGates: [{{name: wait}}], {CONTAINERS}}
 """
     made = story("-f", "-", "p", stdin=text)
     assert (made["gated"], [(pod["pod"], pod["state"]) for pod in made["pods"]]) == (1, [("default/p", "Waits")])
-    shown = run("explain", "-f", "-", "p", stdin=text).stdout
+    shown = run_here("explain", "-f", "-", "p", stdin=text).stdout
     assert "Gated:     1 pod held by scheduling gates\n" in shown
     assert "it needs 1 pod to start, and none waits (1 more held by scheduling gates)" in shown
 
@@ -257,7 +257,7 @@ kind: ElasticJob
 metadata: {{name: x}}
 spec: {{roles: [{{name: w, min: 1, max: 2, template: {{spec: {{containers: [{{name: main}}]}}}}}}]}}{pods}
 """
-    shown = run("explain", "-f", "-", "x", stdin=text).stdout
+    shown = run_here("explain", "-f", "-", "x", stdin=text).stdout
     assert "Size:      w 3, from 1 to 2, 3 running; larger than its max: it keeps what it has until" in shown
 
 
@@ -314,6 +314,6 @@ spec: {{schedulerName: maniple, {CONTAINERS}}}
 
 
 def test_a_live_cluster_and_files_are_not_mixed() -> None:
-    done = run("explain", "-f", RACK, "--live", "first")
+    done = run_here("explain", "-f", RACK, "--live", "first")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--live reads a cluster: name no files with it" in done.stderr

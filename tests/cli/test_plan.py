@@ -16,7 +16,7 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from cli.run_maniple import COMMAND, EXAMPLES, ROOT, example, plan, refused, run, untimed
+from cli.run_maniple import COMMAND, EXAMPLES, ROOT, example, plan, refused, run_here, untimed
 from tools.cluster import wait_until
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '1', memory: 4Gi, pods: 110}}\n"
@@ -128,7 +128,7 @@ kind: PodGroup
 metadata: {name: g}
 spec: {minMember: 1, minResources: {cpu: '1'}}
 """
-    done = run("plan", "-f", "-", "-o", "json", stdin="---\n".join([NODE, other, volcano, POD]))
+    done = run_here("plan", "-f", "-", "-o", "json", stdin="---\n".join([NODE, other, volcano, POD]))
     assert done.returncode == 0
     assert bound(json.loads(done.stdout)) == ["default/p1"]
     assert done.stderr.splitlines() == [
@@ -148,7 +148,7 @@ def test_only_pods_of_our_scheduler_are_planned_by_default() -> None:
     ]
     text = "---\n".join([*nodes, *pods])
     for name, *option in (["maniple"], ["volcano", "--scheduler-name", "volcano"]):
-        done = run("plan", "-f", "-", *option, "-o", "json", stdin=text)
+        done = run_here("plan", "-f", "-", *option, "-o", "json", stdin=text)
         assert bound(json.loads(done.stdout)) == [f"default/of-{name}"]
         assert [line for line in done.stderr.splitlines() if f"scheduler {name}:" in line] == []
         assert done.stderr.count("1 pending pod belongs to scheduler ") == 2
@@ -351,7 +351,7 @@ def test_lists_are_sorted() -> None:
 
 
 def test_yaml_output_equals_json_output() -> None:
-    done = run("plan", "-f", FIRST, "-o", "yaml")
+    done = run_here("plan", "-f", FIRST, "-o", "yaml")
     assert (done.returncode, done.stderr) == (0, "")
     outcome = yaml.safe_load(done.stdout)
     assert untimed(outcome) == untimed(example("01"))
@@ -359,7 +359,7 @@ def test_yaml_output_equals_json_output() -> None:
 
 
 def test_the_table_shows_starts_evictions_waiting_gangs_and_remedies() -> None:
-    done = run("plan", "-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", "--rounds", "2", stdin=CONTENDED)
+    done = run_here("plan", "-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", "--rounds", "2", stdin=CONTENDED)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     titles = [line for line in lines if line and not line.startswith(" ")]
@@ -410,7 +410,7 @@ def gang(name: str, pods: list[tuple[int, str]]) -> str:
     ],
 )
 def test_the_table_shows_gpus_shares_and_ring_speed(pods: list[tuple[int, str]], nodes: str) -> None:
-    done = run("plan", "-f", "-", stdin=f"{PAIRS}---\n{gang('g', pods)}")
+    done = run_here("plan", "-f", "-", stdin=f"{PAIRS}---\n{gang('g', pods)}")
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = [line for line in done.stdout.splitlines() if "default/g " in line]
     assert line.split("  ")[-1].strip() == nodes
@@ -418,7 +418,7 @@ def test_the_table_shows_gpus_shares_and_ring_speed(pods: list[tuple[int, str]],
 
 def test_control_characters_in_names_are_escaped() -> None:
     text = "---\n".join([NODE, POD.replace("spec: {", 'spec: {nodeSelector: {"a\\nb": "\\e[31mred"}, ')])
-    done = run("plan", "-f", "-", stdin=text)
+    done = run_here("plan", "-f", "-", stdin=text)
     assert done.returncode == 0
     assert r"a\nb=\x1b[31mred" in done.stdout
     assert "\x1b" not in done.stdout
@@ -489,19 +489,19 @@ def test_ctrl_c_while_reading_input_stops_quietly() -> None:
 
 def test_rounds_that_repeat_are_not_printed() -> None:
     source = str(EXAMPLES / "actions" / "allocate.yaml")
-    text = run("plan", "-f", source, "--rounds", "5").stdout
+    text = run_here("plan", "-f", source, "--rounds", "5").stdout
     assert "Round 2\n" in text
     assert "Round 3" not in text
     assert "\n\nSettled after round 2: rounds 3 to 5 are the same.\n\nQueues\n" in text
     outcome = plan("-f", source, "--rounds", "5")
     assert (outcome["settledAfter"], len(outcome["rounds"])) == (2, 5)
-    assert "Settled" not in run("plan", "-f", source, "--rounds", "2").stdout
+    assert "Settled" not in run_here("plan", "-f", source, "--rounds", "2").stdout
     assert plan("-f", source)["settledAfter"] is None
 
 
 def test_a_round_with_news_is_printed_however_late_it_comes() -> None:
     """With a step, objects arrive and end after rounds in which nothing happens."""
-    text = run(
+    text = run_here(
         "plan",
         "-f",
         str(EXAMPLES / "07-elastic.yaml"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.run_maniple import EXAMPLES, run
+from cli.run_maniple import EXAMPLES, run_here
 from maniple.api.gpu.nvidia_smi import read_smi
 from maniple.api.gpu.topology_annotation import parse_topology, to_json
 
@@ -17,13 +17,13 @@ PAIRS = EXAMPLES / "topology/nvlink-pairs.txt"
 
 
 def drawn(*arguments: str | Path, stdin: str | bytes = b"") -> str:
-    done = run("topology", *arguments, stdin=stdin)
+    done = run_here("topology", *arguments, stdin=stdin)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 def refused(*arguments: str | Path, stdin: str | bytes = b"") -> list[str]:
-    done = run("topology", *arguments, stdin=stdin)
+    done = run_here("topology", *arguments, stdin=stdin)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr.splitlines()
 
@@ -33,7 +33,7 @@ def refused(*arguments: str | Path, stdin: str | bytes = b"") -> list[str]:
 
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
 def test_every_example_is_drawn_with_its_links_groups_and_rings(path: Path) -> None:
-    done = run("topology", path)
+    done = run_here("topology", path)
     assert done.returncode == 0
     for heading in ("Links\n  GPU  0 ", "Groups\n  node: ", "Best ring\n  SIZE  GB/s  GPUS\n  2 "):
         assert f"\n\n{heading}" in done.stdout
@@ -58,7 +58,7 @@ def test_groups_and_rings_of_known_machines(name: str, lines: list[str]) -> None
 
 
 def test_a_lost_gpu_is_listed_and_in_no_group_or_ring() -> None:
-    done = run("topology", EXAMPLES / "topology/lost-gpu.txt")
+    done = run_here("topology", EXAMPLES / "topology/lost-gpu.txt")
     assert done.stderr == "note: GPU5 has no link that can be read: taken for lost, and marked unhealthy\n"
     assert done.stdout.startswith("8 × nvidia.com/gpu, lost: 5\n")
     groups = done.stdout.split("Groups\n")[1]
@@ -102,7 +102,7 @@ def test_a_single_gpu_can_be_drawn() -> None:
 
 @pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
 def test_json_is_the_annotation_on_one_line_and_can_be_read_again(path: Path) -> None:
-    first = run("topology", path, "-o", "json").stdout
+    first = run_here("topology", path, "-o", "json").stdout
     assert first == to_json(read_smi(path.read_text(encoding="utf-8"))) + "\n"
     assert drawn("-", "-o", "json", stdin=first) == first
 
@@ -154,5 +154,5 @@ def test_wrong_options_are_refused() -> None:
 
 def test_output_formats_are_completed() -> None:
     env = {"COMP_WORDS": "maniple topology -o ", "COMP_CWORD": "3", "_MANIPLE_COMPLETE": "bash_complete"}
-    done = run(env=env)
+    done = run_here(env=env)
     assert {line.split(",")[1] for line in done.stdout.splitlines()} == {"table", "json", "annotate"}

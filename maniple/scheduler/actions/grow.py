@@ -120,7 +120,7 @@ def _is_incomplete(session: Session, job: Job, elastic: Elastic) -> bool:
         count_of[role] = count_of.get(role, 0) + state.placed.get(role, 0)
     for pod in job.placed:
         sizes = elastic.roles.get(pod.role)
-        if sizes is not None and pod.order[1] >= sizes.size:
+        if sizes is not None and pod.index >= sizes.size:
             count_of[pod.role] -= 1  # it is leaving
     return any(count_of[name] < role.size for name, role in elastic.roles.items())
 

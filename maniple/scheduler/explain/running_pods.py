@@ -118,9 +118,9 @@ class Holders:
             role: count + job.succeeded_by_role.get(role, 0) - job.role_min.get(role, 0)
             for role, count in state.placed.items()
         }
-        for pod in sorted(job.placed, key=lambda pod: (pod.order[1], pod.order[0], pod.order[2]), reverse=True):
+        for pod in sorted(job.placed, key=lambda pod: (pod.index, pod.order[0], pod.order[2]), reverse=True):
             # The rendezvous replica stays as long as the job does.
-            stays = job.elastic is not None and job.elastic.rendezvous(pod.role, pod.order[1])
+            stays = job.elastic is not None and job.elastic.rendezvous(pod.role, pod.index)
             if left > 0 and left_of.get(pod.role, 0) > 0 and pod.pod not in state.evicted and not stays:
                 left -= 1
                 left_of[pod.role] -= 1

@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 
@@ -53,16 +55,14 @@ class Rows:
     free: FloatArray  # [R, rows]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """How many pods a gang still needs before it may start, by role and in all."""
 
     by_role: dict[str, int]
     total: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Victim:
+class Victim(Struct, frozen=True, eq=False):
     """A placed pod that an action wants to evict."""
 
     job: Job

@@ -8,6 +8,7 @@ committed.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,21 +38,20 @@ class TakenRoom:
         return set(self.counts) if self.statement is None else self.statement.nodes()
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The part of the cluster that replicas must stay in, because their job is there."""
+class _Part(NamedTuple):
+    """The kind of replicas, and the part of the cluster that they must stay in, because their job is there."""
 
-    model: int = _ANY
-    level: str = ""
-    domain: int = _ANY
+    group: int  # Demands.number_of
+    model: int
+    level: str
+    domain: int
 
 
 class GrowthRoom:
     def __init__(self, session: Session, *, keeps_to_node: bool) -> None:
         self._session = session
         self._keeps_to_node = keeps_to_node  # a job on one node should stay on it
-        # (demand, part) -> nodes that may have room, best last.
-        self._open_nodes: dict[tuple[int, _Part], list[int]] = {}
+        self._open_nodes: dict[_Part, list[int]] = {}  # nodes that may have room, best last
         self._requests: dict[int, list[tuple[int, float]]] = {}  # shape -> (row, amount)
         self._free: dict[int, list[float]] = {}  # node -> what is free there
         # (node, shape) -> the requests of a replica, and how many the session does not know of yet.
@@ -125,13 +125,12 @@ class GrowthRoom:
             if home is None or home < 0:
                 return None
             name, domain = level.name, home
-        return _Part(model, name, domain)
+        return _Part(session.demands.number_of(group), model, name, domain)
 
     def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> TakenRoom | None:
-        key = (self._session.demands.number_of(group), part)
-        nodes = self._open_nodes.get(key)
+        nodes = self._open_nodes.get(part)
         if nodes is None:
-            nodes = self._open_nodes[key] = self._in_order(group, part)
+            nodes = self._open_nodes[part] = self._in_order(group, part)
         requests = self._requests_of(group)
         taken = TakenRoom(job, group)
         missing, index = count, len(nodes)

@@ -207,7 +207,7 @@ def _surplus(session: Session, job: Job, here: set[str]) -> Iterator[tuple[Place
     for pod in sorted(job.placed, key=lambda pod: pod.order, reverse=True):
         if surplus.total <= 0:
             return
-        is_meeting = job.elastic is not None and job.elastic.rendezvous(pod.role, pod.order[1])
+        is_meeting = job.elastic is not None and job.elastic.rendezvous(pod.role, pod.index)
         if not is_meeting and not session.is_protected(pod) and surplus.take(pod.role):
             moment = pod.started + job.min_runtime_s
             if job.elastic is not None:
