@@ -168,3 +168,41 @@ def test_a_workload_is_explained_by_its_own_name() -> None:
 def test_a_job_in_another_namespace_is_suggested() -> None:
     (error,) = maniple("explain", "train", objects=[pod("train", "maniple"), pod("other", "maniple")])[1]
     assert error.endswith("did you mean 'ml/train'?")
+
+
+def of_cluster(item: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """As an API server has written it."""
+    return {**item, "metadata": {**item["metadata"], "uid": item["metadata"]["name"]}, "spec": {**item["spec"], **spec}}
+
+
+def test_a_gang_of_a_cluster_whose_group_is_wrong_waits_for_that_reason() -> None:
+    objects = [of_cluster(group("gang", 1), queue="missing"), of_cluster(pod("a", "maniple", "gang"))]
+    (waiting,) = json.loads(maniple("plan", "-o", "json", objects=objects)[0])["rounds"][0]["waiting"]
+    assert waiting["reason"] == "GroupNotFound"
+    assert waiting["message"] == "its PodGroup is set aside: spec.queue: unknown queue 'missing'; known: default"
+    assert waiting["wouldStartIf"] == "that were corrected"
+
+
+def test_a_dump_without_priority_classes_is_planned_by_the_priority_of_pods() -> None:
+    low = of_cluster(pod("a", "maniple", "low"), priorityClassName="low", priority=1)
+    high = of_cluster(pod("b", "maniple", "high"), priorityClassName="high", priority=5)
+    for each in (low, high):
+        each["spec"]["containers"] = [{"name": "main", "resources": {"requests": {"cpu": "8"}}}]
+    groups = [of_cluster(group(name, 1), priorityClassName=name) for name in ("low", "high")]
+    printed, notes = maniple("plan", "-o", "json", objects=[low, high, *groups])
+    assert [bind["pod"] for bind in json.loads(printed)["rounds"][0]["binds"]] == ["ml/b"]
+    hint = "the priority of pods counts; `kubectl get priorityclasses` adds them"
+    assert notes == [f"note: the input has no PriorityClasses: {hint}"]
+    classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "low"}, "value": 1}
+    notes = maniple("plan", objects=[low, high, *groups, classes])[1]
+    assert notes == [
+        "note: PodGroup ml/high: set aside: spec.priorityClassName: unknown PriorityClass 'high'; "
+        "known: low, system-cluster-critical, system-node-critical"
+    ]
+
+
+def test_a_class_that_a_person_names_must_be_in_the_input() -> None:
+    written = group("gang", 1)
+    written["spec"]["priorityClassName"] = "high"
+    (error,) = maniple("plan", objects=[written])[1]
+    assert error.endswith("unknown PriorityClass 'high'; there are no PriorityClasses in the input")

@@ -18,6 +18,7 @@ from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.marks_of_others import notes_on_marks
 from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours, how_to_plan
+from maniple.model.priority import CRITICAL_CLASSES
 from maniple.scheduler import Policy, load_policy
 
 _MOST_SCHEDULERS = 5  # that are named in notes
@@ -69,7 +70,7 @@ class ClusterInput:
         reads = None if policy is None else policy.reads
         cluster = MemoryCluster(objects, ours, now_s, step_s, reads)
         others = _notes_on_others(cluster.pending_elsewhere())
-        marks = notes_on_marks(objects.pods, ours)
+        marks = [*notes_on_marks(objects.pods, ours), *_note_on_classes(objects)]
         for note in (*notes, *cluster.notes(), *marks, *others):
             say(f"note: {printable(note)}", err=True)
         return cluster, policy, namespace
@@ -109,6 +110,15 @@ input_options = options_as(
         help="The time of the decision, such as 2026-01-31T12:00:00Z; without it the newest time in the input.",
     ),
 )
+
+
+def _note_on_classes(objects: Objects) -> list[str]:
+    """Objects of a cluster name classes that nobody gave: the API server has written their value into pods."""
+    named = {group.spec.priority_class_name for group in objects.pod_groups if group.metadata.uid}
+    named |= {pod.spec.priority_class_name for pod in objects.pods if pod.metadata.uid and pod.spec.priority is None}
+    if objects.priority_classes or not named - {"", *CRITICAL_CLASSES}:
+        return []
+    return ["the input has no PriorityClasses: the priority of pods counts; `kubectl get priorityclasses` adds them"]
 
 
 def _notes_on_others(pending: dict[str, int]) -> list[str]:

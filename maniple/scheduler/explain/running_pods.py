@@ -197,8 +197,9 @@ class Holders:
         if self._is_budgeted(pod, below=len(job.placed)) or self._is_budgeted(pod, spent=spent):
             return _BUDGET
         if claimant.queue != job.queue:
-            if not is_surplus and not is_alone and self.is_above_share(job.queue):
-                return Guard("of gangs that go whole or not at all, and of which their queue deserves a part")
+            if not is_surplus and self.is_above_share(job.queue):
+                whole = "" if is_alone else "of gangs that go whole or not at all, and "
+                return Guard(f"{whole}of which their queue deserves a part")
             return Guard("deserved by their queue")
         if of_surplus and job.elastic is not None:
             return Guard("less than a step, or next to others of their job that may not go")

@@ -1,5 +1,6 @@
 """Explanations in words: counted pods, the smallest change that would let a gang start, and the nearest miss."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET
@@ -65,7 +66,7 @@ def change(miss: Miss, held: str = "") -> str:
     elif miss.lacks:
         missing = miss.missing - sum(new.pods for new in miss.new)
         reasons = list(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))
-        taking = f" on nodes that did not refuse it ({'; '.join(reasons[:_MOST_NAMES])})" * bool(reasons)
+        taking = f" on nodes that did not refuse it ({_in_brackets(reasons[:_MOST_NAMES])})" * bool(reasons)
         first = miss.lacks[0]
         example = f", such as {_amounts(miss, first)} on {_nodes(miss, [first])}"
         parts.append(f"room for {missing:,} more pod{'s' * (missing > 1)} came free{inside}{taking}{held}{example}")
@@ -76,7 +77,12 @@ def _without_refusals(miss: Miss, lacks: Sequence[Lack]) -> str:
     refusals = lacks[0].refusals
     if all(reason.startswith(_OF_THE_POD) for reason in refusals):
         return f"this were not so: {'; '.join(refusals)}"
-    return f"{_nodes(miss, lacks)} did not refuse it ({'; '.join(refusals)})"
+    return f"{_nodes(miss, lacks)} did not refuse it ({_in_brackets(refusals)})"
+
+
+def _in_brackets(reasons: Sequence[str]) -> str:
+    """`pod anti-affinity: a pod there keeps others away`, without brackets of its own at its end."""
+    return "; ".join(re.sub(r"^(.+) \(([^()]+)\)$", r"\2: \1", reason) for reason in reasons)
 
 
 def _by(lacks: Iterable[Lack], kind: Callable[[Lack], object]) -> list[list[Lack]]:
@@ -121,12 +127,15 @@ def _new_nodes(miss: Miss, new: NewNodes) -> str:
     if new.is_instead:
         return f"node {name} had {larger} in all"
     but = f" but with {larger}" * bool(larger)
-    taking = f" that did not refuse it ({'; '.join(new.refusals)})" * bool(new.refusals)
+    taking = f" that did not refuse it ({_in_brackets(new.refusals)})" * bool(new.refusals)
     return f"{count} like {name}{but}{taking} were added"
 
 
-def held_by(nearest: Nearest | None, now: float) -> str:
-    """` (held by default/a until 2026-01-01T10:00:00Z, default/b and 3 others)`; empty if nobody holds it."""
+def held_by(nearest: Nearest | None, now: float, *, is_complete: bool = True) -> str:
+    """` (held by default/a until 2026-01-01T10:00:00Z, default/b and 3 others)`; empty if nobody holds it.
+
+    `is_complete`: whether all nodes that lack something were looked at; else others are not counted.
+    """
     if nearest is None or not nearest.held_by:
         return ""
     keepers: dict[str, str] = {}  # a job, or pods of no job -> in words
@@ -135,7 +144,7 @@ def held_by(nearest: Nearest | None, now: float) -> str:
     names = list(keepers.values())
     # Further jobs matter only if these do not hold enough.
     others = len(names[_MOST_KEEPERS:]) + (nearest.others if len(nearest.held_by) == MOST_HOLDERS else 0)
-    more = [f"{others:,} other{'s' * (others > 1)}"] * bool(others)
+    more = [f"{others:,} other{'s' * (others > 1)}"] * bool(others) if is_complete else ["others"]
     return f" (held by {joined([*names[:_MOST_KEEPERS], *more])})"
 
 

@@ -150,3 +150,28 @@ def test_json_keeps_exact_amounts() -> None:
     asks = {"name": "main", "resources": {"requests": {"cpu": "1500m"}}}
     (queue,) = plan_objects([node("n1"), gpu_pod("p", containers=[asks])])["queues"]
     assert queue["allocated"] == {"cpu": "1500m"}
+
+
+def test_a_reason_with_brackets_has_none_within_others() -> None:
+    apart = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    there = gpu_pod("o", 1, labels={"app": "x"}, nodeName="n1", affinity=rule)
+    host = {"kubernetes.io/hostname": "n1"}
+    _, would = waits(gpu_node("n1", labels=host), there, gpu_pod("p", 1, labels={"app": "x"}))
+    assert would == "node n1 did not refuse it (pod anti-affinity: a pod there keeps others away)"
+
+
+def test_holders_on_more_nodes_than_are_looked_at_are_not_counted() -> None:
+    nodes = [gpu_node(f"n{number}") for number in range(20)]
+    users = [gpu_pod(f"o{number}", number % 7 + 1, nodeName=f"n{number}") for number in range(20)]
+    gang = [group("g", 20), *(gpu_pod(f"g-{number}", 8, labels=member("g")) for number in range(20))]
+    _, would = waits(*nodes, *users, *gang, gang="g")
+    assert "(held by default/o0, default/o1 and others)" in would
+
+
+def test_gpus_are_what_is_missing_where_all_is() -> None:
+    containers = [{"name": "main", "resources": {"limits": {GPU: 8, "cpu": "60", "memory": "500Gi"}}}]
+    gang = [group("g", 3), *(gpu_pod(f"g-{i}", labels=member("g"), containers=containers) for i in range(3))]
+    (first,) = plan_objects([gpu_node("n1"), gpu_node("n2"), *gang])["rounds"]
+    nearest = first["waiting"][0]["nearest"]
+    assert (nearest["resource"], nearest["needs"], nearest["free"], nearest["lacks"]) == (GPU, "24", "16", "8")
