@@ -78,6 +78,24 @@ def _format_whole(value: int, *, binary: bool) -> str:
     return str(value)
 
 
+def readable_quantity(value: Fraction, *, binary: bool = False, up: bool = False) -> str:
+    """For sentences and tables: "1.5", "3.29", "130.5Gi". Exact in thousandths, else rounded; `up`: never down."""
+    if binary:
+        units = [(Fraction(1024**power), prefix) for power, prefix in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi"))]
+        fitting = [(unit, suffix) for unit, suffix in units if value >= unit] or units[:1]
+        # 1100Mi stay as they were written; 133632Mi are 130.5Gi.
+        exact = [entry for entry in fitting if (value / entry[0]).denominator == 1 and value < 10_000 * entry[0]]
+        unit, suffix = (exact or fitting)[-1]
+    else:
+        unit, suffix = Fraction(1), ""
+    value /= unit
+    places = 1 if binary else 3 if (value * 1000).denominator == 1 else 2
+    scaled = value * 10**places
+    whole = math.ceil(scaled) if up else round(scaled)
+    text = f"{whole // 10**places}.{whole % 10**places:0{places}d}".rstrip("0").rstrip(".")
+    return f"{text}{suffix}"
+
+
 def _shown(text: str) -> str:
     return repr(text if len(text) <= 64 else text[:61] + "...")
 

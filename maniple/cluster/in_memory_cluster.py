@@ -26,9 +26,10 @@ from maniple.cluster.simulated_arrivals_and_ends import Arrivals
 from maniple.model.building.from_scratch import build_snapshot, gangs_with_pods
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
 from maniple.model.building.input_objects import Objects
+from maniple.model.building.workload_pods import owner_names
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_identity import JobKey, may_wait, named_gangs
-from maniple.model.pods_we_schedule import Ours, how_to_plan, scheduler_of
+from maniple.model.pods_we_schedule import Ours, how_to_plan, pending_elsewhere, scheduler_of
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
@@ -75,6 +76,14 @@ class MemoryCluster:
         self._first = self.snapshot()
         self._objects.note_set_aside()
         return self._objects.notes.lines()
+
+    def pending_elsewhere(self) -> dict[str, int]:
+        """Other schedulers with pending pods, and how many."""
+        return pending_elsewhere(self._objects.pods, self._ours)
+
+    def owned_by(self, name: str) -> set[str]:
+        """The pods of a workload `ns/name`, such as a Deployment or a Volcano Job."""
+        return {name_of(pod.metadata) for pod in self._objects.pods if name in owner_names(pod.metadata)}
 
     def check_end(self, rounds: int) -> None:
         """Raises InputError if so many rounds would last beyond the last year."""

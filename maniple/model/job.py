@@ -101,6 +101,7 @@ class Job(Struct, eq=False):
     role_models: dict[str, tuple[GpuModel, ...]] = field(default_factory=dict)
     is_suspended: bool = False
     exists: bool = True  # False: its pods name a PodGroup that does not exist
+    set_aside: str = ""  # what is wrong with its object, which is there and does not count
     groups: list[TaskGroup] = field(default_factory=list)
     placed: list[PlacedPod] = field(default_factory=list)
     placed_by_role: dict[str, int] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from maniple.api.errors import nearest
 from maniple.api.kubernetes import Pod, PriorityClass
+from maniple.api.meta import ObjectMeta
 
 CRITICAL_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -20,7 +21,9 @@ class Priorities:
         self._values = dict(CRITICAL_CLASSES)
         self._never_preempt: set[str] = set()
         defaults = []
+        self._has_classes = False
         for priority_class in classes:
+            self._has_classes = True
             self._values[priority_class.metadata.name] = priority_class.value
             if priority_class.preemption_policy == "Never":
                 self._never_preempt.add(priority_class.metadata.name)
@@ -32,7 +35,12 @@ class Priorities:
         return self._values.get(name) if name else self.default
 
     def unknown(self, name: str) -> str:
-        return f"unknown PriorityClass {name!r}{nearest(name, self._values)}"
+        known = nearest(name, self._values) if self._has_classes else "; there are no PriorityClasses in the input"
+        return f"unknown PriorityClass {name!r}{known}"
+
+    def is_left_out(self, meta: ObjectMeta) -> bool:
+        """Whether classes are not known, but exist: a cluster has some, and has accepted the object."""
+        return bool(meta.uid) and not self._has_classes
 
     def never_preempts(self, pod: Pod) -> bool:
         return pod.spec.preemption_policy == "Never" or pod.spec.priority_class_name in self._never_preempt
@@ -41,4 +49,5 @@ class Priorities:
         """The number that API servers write into the pod, else its class's. None if the class is unknown."""
         if pod.spec.priority is not None:
             return pod.spec.priority
-        return self.value(pod.spec.priority_class_name)
+        value = self.value(pod.spec.priority_class_name)
+        return self.default if value is None and self.is_left_out(pod.metadata) else value

@@ -6,6 +6,7 @@ are float64, which is exact up to 2^53 and which numpy divides many times faster
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from maniple.api.gpu.requests import WHOLE, read_fraction, read_memory
 from maniple.api.kubernetes import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from maniple.api.labels import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
 from maniple.api.meta import ResourceList
-from maniple.api.quantity import format_quantity, parse_quantity, to_units
+from maniple.api.quantity import format_quantity, parse_quantity, readable_quantity, to_units
 from maniple.api.types import GPU_RESOURCES
 
 FloatArray = NDArray[np.float64]
@@ -97,6 +98,22 @@ class Axis:
     def text(self, row: int, units: float) -> str:
         name = self.names[row]
         return format_quantity(units, per_unit=per_unit(name), binary=is_binary(name))
+
+    def amount(self, row: int, units: float, *, up: bool = False) -> str:
+        """The amount for a sentence: `1.5`, `130.5Gi`. `up`: never less than it is."""
+        name = self.names[row]
+        value = Fraction(units).limit_denominator(10**6) / per_unit(name)
+        return readable_quantity(value, binary=is_binary(name), up=up)
+
+    def list_words(self, vector: FloatArray, *, up: bool = False) -> list[str]:
+        """`1.5 cpu`: every amount that is not 0, without pods."""
+        rows = np.flatnonzero(np.isfinite(vector) & (vector != 0)).tolist()
+        return [f"{self.amount(row, float(vector[row]), up=up)} {self.names[row]}" for row in rows if row != PODS]
+
+
+def readable(name: str, text: str) -> str:
+    """A quantity of the resource as people read it."""
+    return readable_quantity(parse_quantity(text), binary=is_binary(name))
 
 
 def pod_requests(spec: PodSpec, status: PodStatus | None = None) -> dict[str, int]:

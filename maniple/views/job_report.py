@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from maniple.api.errors import InputError, nearest
+from maniple.api.keys import split_name
 from maniple.api.timestamps import parse_timestamp
 from maniple.model.job import Job
 from maniple.model.snapshot import Snapshot
@@ -120,12 +121,22 @@ def find_job(snapshot: Snapshot, name: str) -> Job:
         names = " or ".join(f"{job.key[1]}/{job.name}" for job in jobs)
         raise InputError([f"{name}: several gangs have that name; write {names}"])
     if not jobs:
-        jobs = [job for job in snapshot.jobs if name in {*(pod.pod for pod in job.placed), *_waiting_pods(job)}]
+        jobs = [job for job in snapshot.jobs if name in pods_of(job)]
     if not jobs:
         label = after_kind if "/" in after_kind else name
-        known = nearest(label, {job.name for job in snapshot.jobs}) or "; there are none"
+        namespace, own_name = split_name(label)
+        known_names = {job.name for job in snapshot.jobs}
+        # A job or pod of that name elsewhere is probably meant; else the jobs of the namespace are of interest.
+        all_names = known_names.union(*map(pods_of, snapshot.jobs))
+        near = {other for other in all_names if split_name(other)[1] == own_name}
+        near = near or {other for other in known_names if split_name(other)[0] == namespace} or known_names
+        known = nearest(label, near) or "; there are none"
         raise InputError([f"{name}: no such job: neither PodGroup, ElasticJob nor pod of ours{known}"])
     return jobs[0]
+
+
+def pods_of(job: Job) -> set[str]:
+    return {*(pod.pod for pod in job.placed), *_waiting_pods(job)}
 
 
 def _waiting_pods(job: Job) -> list[str]:

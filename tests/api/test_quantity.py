@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from maniple.api.quantity import LARGEST, QuantityError, format_quantity, parse_quantity, to_units
+from maniple.api.quantity import LARGEST, QuantityError, format_quantity, parse_quantity, readable_quantity, to_units
 
 SUFFIXES = {
     "": Decimal(1),
@@ -181,3 +181,32 @@ def test_fractions_of_a_unit_are_shown_rounded(units: float, per_unit: int) -> N
     shown = parse_quantity(format_quantity(units, per_unit=per_unit))
     true = Fraction(units) / per_unit
     assert abs(shown - true) <= true / 10**5 + Fraction(1, 10**6) / per_unit
+
+
+@pytest.mark.parametrize(
+    ("text", "binary", "up", "shown"),
+    [
+        ("1500m", False, False, "1.5"),
+        ("18200m", False, False, "18.2"),
+        ("0.125", False, False, "0.125"),
+        ("3.28571", False, False, "3.29"),
+        ("3.2801", False, True, "3.29"),
+        ("1e6", False, False, "1000000"),
+        ("0", False, False, "0"),
+        ("0", True, False, "0"),
+        ("512", True, False, "512"),
+        ("16Gi", True, False, "16Gi"),
+        ("1100Mi", True, False, "1100Mi"),
+        ("133632Mi", True, False, "130.5Gi"),
+        ("1039743340Ki", True, False, "991.6Gi"),
+        ("1039700000Ki", True, True, "991.6Gi"),
+    ],
+)
+def test_an_amount_for_people(text: str, binary: bool, up: bool, shown: str) -> None:
+    assert readable_quantity(parse_quantity(text), binary=binary, up=up) == shown
+
+
+@given(st.fractions(min_value=0, max_value=2**60), st.booleans())
+def test_an_amount_that_is_rounded_up_is_enough(value: Fraction, binary: bool) -> None:
+    shown = parse_quantity(readable_quantity(value, binary=binary, up=True))
+    assert value <= shown <= value * Fraction(11, 10) + 1

@@ -235,7 +235,7 @@ spec: {{schedulerName: maniple, schedulingGates: [{{name: wait}}], {CONTAINERS}}
     assert (made["gated"], [(pod["pod"], pod["state"]) for pod in made["pods"]]) == (1, [("default/p", "Waits")])
     shown = run_here("explain", "-f", "-", "p", stdin=text).stdout
     assert "Gated:     1 pod held by scheduling gates\n" in shown
-    assert "it needs 1 pod to start, and none waits (1 more held by scheduling gates)" in shown
+    assert "Why:       it is held by scheduling gates\n" in shown
 
 
 def test_a_job_that_is_larger_than_its_max_is_told_so() -> None:

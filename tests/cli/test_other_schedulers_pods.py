@@ -53,7 +53,7 @@ KUBE = "1 pending pod belongs to scheduler default-scheduler: `--all` or `--sche
 def test_pending_pods_of_other_schedulers_are_named_with_the_options_that_plan_them() -> None:
     pods = [pod("a", "volcano"), pod("b", "volcano"), pod("c"), pod("done", "volcano", phase="Succeeded")]
     printed, notes = maniple("plan", objects=pods)
-    assert printed.startswith("Nothing to do.")
+    assert printed.startswith("Nothing to do: 3 pending pods belong to other schedulers; `--all` plans them.\n")
     assert notes == [f"note: {VOLCANO}", f"note: {KUBE}"]
     printed, notes = maniple("plan", "--scheduler-name", "volcano", objects=pods)
     assert "ml/a" in printed
@@ -118,3 +118,91 @@ def test_explain_says_why_a_gang_or_pod_of_another_scheduler_is_not_planned() ->
     assert errors[-1].startswith("error: ml/gang: its pods belong to scheduler volcano")
     errors = maniple("explain", "ml/done", objects=[pod("done", "maniple", phase="Succeeded")])[1]
     assert errors == ["error: ml/done: the pod has succeeded, and waits for nothing"]
+
+
+def marked(name: str, key: str, value: str = "x") -> dict[str, Any]:
+    given = pod(name)
+    given["metadata"]["annotations"] = {key: value}
+    return given
+
+
+def test_gangs_queues_and_shares_that_only_other_schedulers_know_are_noted() -> None:
+    pods = [marked("a", "pod-group-name"), marked("b", "pod-group-name"), marked("c", "gpu-fraction", "0.5")]
+    pods += [marked("d", "yunikorn.apache.org/task-group-name"), marked("e", "kueue.x-k8s.io/queue-name")]
+    assert maniple("plan", "--all", objects=pods)[1] == [
+        "note: 2 pending pods with pod-group-name: gangs of KAI are not read, so each is planned alone",
+        "note: 1 pending pod with gpu-fraction, which is not read: maniple.dev/gpu-fraction asks for a share of a GPU",
+        "note: 1 pending pod with yunikorn.apache.org/task-group-name: gangs of YuniKorn are not read, "
+        "so each is planned alone",
+        "note: 1 pending pod with kueue.x-k8s.io/queue-name: queues of Kueue are not read; "
+        "maniple.dev/queue names one of ours",
+    ]
+    assert not any("pod-group-name" in note for note in maniple("plan", objects=pods)[1])  # they are not planned
+
+
+def test_a_kind_of_another_group_is_named_with_its_group() -> None:
+    theirs = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}, "spec": {}}
+    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {}}
+    notes = maniple("plan", objects=[theirs, cron, pod("a", "maniple")])[1]
+    assert notes == ["note: skipped, because scheduling does not read them: 1 CronJob, 1 Queue (scheduling.run.ai/v2)"]
+
+
+def owned(name: str, kind: str, owner: str, gang: str = "", **labels: str) -> dict[str, Any]:
+    given = pod(name, "maniple", gang)
+    reference = {"apiVersion": "v1", "kind": kind, "name": owner, "uid": "u", "controller": True}
+    given["metadata"] |= {"ownerReferences": [reference], "labels": labels}
+    return given
+
+
+def test_a_workload_is_explained_by_its_own_name() -> None:
+    gang = [group("bert-1234", 2), *(owned(f"bert-worker-{i}", "Job", "bert", "bert-1234") for i in range(2))]
+    assert maniple("explain", "ml/bert", objects=gang)[0].startswith("ml/bert-1234\n")
+    web = owned("web-h-x", "ReplicaSet", "web-h", **{"pod-template-hash": "h"})
+    assert maniple("explain", "ml/web", objects=[web])[0].startswith("ml/web-h-x\n")
+    two = [web, owned("web-h-y", "ReplicaSet", "web-h", **{"pod-template-hash": "h"})]
+    assert maniple("explain", "ml/web", objects=two)[1] == [
+        "error: ml/web: its pods are planned one by one; write the name of one: ml/web-h-x and ml/web-h-y"
+    ]
+
+
+def test_a_job_in_another_namespace_is_suggested() -> None:
+    (error,) = maniple("explain", "train", objects=[pod("train", "maniple"), pod("other", "maniple")])[1]
+    assert error.endswith("did you mean 'ml/train'?")
+
+
+def of_cluster(item: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """As an API server has written it."""
+    return {**item, "metadata": {**item["metadata"], "uid": item["metadata"]["name"]}, "spec": {**item["spec"], **spec}}
+
+
+def test_a_gang_of_a_cluster_whose_group_is_wrong_waits_for_that_reason() -> None:
+    objects = [of_cluster(group("gang", 1), queue="missing"), of_cluster(pod("a", "maniple", "gang"))]
+    (waiting,) = json.loads(maniple("plan", "-o", "json", objects=objects)[0])["rounds"][0]["waiting"]
+    assert waiting["reason"] == "GroupNotFound"
+    assert waiting["message"] == "its PodGroup is set aside: spec.queue: unknown queue 'missing'; known: default"
+    assert waiting["wouldStartIf"] == "that were corrected"
+
+
+def test_a_dump_without_priority_classes_is_planned_by_the_priority_of_pods() -> None:
+    low = of_cluster(pod("a", "maniple", "low"), priorityClassName="low", priority=1)
+    high = of_cluster(pod("b", "maniple", "high"), priorityClassName="high", priority=5)
+    for each in (low, high):
+        each["spec"]["containers"] = [{"name": "main", "resources": {"requests": {"cpu": "8"}}}]
+    groups = [of_cluster(group(name, 1), priorityClassName=name) for name in ("low", "high")]
+    printed, notes = maniple("plan", "-o", "json", objects=[low, high, *groups])
+    assert [bind["pod"] for bind in json.loads(printed)["rounds"][0]["binds"]] == ["ml/b"]
+    hint = "the priority of pods counts; `kubectl get priorityclasses` adds them"
+    assert notes == [f"note: the input has no PriorityClasses: {hint}"]
+    classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "low"}, "value": 1}
+    notes = maniple("plan", objects=[low, high, *groups, classes])[1]
+    assert notes == [
+        "note: PodGroup ml/high: set aside: spec.priorityClassName: unknown PriorityClass 'high'; "
+        "known: low, system-cluster-critical, system-node-critical"
+    ]
+
+
+def test_a_class_that_a_person_names_must_be_in_the_input() -> None:
+    written = group("gang", 1)
+    written["spec"]["priorityClassName"] = "high"
+    (error,) = maniple("plan", objects=[written])[1]
+    assert error.endswith("unknown PriorityClass 'high'; there are no PriorityClasses in the input")

@@ -71,3 +71,14 @@ def test_everything_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
 def test_a_file_that_is_none_is_an_error(arguments: list[Path]) -> None:
     done = run_here("policy", "check", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_many_differences_are_one_note_of_a_plan(tmp_path: Path) -> None:
+    plugins = [{"name": name} for name in ("gang", "overcommit", "tdm", "usage", "extender")]
+    file = tmp_path / "volcano.yaml"
+    file.write_text(json.dumps({"actions": "allocate", "tiers": [{"plugins": plugins}]}))
+    told = run_here("plan", "-f", str(EXAMPLES / "01-small-behind-large.yaml"), "--policy", str(file)).stderr
+    assert told == f"note: {file}: 4 settings are left out or differ here: `maniple policy check {file}`\n"
+    file.write_text(json.dumps({"actions": "allocate", "tiers": [{"plugins": plugins[:4]}]}))
+    told = run_here("plan", "-f", str(EXAMPLES / "01-small-behind-large.yaml"), "--policy", str(file)).stderr
+    assert len(told.splitlines()) == 3

@@ -76,13 +76,13 @@ def test_unread_fields_of_a_queue_are_reported(alone: Bench) -> None:
     folder = f"/apis/{group}/{version}/queues"
     alone.wait("its CRD", lambda: alone.client.exists(folder))
     body = {"apiVersion": f"{group}/{version}", "kind": "Queue", "metadata": {"name": "research"}}
-    alone.client.post(folder, body | {"spec": {"weight": 2, "deserved": {"cpu": 1}}})
+    alone.client.post(folder, body | {"spec": {"weight": 2, "dequeueStrategy": "fifo"}})
 
     def notes() -> list[str]:
         found = alone.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
         return [event["note"] for event in found if event["reason"] == "NotRead"]
 
-    alone.wait("a word", lambda: notes() == ["spec.deserved has no counterpart here and is not read"])
+    alone.wait("a word", lambda: notes() == ["spec.dequeueStrategy has no counterpart here and is not read"])
 
 
 def _install(bench: Bench, group: str, version: str, kind: str) -> None:

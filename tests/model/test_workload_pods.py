@@ -55,6 +55,29 @@ def pytorch(policy: Object | None = None, **replicas: int) -> Object:
     return item("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": roles, "runPolicy": run})
 
 
+def kubeflow(kind: str, field: str, policy: Object | None = None, **replicas: int) -> Object:
+    roles = {role: {"replicas": count, "template": TEMPLATE} for role, count in replicas.items()}
+    run = {} if policy is None else {"schedulingPolicy": policy}
+    return item("kubeflow.org/v1", kind, {field: roles, "runPolicy": run})
+
+
+def leader_worker_set(replicas: int, size: int) -> Object:
+    spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": TEMPLATE}}
+    return item("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec)
+
+
+def train_job(**spec: Any) -> Object:
+    return item("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "torch"}, **spec})
+
+
+def runtime(kind: str = "ClusterTrainingRuntime", **spec: Any) -> Object:
+    container = {"name": "node", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 2}}}
+    template = {"spec": {"containers": [container]}}
+    jobs = [{"name": "node", "template": {"spec": {"template": template}}}]
+    whole = {"mlPolicy": {"numNodes": 2}, "template": {"spec": {"replicatedJobs": jobs}}, **spec}
+    return item("trainer.kubeflow.org/v1alpha1", kind, whole, "torch")
+
+
 def ray(labels: Object | None = None, **group: Any) -> Object:
     workers = {"groupName": "small", "template": TEMPLATE, **group}
     made = item("ray.io/v1", "RayCluster", {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": [workers]})
@@ -126,10 +149,90 @@ def refused(*objects: Object) -> list[str]:
         ),
         (item("ray.io/v1", "RayJob", {"rayClusterSpec": ray(replicas=1)["spec"]}), ["w-head-0", "w-small-worker-0"]),
         (item("ray.io/v1", "RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}), []),
+        (
+            item("ray.io/v1", "RayService", {"rayClusterConfig": ray(replicas=1)["spec"], "serveConfigV2": "x"}),
+            ["w-head-0", "w-small-worker-0"],
+        ),
+        (
+            kubeflow("TFJob", "tfReplicaSpecs", Chief=1, PS=1, Worker=2),
+            ["w-chief-0", "w-ps-0", "w-worker-0", "w-worker-1"],
+        ),
+        (kubeflow("MPIJob", "mpiReplicaSpecs", Launcher=1, Worker=1), ["w-launcher-0", "w-worker-0"]),
+        (kubeflow("XGBoostJob", "xgbReplicaSpecs", Master=1, Worker=1), ["w-master-0", "w-worker-0"]),
+        (kubeflow("PaddleJob", "paddleReplicaSpecs", Worker=1), ["w-worker-0"]),
+        (kubeflow("JAXJob", "jaxReplicaSpecs", Worker=1), ["w-worker-0"]),
+        (leader_worker_set(2, 3), ["w-0", "w-1", "w-0-1", "w-0-2", "w-1-1", "w-1-2"]),
+        (leader_worker_set(2, 1), ["w-0", "w-1"]),
     ],
 )
 def test_a_workload_makes_the_pods_that_its_controller_would(workload: Object, names: list[str]) -> None:
     assert made(workload) == names
+
+
+def test_an_elastic_pytorch_job_has_a_size_between_its_bounds_and_begins_with_the_least() -> None:
+    elastic = pytorch({}, Master=1, Worker=9)
+    elastic["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
+    objects, _ = read(elastic)
+    assert len(objects.pods) == 5
+    assert [group.spec.min_member for group in objects.pod_groups] == [3]
+    elastic["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 1
+    assert len(read(elastic)[0].pods) == 3
+
+
+def test_a_train_job_is_completed_by_its_runtime() -> None:
+    objects, decoded = read(runtime(podGroupPolicy={"coscheduling": {}}), train_job())
+    assert [each.metadata.name for each in objects.pods] == ["w-node-0-0", "w-node-0-1"]
+    assert [each.spec.containers[0].resources.limits for each in objects.pods] == [{"nvidia.com/gpu": 2}] * 2
+    assert [group.spec.min_member for group in objects.pod_groups] == [2]
+    assert not any("runtime" in note.lower() for note in decoded.notes)
+    own = {"numNodes": 3, "resourcesPerNode": {"limits": {"nvidia.com/gpu": 8}}}
+    objects, _ = read(runtime(), train_job(trainer=own))
+    assert [each.spec.containers[0].resources.limits for each in objects.pods] == [{"nvidia.com/gpu": 8}] * 3
+    assert not objects.pod_groups
+
+
+def test_a_runtime_of_another_kind_or_namespace_does_not_count_and_its_absence_is_noted() -> None:
+    for objects in ([], [runtime("TrainingRuntime")]):
+        found, decoded = read(*objects, train_job(trainer={"numNodes": 2}))
+        assert len(found.pods) == 2
+        assert any(
+            "ClusterTrainingRuntime torch is not in the input: only what spec.trainer says" in n for n in decoded.notes
+        )
+    same = train_job()
+    same["spec"]["runtimeRef"]["kind"] = "TrainingRuntime"
+    assert len(read(runtime("TrainingRuntime"), same)[0].pods) == 2
+
+
+def test_what_is_wrong_with_a_template_of_a_runtime_is_an_error() -> None:
+    wrong = runtime()
+    container = wrong["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    container["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "half"
+    with pytest.raises(InputError, match="replicatedJobs"):
+        read(wrong, train_job())
+
+
+def test_a_workload_without_a_name_is_called_as_its_generate_name_says() -> None:
+    unnamed = job(parallelism=2)
+    unnamed["metadata"] = {"generateName": "train-"}
+    assert made(unnamed) == ["train-0", "train-1"]
+
+
+def test_the_pods_of_a_leader_worker_set_are_found_through_its_stateful_sets() -> None:
+    mine = {"leaderworkerset.sigs.k8s.io/name": "w", "leaderworkerset.sigs.k8s.io/template-revision-hash": "h"}
+    leader, worker = owned("w-0", "StatefulSet"), owned("w-0-1", "StatefulSet", "w-0")
+    for each in (leader, worker):
+        each["metadata"]["labels"] = mine
+    middle = replicated("StatefulSet", "w-0", replicas=2, ordinals={"start": 1})
+    middle["metadata"]["labels"] = mine
+    middle["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "w-0", "uid": "p", "controller": True}]
+    assert made(node("n0"), leader_worker_set(1, 3), leader, worker, middle) == ["w-0-2"]
+
+
+def test_a_job_that_kueue_holds_back_says_so() -> None:
+    held = job(suspend=True)
+    held["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team-a"}
+    why = "makes no pods: spec.suspend is true; Kueue holds it back, in its queue team-a"
+    assert any(why in note for note in read(held)[1].notes)
 
 
 def test_a_pod_has_what_its_template_says_and_names_its_owner() -> None:

@@ -9,10 +9,22 @@ from typing import ClassVar
 
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
 from maniple.api.meta import Int32, ObjectMeta, ResourceList, Struct
+from maniple.api.quantity import QuantityError, parse_quantity
 from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, PodGroupStatus, Queue, QueueSpec
 
 Unknown = Mapping[str, object]
+_ROOT = "root"
 _OVER = ("Finished", "Completed", "Failed")  # phases of their PodGroups
+
+Amount = str | int | float  # of a resource
+
+
+def _is_less(one: Amount, other: Amount) -> bool:
+    """False for what is no quantity, which is an error later."""
+    try:
+        return parse_quantity(str(one)) < parse_quantity(str(other))
+    except QuantityError:
+        return False
 
 
 class OtherObject(Struct, frozen=True):
@@ -112,15 +124,36 @@ class VolcanoQueueSpec(Struct, frozen=True):
 
 
 class VolcanoQueue(OtherObject, frozen=True):
-    UNREAD = ("deserved", "type", "dequeue_strategy", "affinity", "extend_clusters")
+    UNREAD = ("type", "dequeue_strategy", "affinity", "extend_clusters")
     spec: VolcanoQueueSpec = VolcanoQueueSpec()
+
+    def unread(self) -> list[str]:
+        state = self.status.get("state")
+        return [*super().unread(), *([f"status.state ({state})"] if state in ("Closed", "Closing") else [])]
+
+    @property
+    def is_cluster(self) -> bool:
+        """Volcano's tree has a queue named root, which stands for the cluster; ours has none."""
+        return self.metadata.name == _ROOT
+
+    def _guaranteed(self) -> ResourceList:
+        """What the queue gets before weights count: `deserved`, within its capability, or `guarantee` if that is more.
+
+        Others use what it does not ask for, and give it back when it does: so means `deserved` in Volcano.
+        """
+        guarantee, capability = self.spec.guarantee.resource, self.spec.capability
+        amounts = dict(guarantee)
+        for name, deserved in self.spec.deserved.items():
+            most = capability.get(name, deserved)
+            due = most if _is_less(most, deserved) else deserved
+            amounts[name] = guarantee[name] if name in guarantee and _is_less(due, guarantee[name]) else due
+        return amounts
 
     def ours(self) -> Queue:
         spec = QueueSpec(
-            # Volcano's tree has a queue named root, which stands for the cluster; ours has none.
-            parent="" if self.spec.parent == "root" else self.spec.parent,
+            parent="" if self.spec.parent == _ROOT else self.spec.parent,
             weight=max(1, self.spec.weight),
-            guaranteed=self.spec.guarantee.resource,
+            guaranteed=self._guaranteed(),
             limit=self.spec.capability,
             reclaimable=self.spec.reclaimable,
             priority=self.spec.priority,

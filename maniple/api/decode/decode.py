@@ -192,12 +192,15 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
     except FieldError as error:
         return _Wrong(f"{where}: {kind[1]} {_name(raw)}", kind[1], list(map(str, error.problems)))
     if source is None or kind in _CHECKED:
-        skipped[kind[1]] += 1
+        # A kind of the same name in another group is read: the group says which is not.
+        skipped[f"{kind[1]} ({kind[0]})" if any(name == kind[1] for _, name in KINDS) else kind[1]] += 1
         return None
     if isinstance(source, other_schedulers.ForeignObject):
         for name in source.unread():
             what = f"{where}: {kind[1]} {_name(raw)}"
             notes.add((kind[1], name), f"{what}: {name} has no counterpart here and is not read")
+        if isinstance(source, other_schedulers.VolcanoQueue) and source.is_cluster:
+            return None
         source = source.ours()
     item = typing.cast(Object, source)
     for note in own_key_notes(item):
@@ -259,6 +262,9 @@ def _decode_workload(
         item = typing.cast(Workload, typed(raw, struct))
     except FieldError as error:
         return _Wrong(what, kind[1], list(map(str, error.problems)))
+    if item.metadata.generate_name and not item.metadata.name:
+        metadata = msgspec.structs.replace(item.metadata, name=item.metadata.generate_name.rstrip("-."))
+        item = msgspec.structs.replace(item, metadata=metadata)
     wrong = list(workload_problems(item))
     if not item.metadata.uid:
         try:

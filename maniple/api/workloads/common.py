@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from maniple.api.errors import Problem
 from maniple.api.meta import ObjectMeta, Struct
-from maniple.api.types import PodGroup, PodTemplate
+from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, PodTemplate
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
 Size = Annotated[int, Meta(ge=1, le=100_000)]
@@ -87,9 +87,27 @@ class Workload(Lenient, frozen=True, kw_only=True):
         """What is set, decides about pods, and has no counterpart here."""
         return ()
 
+    def remarks(self) -> Sequence[str]:
+        """What else somebody who plans it should know."""
+        return ()
+
     def scheduler_name(self) -> str:
         """The scheduler of pods whose template names none."""
         return ""
+
+
+def gang_of(
+    meta: ObjectMeta, name: str, least: int, queue: str = "", priority: str = "", roles: Sequence[PodGroupRole] = ()
+) -> PodGroup:
+    """The PodGroup that a controller makes for its workload."""
+    created = meta.creation_timestamp
+    metadata = ObjectMeta(name=name, namespace=meta.namespace, uid=meta.uid, creation_timestamp=created)
+    spec = PodGroupSpec(max(1, least), queue=queue, priority_class_name=priority, roles=tuple(roles))
+    return PodGroup(metadata, spec)
+
+
+def too_many(path: str, found: int, most: int) -> Problem:
+    return Problem(path, f"expected at most {most}, the number of pods, found {found}")
 
 
 def is_true(conditions: Sequence["WorkloadCondition"], *types: str) -> bool:

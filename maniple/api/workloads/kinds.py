@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from maniple.api.errors import Problem
-from maniple.api.workloads import kubernetes, training
+from maniple.api.workloads import kubeflow, kubernetes, training
 from maniple.api.workloads.common import Lenient, Workload
 
 WORKLOADS: dict[tuple[str, str], type[Workload]] = {
@@ -17,12 +17,22 @@ WORKLOADS: dict[tuple[str, str], type[Workload]] = {
     ("apps/v1", "StatefulSet"): kubernetes.StatefulSet,
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): kubernetes.JobSet,
     ("batch.volcano.sh/v1alpha1", "Job"): training.VolcanoJob,
-    ("kubeflow.org/v1", "PyTorchJob"): training.PyTorchJob,
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): training.TrainJob,
+    ("kubeflow.org/v1", "PyTorchJob"): kubeflow.PyTorchJob,
+    ("kubeflow.org/v1", "TFJob"): kubeflow.TFJob,
+    ("kubeflow.org/v1", "MPIJob"): kubeflow.MPIJob,
+    ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.MPIJob,
+    ("kubeflow.org/v1", "XGBoostJob"): kubeflow.XGBoostJob,
+    ("kubeflow.org/v1", "PaddleJob"): kubeflow.PaddleJob,
+    ("kubeflow.org/v1", "JAXJob"): kubeflow.JAXJob,
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): kubeflow.TrainJob,
+    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"): kubeflow.TrainingRuntime,
+    ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime"): kubeflow.ClusterTrainingRuntime,
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): kubernetes.LeaderWorkerSet,
     ("ray.io/v1", "RayCluster"): training.RayCluster,
     ("ray.io/v1alpha1", "RayCluster"): training.RayCluster,
     ("ray.io/v1", "RayJob"): training.RayJob,
     ("ray.io/v1alpha1", "RayJob"): training.RayJob,
+    ("ray.io/v1", "RayService"): training.RayService,
 }
 KIND_OF: dict[type[Workload], str] = {struct: kind for (_, kind), struct in WORKLOADS.items()}
 

@@ -1,4 +1,4 @@
-"""Kubernetes' own workloads: Job, JobSet, Deployment, ReplicaSet and StatefulSet."""
+"""Kubernetes' own workloads: Job, JobSet, Deployment, ReplicaSet, StatefulSet and LeaderWorkerSet."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,15 @@ from msgspec.structs import replace
 
 from maniple.api.meta import Count
 from maniple.api.types import PodTemplate, TemplateMeta
-from maniple.api.workloads.common import Lenient, PodSet, Replicas, Workload, WorkloadCondition, is_true
+from maniple.api.workloads.common import Lenient, PodSet, Replicas, Size, Workload, WorkloadCondition, is_true
 
 _SUSPENDED = "spec.suspend is true"
 _JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 _REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 _JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
+LWS_LABEL = "leaderworkerset.sigs.k8s.io/name"
+_LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+_LWS_REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
 _EXCLUSIVE_TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 
@@ -78,7 +81,7 @@ class JobSet(Workload, frozen=True, kw_only=True):
 
     def pod_sets(self) -> Sequence[PodSet]:
         return [
-            _pods_of_jobs(self.metadata.name, job, f"spec.replicatedJobs[{index}].template.spec.template")
+            pods_of_replicated_job(self.metadata.name, job, f"spec.replicatedJobs[{index}].template.spec.template")
             for index, job in enumerate(self.spec.replicated_jobs)
         ]
 
@@ -95,7 +98,7 @@ class JobSet(Workload, frozen=True, kw_only=True):
         return [*waits, *([topology] if _EXCLUSIVE_TOPOLOGY in self.metadata.annotations else [])]
 
 
-def _pods_of_jobs(owner: str, job: ReplicatedJob, path: str) -> PodSet:
+def pods_of_replicated_job(owner: str, job: ReplicatedJob, path: str) -> PodSet:
     return PodSet(
         prefix=f"{owner}-{job.name}",
         count=job.template.spec.pods(),
@@ -148,3 +151,51 @@ class StatefulSet(Replicated, frozen=True, kw_only=True):
 
     def unread(self) -> Sequence[str]:
         return ["spec.volumeClaimTemplates"] if self.spec.volume_claim_templates else []
+
+
+class LeaderWorkerTemplate(Lenient, frozen=True):
+    worker_template: PodTemplate
+    leader_template: PodTemplate | None = None
+    size: Size = 1
+
+
+class LeaderWorkerSetSpec(Lenient, frozen=True):
+    leader_worker_template: LeaderWorkerTemplate
+    replicas: Replicas = 1
+
+
+class LeaderWorkerSet(Workload, frozen=True, kw_only=True):
+    """Groups of a leader, `NAME-0`, and workers, `NAME-0-1`, …"""
+
+    SETS = "spec.leaderWorkerTemplate"
+
+    spec: LeaderWorkerSetSpec
+
+    def pod_sets(self) -> Sequence[PodSet]:
+        name, template = self.metadata.name, self.spec.leader_worker_template
+        leader = "workerTemplate" if template.leader_template is None else "leaderTemplate"
+        # Existing pods are told apart by their names: leaders have all labels that workers have.
+        leaders = PodSet(
+            prefix=name,
+            count=self.spec.replicas,
+            template=template.leader_template or template.worker_template,
+            path=f"{self.SETS}.{leader}",
+            labels={LWS_LABEL: name},
+            known_by=(_LWS_REVISION,),
+            role="leader",
+            replaces_finished=True,
+        )
+        workers = PodSet(
+            prefix=name,
+            count=template.size - 1,
+            template=template.worker_template,
+            path=f"{self.SETS}.workerTemplate",
+            labels={LWS_LABEL: name},
+            known_by=(_LWS_REVISION,),
+            role="worker",
+            first=1,
+            replaces_finished=True,
+            copies=self.spec.replicas,
+            copy_label=_LWS_GROUP,
+        )
+        return [leaders, workers]

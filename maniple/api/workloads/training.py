@@ -1,29 +1,13 @@
-"""Jobs of training systems: Volcano's Job, Kubeflow's PyTorchJob and TrainJob, Ray's RayCluster and RayJob."""
+"""Jobs of training systems: Volcano's Job, Ray's RayCluster, RayJob and RayService. Kubeflow's: kubeflow.py."""
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import field
-
 from maniple.api.errors import Problem
-from maniple.api.kubernetes import Container, PodSpec, ResourceRequirements
 from maniple.api.meta import Int32, ObjectMeta
-from maniple.api.types import PodGroup, PodGroupRole, PodGroupSpec, PodTemplate
-from maniple.api.workloads.common import Closed, Lenient, PodSet, Replicas, Size, Workload, WorkloadCondition, is_true
+from maniple.api.types import PodGroup, PodGroupRole, PodTemplate
+from maniple.api.workloads.common import Lenient, PodSet, Replicas, Size, Workload, gang_of, too_many
 
 _VOLCANO_OVER = ("Completed", "Failed", "Aborted", "Terminated", "Aborting", "Completing", "Terminating")
-
-
-def _group(
-    meta: ObjectMeta, name: str, least: int, queue: str, priority: str, roles: Sequence[PodGroupRole] = ()
-) -> PodGroup:
-    created = meta.creation_timestamp
-    metadata = ObjectMeta(name=name, namespace=meta.namespace, uid=meta.uid, creation_timestamp=created)
-    spec = PodGroupSpec(max(1, least), queue=queue, priority_class_name=priority, roles=tuple(roles))
-    return PodGroup(metadata, spec)
-
-
-def _too_many(path: str, found: int, most: int) -> Problem:
-    return Problem(path, f"expected at most {most}, the number of pods, found {found}")
 
 
 # -- Volcano
@@ -34,6 +18,7 @@ class VolcanoTask(Lenient, frozen=True):
     name: str = ""
     replicas: Replicas = 1
     min_available: Replicas | None = None
+    depends_on: dict[str, object] = {}
 
 
 class VolcanoJobSpec(Lenient, frozen=True):
@@ -62,11 +47,11 @@ class VolcanoJob(Workload, frozen=True, kw_only=True):
         tasks, least = self.spec.tasks, self.spec.min_available
         total = sum(task.replicas for task in tasks)
         wrong = [
-            _too_many(f"spec.tasks[{index}].minAvailable", task.min_available, task.replicas)
+            too_many(f"spec.tasks[{index}].minAvailable", task.min_available, task.replicas)
             for index, task in enumerate(tasks)
             if task.min_available is not None and task.min_available > task.replicas
         ]
-        return [*wrong, _too_many("spec.minAvailable", least, total)] if least is not None and least > total else wrong
+        return [*wrong, too_many("spec.minAvailable", least, total)] if least is not None and least > total else wrong
 
     def pod_sets(self) -> Sequence[PodSet]:
         name = self.metadata.name
@@ -99,137 +84,16 @@ class VolcanoJob(Workload, frozen=True, kw_only=True):
             roles = []  # as in Volcano: then only the minimum of the job counts
         uid = self.metadata.uid
         name = f"{self.metadata.name}-{uid}" if uid else self.metadata.name
-        return _group(self.metadata, name, least, self.spec.queue, self.spec.priority_class_name, roles)
+        return gang_of(self.metadata, name, least, self.spec.queue, self.spec.priority_class_name, roles)
 
     def is_over(self) -> bool:
         return self.status.state.phase in _VOLCANO_OVER
 
+    def unread(self) -> Sequence[str]:
+        return [f"spec.tasks[{index}].dependsOn" for index, task in enumerate(self.spec.tasks) if task.depends_on]
+
     def scheduler_name(self) -> str:
         return self.spec.scheduler_name
-
-
-# -- Kubeflow
-
-
-class ReplicaSpec(Lenient, frozen=True):
-    template: PodTemplate
-    replicas: Replicas = 1
-
-
-class SchedulingPolicy(Lenient, frozen=True):
-    min_available: Replicas | None = None
-    queue: str = ""
-    priority_class: str = ""
-
-
-class RunPolicy(Lenient, frozen=True):
-    scheduling_policy: SchedulingPolicy | None = None
-    suspend: bool = False
-
-
-class PyTorchReplicas(Closed, frozen=True):
-    master: ReplicaSpec | None = field(name="Master", default=None)
-    worker: ReplicaSpec | None = field(name="Worker", default=None)
-
-    def by_type(self) -> dict[str, ReplicaSpec]:
-        both = {"Master": self.master, "Worker": self.worker}
-        return {name: spec for name, spec in both.items() if spec is not None}
-
-
-class PyTorchJobSpec(Lenient, frozen=True):
-    pytorch_replica_specs: PyTorchReplicas
-    run_policy: RunPolicy = RunPolicy()
-
-
-class ConditionStatus(Lenient, frozen=True):
-    conditions: tuple[WorkloadCondition, ...] = ()
-
-
-class PyTorchJob(Workload, frozen=True, kw_only=True):
-    SETS = "spec.pytorchReplicaSpecs"
-
-    spec: PyTorchJobSpec
-    status: ConditionStatus = ConditionStatus()
-
-    def wrong(self) -> Sequence[Problem]:
-        policy = self.spec.run_policy.scheduling_policy
-        if policy is None or policy.min_available is None or policy.min_available <= self._total:
-            return []
-        return [_too_many("spec.runPolicy.schedulingPolicy.minAvailable", policy.min_available, self._total)]
-
-    @property
-    def _total(self) -> int:
-        return sum(spec.replicas for spec in self.spec.pytorch_replica_specs.by_type().values())
-
-    def pod_sets(self) -> Sequence[PodSet]:
-        policy = self.spec.run_policy.scheduling_policy or SchedulingPolicy()
-        return [
-            PodSet(
-                prefix=f"{self.metadata.name}-{kind.lower()}",
-                count=spec.replicas,
-                template=spec.template,
-                path=f"spec.pytorchReplicaSpecs.{kind}.template",
-                labels={
-                    "training.kubeflow.org/job-name": self.metadata.name,
-                    "training.kubeflow.org/replica-type": kind.lower(),
-                },
-                known_by=("training.kubeflow.org/replica-type",),
-                role=kind.lower(),
-                priority_class_name=policy.priority_class,
-            )
-            for kind, spec in self.spec.pytorch_replica_specs.by_type().items()
-        ]
-
-    def gang(self) -> PodGroup | None:
-        policy = self.spec.run_policy.scheduling_policy
-        if policy is None:
-            return None
-        least = self._total if policy.min_available is None else policy.min_available
-        return _group(self.metadata, self.metadata.name, least, policy.queue, policy.priority_class)
-
-    def why_none(self) -> str:
-        return "spec.runPolicy.suspend is true" if self.spec.run_policy.suspend else ""
-
-    def is_over(self) -> bool:
-        return is_true(self.status.conditions, "Succeeded", "Failed")
-
-
-class Trainer(Lenient, frozen=True):
-    image: str = ""
-    num_nodes: Size = 1
-    resources_per_node: ResourceRequirements = ResourceRequirements()
-
-
-class TrainJobSpec(Lenient, frozen=True):
-    trainer: Trainer | None = None
-    suspend: bool = False
-
-
-class TrainJob(Workload, frozen=True, kw_only=True):
-    """Its runtime is not read. What it says itself counts: the number of nodes, and the resources of each."""
-
-    spec: TrainJobSpec
-    status: ConditionStatus = ConditionStatus()
-
-    def pod_sets(self) -> Sequence[PodSet]:
-        trainer, name = self.spec.trainer or Trainer(), self.metadata.name
-        container = Container(name="node", image=trainer.image, resources=trainer.resources_per_node)
-        template = PodTemplate(spec=PodSpec(containers=(container,)))
-        labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
-        return [PodSet(f"{name}-node-0", trainer.num_nodes, template, "spec.trainer", labels, tuple(labels), "node")]
-
-    def why_none(self) -> str:
-        if self.spec.suspend:
-            return "spec.suspend is true"
-        if self.spec.trainer is None:
-            return "spec.trainer is not set, and its runtime is not read"
-        return ""
-
-    def is_over(self) -> bool:
-        return is_true(self.status.conditions, "Complete", "Failed")
-
-    def unread(self) -> Sequence[str]:
-        return ["spec.runtimeRef"]
 
 
 # -- Ray
@@ -291,7 +155,7 @@ class RayClusterSpec(Lenient, frozen=True):
         is_elastic = self.enable_in_tree_autoscaling
         least = 1 + sum(group.least() if is_elastic else group.pods() for group in self.worker_group_specs)
         priority = labels.get("ray.io/priority-class-name", "")
-        return _group(meta, f"ray-{name}-pg", least, labels.get("volcano.sh/queue-name", ""), priority)
+        return gang_of(meta, f"ray-{name}-pg", least, labels.get("volcano.sh/queue-name", ""), priority)
 
 
 class RayJobStatus(Lenient, frozen=True):
@@ -345,3 +209,32 @@ class RayJob(Workload, frozen=True, kw_only=True):
 
     def is_over(self) -> bool:
         return self.status.job_deployment_status in ("Complete", "Failed")
+
+
+class RayServiceSpec(Lenient, frozen=True):
+    ray_cluster_config: RayClusterSpec
+
+
+class RayServiceClusterStatus(Lenient, frozen=True):
+    ray_cluster_name: str = ""
+
+
+class RayServiceStatus(Lenient, frozen=True):
+    active_service_status: RayServiceClusterStatus = RayServiceClusterStatus()
+
+
+class RayService(Workload, frozen=True, kw_only=True):
+    """The pods of one RayCluster. The second that exists during an upgrade is not counted."""
+
+    spec: RayServiceSpec
+    status: RayServiceStatus = RayServiceStatus()
+
+    @property
+    def cluster_name(self) -> str:
+        return self.status.active_service_status.ray_cluster_name or self.metadata.name
+
+    def pod_sets(self) -> Sequence[PodSet]:
+        return self.spec.ray_cluster_config.pod_sets(self.cluster_name, "spec.rayClusterConfig")
+
+    def gang(self) -> PodGroup | None:
+        return self.spec.ray_cluster_config.gang(self.metadata, self.cluster_name)

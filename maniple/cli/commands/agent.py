@@ -15,7 +15,10 @@ Examples:
 In a pod of an ElasticJob it runs one generation after another; elsewhere it runs the
 command once, as workers on this machine. A pod whose image has no maniple runs the
 same program from the Secret of its job:
+
+\b
   python3 /var/run/maniple/agent/agent.pyz -- python train.py
+
 Exit codes: 0 done, 143 stopped, otherwise that of the first worker that failed.
 """,
 )

@@ -87,6 +87,7 @@ def command() -> None:
 
 
 @command.command(
+    short_help="Place pods one by one until no more fit.",
     epilog="""\b
 Examples:
   maniple bench openb --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv
@@ -96,7 +97,7 @@ The files are those of cluster-trace-gpu-v2023/csv in https://github.com/alibaba
 Shows the share of all GPUs that is not allocated when pods that request 80, 100 and 130 %
 of them have arrived: the median over the seeds.
 Exit codes: 0 done, 2 wrong input.
-"""
+""",
 )
 @click.option("--nodes", "nodes_file", required=True, metavar="FILE", type=click.Path(), help="Nodes as CSV.")
 @click.option(

@@ -16,9 +16,9 @@ from maniple.model.job import Job
 from maniple.model.pods_we_schedule import how_to_plan
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
-from maniple.scheduler.explain.words import describe_nearest, pods
+from maniple.scheduler.explain.words import describe_nearest, listed, pods
 from maniple.scheduler.framework.plan import Waiting
-from maniple.views.job_report import WAITS, JobReport, PodReport, RoleReport, find_job, report_job
+from maniple.views.job_report import WAITS, JobReport, PodReport, RoleReport, find_job, pods_of, report_job
 
 _MOST_WAITING = 3  # pods without a node that are listed
 _ABOVE_MAX = "; larger than its max: it keeps what it has until a blocked gang takes surplus back, and does not grow"
@@ -71,6 +71,13 @@ def _find_job(cluster: MemoryCluster, snapshot: Snapshot, name: str) -> Job:
         why = cluster.why_not_planned(pod)
         if why and not any(job.name == name for job in snapshot.jobs):
             raise InputError([f"{name}: {why}"]) from None
+        owned = cluster.owned_by(pod)
+        gangs = [job for job in snapshot.jobs if owned & pods_of(job)]
+        if len(gangs) > 1:
+            names = listed([job.name for job in gangs])
+            raise InputError([f"{name}: its pods are planned one by one; write the name of one: {names}"]) from None
+        if gangs:
+            return gangs[0]
         raise
 
 

@@ -55,14 +55,16 @@ def command(source: ClusterInput, more_files: tuple[str, ...], rounds: int, step
     gc.disable()
     cluster, policy, _ = replace(source, files=(*source.files, *more_files)).read(step_s)
     read_s = time.perf_counter() - start
+    elsewhere = sum(cluster.pending_elsewhere().values())
     outcome = run_rounds(cluster, policy, rounds, _progress(rounds))
     outcome.load_s += read_s
-    show(outcome, output, with_times=step_s is not None)
+    show(outcome, output, with_times=step_s is not None, elsewhere=elsewhere)
 
 
-def show(outcome: Outcome, output: str, *, with_times: bool = False) -> None:
+def show(outcome: Outcome, output: str, *, with_times: bool = False, elsewhere: int = 0) -> None:
+    """`elsewhere`: how many pods wait for other schedulers."""
     if output == "table":
-        say(describe(outcome, with_times=with_times))
+        say(describe(outcome, with_times=with_times, elsewhere=elsewhere))
     elif output == "json":
         echo_json(outcome.to_json())
     else:

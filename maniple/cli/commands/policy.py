@@ -40,6 +40,7 @@ def command(ctx: click.Context, output: str) -> None:
 
 
 @command.command(
+    short_help="Explain a policy file, and what of it is not read.",
     epilog="""\b
 Examples:
   maniple policy check examples/policies/kube-batch.yaml
@@ -49,7 +50,7 @@ Examples:
 FILE is a policy of Maniple or kube-batch, Volcano's configuration or the ConfigMap that holds
 it, or kube-scheduler's Policy; '-' for standard input.
 Exit codes: 0 it can be used, 2 it cannot, or with --strict not all of it is read as it is meant.
-"""
+""",
 )
 @click.argument("file", type=click.Path(allow_dash=True))
 @click.option("--strict", is_flag=True, help="What is left out, or read as something else, is an error.")

@@ -16,10 +16,13 @@ from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.terminal import say
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
-from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours, how_to_plan, pending_elsewhere
+from maniple.model.marks_of_others import notes_on_marks
+from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours, how_to_plan
+from maniple.model.priority import CRITICAL_CLASSES
 from maniple.scheduler import Policy, load_policy
 
 _MOST_SCHEDULERS = 5  # that are named in notes
+_MOST_POLICY_NOTES = 3
 POLICY_OPTION = click.option(
     "--policy", metavar="FILE", type=click.Path(), help="Policy file; without it the built-in policy."
 )
@@ -66,8 +69,9 @@ class ClusterInput:
             namespace = "default"
         reads = None if policy is None else policy.reads
         cluster = MemoryCluster(objects, ours, now_s, step_s, reads)
-        others = _notes_on_others(pending_elsewhere(objects.pods, ours))
-        for note in (*notes, *cluster.notes(), *others):
+        others = _notes_on_others(cluster.pending_elsewhere())
+        marks = [*notes_on_marks(objects.pods, ours), *_note_on_classes(objects)]
+        for note in (*notes, *cluster.notes(), *marks, *others):
             say(f"note: {printable(note)}", err=True)
         return cluster, policy, namespace
 
@@ -108,6 +112,15 @@ input_options = options_as(
 )
 
 
+def _note_on_classes(objects: Objects) -> list[str]:
+    """Objects of a cluster name classes that nobody gave: the API server has written their value into pods."""
+    named = {group.spec.priority_class_name for group in objects.pod_groups if group.metadata.uid}
+    named |= {pod.spec.priority_class_name for pod in objects.pods if pod.metadata.uid and pod.spec.priority is None}
+    if objects.priority_classes or not named - {"", *CRITICAL_CLASSES}:
+        return []
+    return ["the input has no PriorityClasses: the priority of pods counts; `kubectl get priorityclasses` adds them"]
+
+
 def _notes_on_others(pending: dict[str, int]) -> list[str]:
     """Pending pods of other schedulers are not planned. Whoever came for them learns how."""
     named = list(pending.items())[:_MOST_SCHEDULERS]
@@ -128,6 +141,10 @@ def read_policy(file: str | None) -> Policy | None:
         policy = load_policy(Path(file).read_bytes(), file)
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
+    if len(policy.notes) > _MOST_POLICY_NOTES:
+        count = len(policy.notes)
+        say(f"note: {file}: {count} settings are left out or differ here: `maniple policy check {file}`", err=True)
+        return policy
     for note in policy.notes:
         say(f"note: {file}: {note}", err=True)
     return policy

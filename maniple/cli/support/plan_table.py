@@ -4,20 +4,22 @@ from collections.abc import Iterable, Mapping
 
 from maniple.cli.support.table import render
 from maniple.cluster.in_memory_cluster import Outcome
+from maniple.model.resources import readable
 from maniple.scheduler.framework.plan import QueueShare, Waiting
 from maniple.views.plan import GangStart, GpuSets, RoundView, plan_view
 
 _MOST_NODES = 12  # named in a cell; more are counted
 
 
-def describe(outcome: Outcome, *, with_times: bool = False) -> str:
+def describe(outcome: Outcome, *, with_times: bool = False, elsewhere: int = 0) -> str:
+    """`elsewhere`: how many pods wait for other schedulers."""
     view = plan_view(outcome)
     parts = []
     for number, round_ in enumerate(view.rounds[: view.settled_after], start=1):
         title = f"Round {number}" if len(view.rounds) > 1 else ""
         if with_times:
             title = f"Round {number}, {round_.time}"
-        parts.append("\n\n".join(part for part in (title, *_round(round_)) if part))
+        parts.append("\n\n".join(part for part in (title, *_round(round_, elsewhere)) if part))
     if view.settled_after is not None:
         same = f"round {len(view.rounds)} is"
         if len(view.rounds) > view.settled_after + 1:
@@ -27,7 +29,7 @@ def describe(outcome: Outcome, *, with_times: bool = False) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _round(view: RoundView) -> Iterable[str]:
+def _round(view: RoundView, elsewhere: int) -> Iterable[str]:
     if view.starts:
         rows = [[start.gang, start.queue, str(start.pods), _nodes(start)] for start in view.starts]
         yield "Starts\n" + render(["GANG", "QUEUE", "PODS", "NODES"], rows)
@@ -47,7 +49,8 @@ def _round(view: RoundView) -> Iterable[str]:
         rows = [[gang.group, gang.queue, _position(gang), gang.reason, _why(gang)] for gang in view.waiting]
         yield "Waits\n" + render(["GANG", "QUEUE", "LINE", "REASON", "WHY, AND WHAT WOULD CHANGE IT"], rows)
     if view.is_idle:
-        yield "Nothing to do."
+        pods = "1 pending pod belongs" if elsewhere == 1 else f"{elsewhere} pending pods belong"
+        yield f"Nothing to do: {pods} to other schedulers; `--all` plans them." if elsewhere else "Nothing to do."
 
 
 def _position(gang: Waiting) -> str:
@@ -103,4 +106,4 @@ def _queues(queues: Iterable[QueueShare]) -> str:
 
 
 def _resources(resources: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in resources.items()) or "-"
+    return " ".join(f"{name}={readable(name, value)}" for name, value in resources.items()) or "-"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
+from maniple.api.types import ElasticJob, PodGroup
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects
 from maniple.model.disruption_budgets import find_budgets
@@ -14,6 +15,8 @@ from maniple.model.pod_identity import JobKey, job_key, named_gangs
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.queues import tree_problems, with_default
 from maniple.model.snapshot import Snapshot
+
+_GANGS = (PodGroup, ElasticJob)
 
 
 def build_snapshot(
@@ -42,6 +45,10 @@ def build_snapshot(
         items = [*objects.nodes, *objects.pod_groups, *objects.elastic_jobs, *objects.pods]
         for some in (objects.namespaces, items):  # a namespace's queue is wrong for all of its pods: that is said once
             objects.refuse((item, text) for item in some for text in builder.wrong.get(key_of_object(item), ()))
+        gangs = {job_key(item.metadata, type(item).__name__): item for item in items if isinstance(item, _GANGS)}
+        for job in snapshot.jobs:
+            if not job.exists and job.key in gangs:
+                job.set_aside = "; ".join(builder.wrong.get(key_of_object(gangs[job.key]), ()))
     # Budgets count all existing pods: also those that no decision depends on, and none that are still to be created.
     waiting = _with_podless_groups(snapshot, objects, had_pods)
     return replace(snapshot, budgets=find_budgets(objects.budgets, objects.pods), waiting=waiting)

@@ -154,6 +154,8 @@ class JobBuilder:
         if not name:
             return _OF_ITS_PODS
         value = self._tables.priorities.value(name)
+        if value is None and self._tables.priorities.is_left_out(item.metadata):
+            return _OF_ITS_PODS
         if value is None:
             self._report(item, f"spec.priorityClassName: {self._tables.priorities.unknown(name)}")
         return value or 0

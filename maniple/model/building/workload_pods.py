@@ -20,8 +20,9 @@ from maniple.api.meta import ObjectMeta, OwnerReference
 from maniple.api.phases import FINISHED
 from maniple.api.workloads.common import PodSet, Workload
 from maniple.api.workloads.kinds import KIND_OF
-from maniple.api.workloads.kubernetes import Deployment, JobSet
-from maniple.api.workloads.training import RayCluster, RayJob, TrainJob
+from maniple.api.workloads.kubeflow import ClusterTrainingRuntime, RuntimeSpec, TrainingRuntime, TrainJob
+from maniple.api.workloads.kubernetes import LWS_LABEL, Deployment, JobSet, LeaderWorkerSet
+from maniple.api.workloads.training import RayCluster, RayJob, RayService
 from maniple.model.pod_identity import group_name
 
 MOST_PODS = 200_000  # of all workloads together
@@ -31,6 +32,7 @@ MOST_SINGLE_PODS = 20_000
 _HASH_LABEL = "pod-template-hash"
 _JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 _RAY_LABEL = "ray.io/cluster"
+_KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 @dataclass
@@ -47,8 +49,9 @@ def make_pods(decoded: Decoded, scheduler_name: str, *, strict: bool = True) -> 
     made = Made()
     if not decoded.workloads:
         return made
-    places = {id(item): f"{where}: {describe(item)}" for item, where in decoded.workloads}
-    workloads = _distinct([item for item, _ in decoded.workloads], places, strict=strict)
+    given = _with_runtimes(decoded.workloads)
+    places = {id(item): f"{where}: {describe(item)}" for item, where in given}
+    workloads = _distinct([item for item, _ in given], places, strict=strict)
     pods = [item for item in decoded.objects if isinstance(item, kubernetes.Pod)]
     groups = {key_of(item.metadata) for item in decoded.objects if isinstance(item, types.PodGroup)}
     owned = Owners(workloads).pods_of(pods)
@@ -67,8 +70,12 @@ def make_pods(decoded: Decoded, scheduler_name: str, *, strict: bool = True) -> 
     for item in roots:
         place, existing, kind = places[id(item)], owned[id(item)], KIND_OF[type(item)]
         if why := item.why_none():
+            queue = item.metadata.labels.get(_KUEUE_LABEL)
+            why += f"; Kueue holds it back, in its queue {queue}" * bool(queue)
             made.notes.add((kind, why), f"{place}: makes no pods: {why}")
             continue
+        for remark in item.remarks():
+            made.notes.add((kind, remark), f"{place}: {remark}")
         for name in item.unread():
             made.notes.add((kind, name), f"{place}: {name} has no counterpart here and is not read")
         group = _own_name(item.gang(), kind, made_groups)
@@ -130,6 +137,24 @@ def _names_group(pods: PodSet) -> bool:
     return bool(group_name(kubernetes.Pod(labelled, pods.template.spec)))
 
 
+def _with_runtimes(workloads: Sequence[tuple[Workload, str]]) -> list[tuple[Workload, str]]:
+    """TrainJobs with what their runtime says, if that is in the input."""
+    runtimes: dict[tuple[str, str, str], RuntimeSpec] = {}
+    for item, _ in workloads:
+        if isinstance(item, TrainingRuntime):
+            namespace = "" if isinstance(item, ClusterTrainingRuntime) else item.metadata.namespace
+            runtimes[KIND_OF[type(item)], namespace, item.metadata.name] = item.spec
+
+    def complete(item: Workload) -> Workload:
+        if not isinstance(item, TrainJob):
+            return item
+        ref = item.spec.runtime_ref
+        namespace = "" if ref.kind == "ClusterTrainingRuntime" else item.metadata.namespace
+        return replace(item, runtime=runtimes.get((ref.kind, namespace, ref.name)))
+
+    return [(complete(item), where) for item, where in workloads]
+
+
 def _own_name(group: types.PodGroup | None, kind: str, taken: Set[Key]) -> types.PodGroup | None:
     """The group, under another name if a workload of another kind has one of that name."""
     if group is None or key_of(group.metadata) not in taken:
@@ -159,6 +184,14 @@ def _needs(group: types.PodGroup, pods: Sequence[kubernetes.Pod]) -> bool:
     return any(group_name(pod) == group.metadata.name for pod in pods)
 
 
+def owner_names(meta: ObjectMeta) -> set[str]:
+    """`ns/name` of what has made the pod, and of what has made that, as far as its labels say."""
+    names = [reference.name for reference in meta.owner_references if reference.controller]
+    names += [name.removesuffix(f"-{meta.labels[_HASH_LABEL]}") for name in names if _HASH_LABEL in meta.labels]
+    names += [meta.labels[label] for label in (_JOBSET_LABEL, _RAY_LABEL, LWS_LABEL) if label in meta.labels]
+    return {f"{meta.namespace}/{name}" for name in names}
+
+
 class Owners:
     """Which workload a pod or another workload belongs to."""
 
@@ -170,9 +203,10 @@ class Owners:
             self._by_name.setdefault(key, []).append(item)
         self._deployments = self._index(Deployment)
         self._jobsets = self._index(TrainJob) | self._index(JobSet)  # a JobSet says more than its TrainJob
-        ray_jobs = (item for item in workloads if isinstance(item, RayJob))
+        ray_jobs = (item for item in workloads if isinstance(item, RayJob | RayService))
         self._ray_jobs = {(item.metadata.namespace, item.cluster_name): item for item in ray_jobs}
         self._ray_clusters = self._index(RayCluster)
+        self._leader_worker_sets = self._index(LeaderWorkerSet)
 
     def _index(self, kind: type[Workload]) -> dict[tuple[str, str], Workload]:
         return {key_of(item.metadata): item for item in self._workloads if isinstance(item, kind)}
@@ -208,12 +242,14 @@ class Owners:
     def _owner_by_label(self, meta: ObjectMeta, reference: OwnerReference) -> Workload | None:
         """For a pod whose owner is not in the input, but the owner's owner is."""
         namespace, labels = meta.namespace, meta.labels
+        if LWS_LABEL in labels:  # its pods belong to StatefulSets, and some of these to its leaders
+            return self._leader_worker_sets.get((namespace, labels[LWS_LABEL]))
         template = labels.get(_HASH_LABEL, "")
         if reference.kind == "ReplicaSet" and template and reference.name.endswith(f"-{template}"):
             return self._deployments.get((namespace, reference.name.removesuffix(f"-{template}")))
         if reference.kind == "Job" and _JOBSET_LABEL in labels:
             return self._jobsets.get((namespace, labels[_JOBSET_LABEL]))
-        if reference.kind in ("RayCluster", "RayJob"):
+        if reference.kind in ("RayCluster", "RayJob", "RayService"):
             name = (namespace, labels.get(_RAY_LABEL, reference.name))
             return self._ray_clusters.get(name) or self._ray_jobs.get(name)
         if reference.kind == "JobSet":  # the owner of a Job

@@ -126,16 +126,15 @@ class FitView:
 
     @cached_property
     def asks(self) -> str:
-        """What one pod asks for."""
-        axis = self._session.snapshot.axis
-        amounts = axis.describe(self.requests)
+        """What one pod asks for; empty if it requests nothing."""
+        axis, requests = self._session.snapshot.axis, self.requests.copy()
+        shares = []
         for ask in self.group.shape.gpus:
-            if ask.memory:
-                amounts[axis.names[ask.row]] = f"{memory_text(ask.memory)} of {ask.count}"
-            elif not ask.is_whole:
-                each = "each of " * (ask.count > 1)
-                amounts[axis.names[ask.row]] = f"{ask.milli / WHOLE:g} of {each}{ask.count}"
-        return ", ".join(f"{value} {name}" for name, value in amounts.items()) or "no requests"
+            if ask.memory or not ask.is_whole:
+                requests[ask.row] = 0.0
+                part = memory_text(ask.memory) if ask.memory else f"{ask.milli / WHOLE:g}"
+                shares.append(f"{part} of {'a GPU' if ask.count == 1 else f'each of {ask.count} GPUs'}")
+        return ", ".join([*axis.list_words(requests), *shares])
 
 
 def memory_text(amount: int) -> str:

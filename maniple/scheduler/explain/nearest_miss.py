@@ -28,6 +28,7 @@ from maniple.scheduler.framework.plan import Nearest
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import Scope, by_domain, home_of, members_of
 
+_EPSILON = 1e-9
 _MOST_NODES = 16  # whose lacks are written down one by one
 _MOST_ROUNDS = 8  # over the nodes, until the rest is only counted
 _MOST_REFUSALS = 5  # that are shown
@@ -99,7 +100,8 @@ def nearest_of(session: Session, holders: Holders, claimant: Job, miss: Miss) ->
         return None
     axis = session.snapshot.axis
     parts = _parts(miss.lacking, miss.needs)
-    row = int(np.argmax(parts))
+    # Of equal parts that of GPUs, which come after CPU and memory, says most.
+    row = int(np.flatnonzero(parts >= parts.max() - _EPSILON)[-1])
     is_short = bool(parts[row] > 0)
     place, free, needs, lacks = "cluster", float(miss.free[row]), float(miss.needs[row]), float(miss.lacking[row])
     if miss.level:

@@ -4,15 +4,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from maniple.api.gpu.requests import WHOLE
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
 from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, member_models
-from maniple.scheduler.explain.words import change, pods
+from maniple.scheduler.explain.words import change, joined, pods
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.placement.domains_and_models import by_domain, choices_of_models, home_of, members_of
+
+_MOST_KINDS = 3  # of pods that are named
 
 
 class NoRoom:
@@ -27,15 +30,29 @@ class NoRoom:
         self._level = session.snapshot.domains.levels[job.required] if job.required else None
         # None: none of its pods runs, or it may be anywhere; -1: those that run are not in one domain.
         self._home = None if self._level is None else home_of(self._level, members_of(session, job))
-        self._wanted = {
+        asked = {
             group: min(need.by_role.get(group.role, need.total), len(group.pods)) if len(views) > 1 else need.total
             for group in views
         }
+        # Pods that ask for the same count together, whatever their role.
+        kinds = {group: (session.demands.of_group(group), group.pod_affinity) for group in views}
+        self._wanted = {
+            group: min(need.total, sum(asked[other] for other in views if kinds[other] == kinds[group]))
+            for group in views
+        }
+        of_kind: dict[object, TaskGroup] = {}
+        for group in views:
+            of_kind.setdefault(kinds[group], group)
+        self._kinds = list(of_kind.values())  # a group of each
         # The group that is hardest to place speaks for the gang.
         self.hardest = min(views, key=lambda group: views[group].fits - self._wanted[group])
 
     def _needs(self, group: TaskGroup) -> str:
-        return f"needs {pods(self._wanted[group])} of {self._views[group].asks}"
+        return f"needs {self._pods(group)}"
+
+    def _pods(self, group: TaskGroup) -> str:
+        asks = self._views[group].asks
+        return f"{pods(self._wanted[group])} {f'of {asks}' if asks else 'without requests'}"
 
     def reason(self) -> Reason:
         group, view = self.hardest, self._views[self.hardest]
@@ -54,14 +71,20 @@ class NoRoom:
         would = self._change
         rules = " and ".join(dict.fromkeys(filter(None, map(self._rules, self._views))))
         if would and rules:
-            would += f", as far as their {rules} lets them"
+            would += f", as far as {f'its {rules} lets it' if self._need.total == 1 else f'their {rules} lets them'}"
         if view.fits_empty < count:
             code = "InsufficientResources" if view.fits_empty else "NoNodeFits"
             message = f"{needs}; even an empty cluster has room for {view.fits_empty}"
+            if not len(view.now):
+                message = f"{needs}; there are no nodes"
+            elif not view.fits_empty:
+                message = f"{needs}; no node could take {'it' if count == 1 else 'one of them'}, even an empty one"
+                message += ": no GPU is known to have so much memory" * self._lacks_memory(group)
             return Reason(code, message, would or "a node that meets the pod's demands were added")
         would = would or "more room came free"
         if view.fits < count:
-            return Reason("InsufficientResources", f"{needs} at once; there is room for {view.fits} now", would)
+            now = "; no node can take it now" if count == 1 else f" at once; there is room for {view.fits} now"
+            return Reason("InsufficientResources", f"{needs}{now}", would)
         apart = self.fits_only_apart()
         if apart is not None:
             return apart
@@ -69,11 +92,19 @@ class NoRoom:
             message = f"{needs}; each finds a node, but not all together: {rules} stands between them"
             would = f"there were more nodes where their {rules} lets them go"
             return Reason("InsufficientResources", message, would)
-        if len(self._views) > 1:
-            message = f"{needs} together with its other pods; each part fits alone, but not all at once"
+        if len(self._kinds) > 1:
+            kinds = [self._pods(kind) for kind in self._kinds]
+            needs = joined([*kinds[:_MOST_KINDS], *["others"] * (len(kinds) > _MOST_KINDS)])
+            message = f"needs {needs}; each part fits alone, but not all at once"
             return Reason("InsufficientResources", message, would)
         why, would = self.why_not_placed()
         return Reason("NotTried", f"{needs}; {why}", would)
+
+    def _lacks_memory(self, group: TaskGroup) -> bool:
+        """Whether the pods ask for more memory of a GPU than any is known to have."""
+        tables = self._session.gpus.tables
+        asks = [ask for ask in group.shape.gpus if ask.memory and ask.row in tables]
+        return any(int(tables[ask.row].milli_for(ask.memory).min(initial=WHOLE + 1)) > WHOLE for ask in asks)
 
     def why_not_placed(self) -> tuple[str, str]:
         """Why pods wait for which there is room by now, and what would start them."""
@@ -173,7 +204,7 @@ class NoRoom:
     def _fits_no_empty_domain(self) -> Reason | None:
         """The reason, if no domain could hold the gang even if nothing were running."""
         level, wanted = self._level, self._wanted
-        if level is None:
+        if level is None or not level.names:
             return None
         rooms = {group: by_domain(level, view.empty) for group, view in self._views.items()}
         if np.all([rooms[group] >= count for group, count in wanted.items()], axis=0).any():

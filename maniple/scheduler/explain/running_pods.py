@@ -57,6 +57,7 @@ class _Share:
     what: str
     pods: int
     amount: float
+    frees: float  # of that, what would be free without it: reserved room may still be in use by others
     guard: str = ""
     until: float = inf  # when the first of them is no longer protected
     ends: float = inf  # when the last of them ends
@@ -196,8 +197,9 @@ class Holders:
         if self._is_budgeted(pod, below=len(job.placed)) or self._is_budgeted(pod, spent=spent):
             return _BUDGET
         if claimant.queue != job.queue:
-            if not is_surplus and not is_alone and self.is_above_share(job.queue):
-                return Guard("of gangs that go whole or not at all, and of which their queue deserves a part")
+            if not is_surplus and self.is_above_share(job.queue):
+                whole = "" if is_alone else "of gangs that go whole or not at all, and "
+                return Guard(f"{whole}of which their queue deserves a part")
             return Guard("deserved by their queue")
         if of_surplus and job.elastic is not None:
             return Guard("less than a step, or next to others of their job that may not go")
@@ -237,6 +239,7 @@ class Holders:
             if total is not share:
                 total.pods += share.pods
                 total.amount += share.amount
+                total.frees += share.frees
                 total.until = min(total.until, share.until)
                 total.ends = max(total.ends, share.ends)
         ranked = sorted(
@@ -248,7 +251,7 @@ class Holders:
         for _, share in ranked:
             if len(held_by) == MOST_HOLDERS or covered >= lacks:
                 break
-            covered += share.amount
+            covered += share.frees
             until = UNSET if share.until == inf else round(share.until, 3)
             amount = self.session.snapshot.axis.text(row, share.amount)
             ends = UNSET if share.ends == inf else format_rounded_up(share.ends)
@@ -266,7 +269,7 @@ class Holders:
             state = session.states.get(job.key)
             # A pod that is evicted in this cycle makes room for another gang, which is counted in its place.
             if amount > 0 and job.key != claimant.key and (state is None or pod.pod not in state.evicted):
-                share = _Share(job.name, self._relation(claimant, job, pod), 1, amount, ends=pod.ends)
+                share = _Share(job.name, self._relation(claimant, job, pod), 1, amount, amount, ends=pod.ends)
                 if share.what in (SURPLUS, LOWER, ABOVE):
                     guard = self._guard(job, pod, is_surplus=share.what == SURPLUS, spent=spent)
                     if guard is None:
@@ -277,16 +280,19 @@ class Holders:
         for placed, pods in self._coming_to.get(node, ()):
             if placed.job.key != claimant.key:
                 what = PROMISED if placed.later else STARTS
-                yield _Share(placed.job.name, what, pods, float(placed.group.shape.requests[row]) * pods)
+                amount = float(placed.group.shape.requests[row]) * pods
+                yield _Share(placed.job.name, what, pods, amount, amount)
         reservation, mask = session.reserved.holder(node), session.reserved.mask
         if reservation is not None and mask is not None and mask[node]:
             pods = reservation.nodes[node]
             asked = max(float(group.shape.requests[row]) for group in reservation.job.groups)
-            yield _Share(reservation.job.name, RESERVED, pods, asked * pods)
+            free = max(0.0, float(min(session.free[row, node], session.future[row, node])))
+            yield _Share(reservation.job.name, RESERVED, pods, asked * pods, min(free, asked * pods))
         leaving = float(snapshot.releasing[row, node])
-        yield _Share("", LEAVING, 0, leaving)
+        yield _Share("", LEAVING, 0, leaving, leaving)
         held = float(snapshot.nodes.allocatable[row, node] - snapshot.free[row, node])
-        yield _Share("", FOREIGN, 0, held - ours - leaving)
+        foreign = held - ours - leaving
+        yield _Share("", FOREIGN, 0, foreign, foreign)
 
     @cached_property
     def _running_on(self) -> dict[int, list[tuple[Job, PlacedPod]]]:

@@ -327,8 +327,8 @@ def _not_due(case: Case) -> str:
     axis = session.snapshot.axis
     has = "has its due" if held[row] >= deserved[row] - EPSILON else "would have more than its due"
     return (
-        f"queue {queue.name!r} {has}: it deserves {axis.text(row, deserved[row])} {axis.names[row]}, "
-        f"holds {axis.text(row, held[row])}, and this needs {axis.text(row, need[row])}"
+        f"queue {queue.name!r} {has}: it deserves {axis.amount(row, deserved[row])} {axis.names[row]}, "
+        f"holds {axis.amount(row, held[row])}, and this needs {axis.amount(row, need[row])}"
     )
 
 

@@ -112,7 +112,10 @@ class Explainer:
             noun = "job" if kind == "ElasticJob" else "group"
             message = f"its pods name the {noun} {name!r}, and there is no such {kind} in their namespace"
             message += ", or it is not in the input"
-            return _Verdict(Reason("GroupNotFound", message, f"{kind} {job.name} were created", is_in_line=False), {})
+            would = f"{kind} {job.name} were created"
+            if job.set_aside:
+                message, would = f"its {kind} is set aside: {job.set_aside}", "that were corrected"
+            return _Verdict(Reason("GroupNotFound", message, would, is_in_line=False), {})
         need = session.job_need(job)
         wanted = self._wanted(job, need)
         if job.is_suspended:
@@ -139,7 +142,7 @@ class Explainer:
         nearest = nearest_of(session, self._holders, job, miss)
         if blocked is None:
             views = {group: self._view(job, group) for group in session.groups(job)}
-            no_room = NoRoom(session, job, need, views, miss, held_by(nearest, session.snapshot.now))
+            no_room = NoRoom(session, job, need, views, miss, self._held(nearest, miss))
             reason, nodes = no_room.reason(), views[no_room.hardest].node_counts
             limits = self._limits(job, miss)
             if limits:
@@ -155,7 +158,7 @@ class Explainer:
         group = next(group for group in session.groups(job) if session.state(job).left(group))
         miss = self._miss(job, {group: 1})
         nearest = nearest_of(session, self._holders, job, miss)
-        held = held_by(nearest, session.snapshot.now)
+        held = self._held(nearest, miss)
         would = change(miss, held)
         nodes: tuple[NodeCount, ...] = ()
         if blocked is not None:
@@ -213,8 +216,11 @@ class Explainer:
             case = Case(self._holders, job, reason, reason, nearest, is_thorough=job.name == self._thorough)
             # What others would have to give up for it need not come free by itself.
             if not case.would_get_room(wanted):
-                conditions.append(change(miss, held_by(nearest, self._session.snapshot.now)))
+                conditions.append(change(miss, self._held(nearest, miss)))
         return replace(reason, would_start_if=" and ".join(dict.fromkeys(filter(None, conditions))))
+
+    def _held(self, nearest: Nearest | None, miss: Miss) -> str:
+        return held_by(nearest, self._session.snapshot.now, is_complete=miss.is_complete)
 
     def _limits(self, job: Job, miss: Miss) -> str:
         """What limits and shares of its queue would have to change; empty if nothing."""

@@ -1,10 +1,11 @@
 """Explanations in words: counted pods, the smallest change that would let a gang start, and the nearest miss."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET
 
-from maniple.model.resources import PODS, FloatArray
+from maniple.model.resources import PODS, FloatArray, readable
 from maniple.scheduler.explain.nearest_miss import Lack, Miss, NewNodes
 from maniple.scheduler.explain.running_pods import MOST_HOLDERS, PROMISED, RESERVED
 from maniple.scheduler.framework.plan import Holder, Nearest, format_rounded_up
@@ -13,8 +14,17 @@ _MOST_KINDS = 3  # of lacks that are told apart
 _MOST_NAMES = 3
 _MOST_KEEPERS = 2
 
+# How reasons begin for which no node would take the pod, whatever is done to the node.
+_OF_THE_POD = ("PersistentVolumeClaim ", "resourceClaims ", "another pod uses ")
+
 # Room that no running pod holds.
 _KEEPERS = {RESERVED: "the reservation of {}", PROMISED: "the promise to {}"}
+# What keeps a holder where it is, as long as nobody changes it.
+_PROTECTED = {
+    "PodDisruptionBudget": "which a PodDisruptionBudget protects",
+    "preemptable: false": "which is not preemptable",
+    "critical to the system": "which is critical to the system",
+}
 
 
 def pods(count: int) -> str:
@@ -49,18 +59,30 @@ def change(miss: Miss, held: str = "") -> str:
     inside = "" if miss.is_one_node or not miss.level else f" in {miss.level} {miss.domain}"
     parts = []
     if miss.is_complete and len(alike) <= _MOST_KINDS and len(by_refusal) <= _MOST_KINDS:
-        parts += [f"{_nodes(miss, lacks)} did not refuse it ({'; '.join(lacks[0].refusals)})" for lacks in by_refusal]
+        parts += [_without_refusals(miss, lacks) for lacks in by_refusal]
         lacking = [lacks for lacks in alike if lacks[0].gpus or lacks[0].amounts.any() or not lacks[0].refusals]
         freed = [f"{_amounts(miss, lacks[0])} on {_nodes(miss, lacks, each='each of ')}" for lacks in lacking]
         parts += [f"{joined(freed)} came free{inside}{held}"] * bool(freed)
     elif miss.lacks:
         missing = miss.missing - sum(new.pods for new in miss.new)
         reasons = list(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))
-        taking = f" on nodes that did not refuse it ({'; '.join(reasons[:_MOST_NAMES])})" * bool(reasons)
+        taking = f" on nodes that did not refuse it ({_in_brackets(reasons[:_MOST_NAMES])})" * bool(reasons)
         first = miss.lacks[0]
         example = f", such as {_amounts(miss, first)} on {_nodes(miss, [first])}"
         parts.append(f"room for {missing:,} more pod{'s' * (missing > 1)} came free{inside}{taking}{held}{example}")
     return " and ".join([*parts, *(f"{_new_nodes(miss, new)}{inside}" for new in miss.new)])
+
+
+def _without_refusals(miss: Miss, lacks: Sequence[Lack]) -> str:
+    refusals = lacks[0].refusals
+    if all(reason.startswith(_OF_THE_POD) for reason in refusals):
+        return f"this were not so: {'; '.join(refusals)}"
+    return f"{_nodes(miss, lacks)} did not refuse it ({_in_brackets(refusals)})"
+
+
+def _in_brackets(reasons: Sequence[str]) -> str:
+    """`pod anti-affinity: a pod there keeps others away`, without brackets of its own at its end."""
+    return "; ".join(re.sub(r"^(.+) \(([^()]+)\)$", r"\2: \1", reason) for reason in reasons)
 
 
 def _by(lacks: Iterable[Lack], kind: Callable[[Lack], object]) -> list[list[Lack]]:
@@ -92,7 +114,7 @@ def _amounts(miss: Miss, lack: Lack) -> str:
 
 
 def _listed_amounts(miss: Miss, amounts: FloatArray) -> list[str]:
-    parts = [f"{value} {name}" for name, value in miss.snapshot.axis.describe(amounts).items()]
+    parts = miss.snapshot.axis.list_words(amounts, up=True)
     return [*parts, *[f"room for {pods(int(amounts[PODS]))}"] * bool(amounts[PODS] > 0)]
 
 
@@ -100,17 +122,20 @@ def _new_nodes(miss: Miss, new: NewNodes) -> str:
     """`a node like n1 were added`, `3 nodes like n1 but with 8 nvidia.com/gpu were added`"""
     count = "a node" if new.count == 1 else f"{new.count:,} nodes"
     if new.like < 0:
-        return f"{count} with room for a pod of {new.asks}{' each' * (new.count > 1)} were added"
+        return f"{count} with room for a pod{' of ' * bool(new.asks)}{new.asks}{' each' * (new.count > 1)} were added"
     name, larger = miss.snapshot.nodes.names[new.like], joined(_listed_amounts(miss, new.larger))
     if new.is_instead:
         return f"node {name} had {larger} in all"
     but = f" but with {larger}" * bool(larger)
-    taking = f" that did not refuse it ({'; '.join(new.refusals)})" * bool(new.refusals)
+    taking = f" that did not refuse it ({_in_brackets(new.refusals)})" * bool(new.refusals)
     return f"{count} like {name}{but}{taking} were added"
 
 
-def held_by(nearest: Nearest | None, now: float) -> str:
-    """` (held by default/a until 2026-01-01T10:00:00Z, default/b and 3 others)`; empty if nobody holds it."""
+def held_by(nearest: Nearest | None, now: float, *, is_complete: bool = True) -> str:
+    """` (held by default/a until 2026-01-01T10:00:00Z, default/b and 3 others)`; empty if nobody holds it.
+
+    `is_complete`: whether all nodes that lack something were looked at; else others are not counted.
+    """
     if nearest is None or not nearest.held_by:
         return ""
     keepers: dict[str, str] = {}  # a job, or pods of no job -> in words
@@ -119,7 +144,7 @@ def held_by(nearest: Nearest | None, now: float) -> str:
     names = list(keepers.values())
     # Further jobs matter only if these do not hold enough.
     others = len(names[_MOST_KEEPERS:]) + (nearest.others if len(nearest.held_by) == MOST_HOLDERS else 0)
-    more = [f"{others:,} other{'s' * (others > 1)}"] * bool(others)
+    more = [f"{others:,} other{'s' * (others > 1)}"] * bool(others) if is_complete else ["others"]
     return f" (held by {joined([*names[:_MOST_KEEPERS], *more])})"
 
 
@@ -131,6 +156,8 @@ def _describe_keeper(holder: Holder, now: float) -> str:
         return f"{holder.job} until {holder.ends}"
     if holder.until is not UNSET:
         return f"{holder.job} until at least {format_rounded_up(now + holder.until)}"
+    if holder.guard is not UNSET:
+        return f"{holder.job}, {_PROTECTED.get(holder.guard, f'protected: {holder.guard}')}"
     return _KEEPERS.get(holder.what, "{}").format(holder.job)
 
 
@@ -143,22 +170,25 @@ def describe_nearest(nearest: Nearest) -> str:
     level = nearest.place.partition(" ")[0]
     inside = f" in one {level}" if level not in ("node", "cluster") else ""
     if nearest.resource and nearest.resource != "pods":
-        text = f"needs {nearest.needs} {nearest.resource}{inside}; {place} has {nearest.free} free"
-        text += f"{', scattered,' * nearest.is_scattered} and lacks {nearest.lacks}"
+        name = nearest.resource
+        needs, free, lacks = (readable(name, text) for text in (nearest.needs, nearest.free, nearest.lacks))
+        text = f"needs {needs} {name}{inside}; {place} has {free} free"
+        text += f"{', scattered,' * nearest.is_scattered} and lacks {lacks}"
     else:
         text = f"needs room for {pods(nearest.pods)}{inside}; {place} has room for {nearest.fits:,}"
     if nearest.refusals:
         text += f"; refused because {'; '.join(nearest.refusals)}"
-    holders = [_describe_holder(holder) for holder in nearest.held_by]
+    holders = [_describe_holder(holder, nearest.resource) for holder in nearest.held_by]
     if holders and nearest.others:
         holders.append(f"{nearest.others:,} other job{'s' * (nearest.others > 1)}")
     return f"{text}; held by {joined(holders)}" if holders else text
 
 
-def _describe_holder(holder: Holder) -> str:
+def _describe_holder(holder: Holder, resource: str) -> str:
+    amount = readable(resource, holder.amount)
     if not holder.job:
-        return f"{holder.what} ({holder.amount})"
+        return f"{holder.what} ({amount})"
     guard = "" if holder.guard is UNSET else f", {holder.guard}"
     until = "" if holder.until is UNSET else f" for {holder.until:g} s"
     until += "" if holder.ends is UNSET else f", until {holder.ends}"
-    return f"{holder.job} ({holder.amount}, {holder.what}{guard}{until})"
+    return f"{holder.job} ({amount}, {holder.what}{guard}{until})"

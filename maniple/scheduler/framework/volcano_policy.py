@@ -55,9 +55,16 @@ PLUGINS_LEFT_OUT = {
     "dynamicresources": "pods with resourceClaims are not placed",
     "fairshare": "drf orders the jobs of a queue, and proportion the queues",
 }
+# Names of the same plugins in other releases.
+PLUGINS_LEFT_OUT |= {
+    "numa-aware": PLUGINS_LEFT_OUT["numaaware"],
+    "networktopologyaware": PLUGINS_LEFT_OUT["network-topology-aware"],
+    "capacity-card": "a queue's limit counts GPUs of all models together",
+}
 PLUGINS_READ_AS = {"binpack": "nodeorder", "capacity": "proportion", "sla": "reservation"}
 SWITCHES_LEFT_OUT = {
     "enableHierarchy": "queues always form the tree that their parent fields say",
+    "enabledHierarchy": "queues always form the tree that their parent fields say",
     "enableNamespaceOrder": "namespaces have no order; give each a queue",
     "enableJobEnqueued": "enqueue is not run here",
     "enableJobStarving": "every gang that has not started may take from others",
@@ -76,6 +83,7 @@ SWITCHES_LEFT_OUT = {
     "enabledSubJobPipelined": "a gang has roles, and no gangs within",
     "enabledSubJobOrder": "a gang has roles, and no gangs within",
 }
+_HIERARCHY = ("enableHierarchy", "enabledHierarchy")  # true means the same here
 # Volcano's weights where they differ from kube-batch's, which are the defaults of nodeorder here.
 NODEORDER_WEIGHTS = {
     "nodeaffinity.weight": "2",
@@ -215,7 +223,7 @@ class _Translation:
             if name == "proportion" and switch == "enabledOverused":
                 if not self._boolean(value, f"{where}: {switch}"):
                     entry["arguments"] = {"borrow": "true", **_arguments(entry)}
-            else:
+            elif switch not in _HIERARCHY or not self._boolean(value, f"{where}: {switch}"):
                 self._note(where, f"{switch} is left out: {SWITCHES_LEFT_OUT[switch]}")
         reader = {
             "predicates": self._predicates,
@@ -293,8 +301,8 @@ class _Translation:
             self._note(where, f"{argument} is left out: proportion has no such argument")
         self._note(
             where,
-            "read as proportion with borrow: shares follow weight and guaranteed; what a Queue calls deserved is not "
-            "read, write it as guaranteed",
+            "read as proportion with borrow: a Queue gets its deserved first, as far as it asks; what is then left "
+            "follows weights",
         )
         return {**entry, "name": "proportion", "arguments": {"borrow": "true"}}
 

@@ -142,22 +142,22 @@ def _limit(session: Session, over: list[tuple[Queue, int, float]], more: FloatAr
     """`over`: each queue and resource whose limit `more` would exceed, with what the queue holds."""
     axis = session.snapshot.axis
     queue, row, held = over[0]
-    name, limit, wanted = axis.names[row], axis.text(row, queue.limit[row]), axis.text(row, more[row])
+    name, limit, wanted = axis.names[row], axis.amount(row, queue.limit[row]), axis.amount(row, more[row])
     wanted_of: dict[str, list[str]] = {}  # queue -> the limits that it would need
     for other, other_row, used in over:
-        least = f"{axis.text(other_row, used + more[other_row])} {axis.names[other_row]}"
+        least = f"{axis.amount(other_row, used + more[other_row], up=True)} {axis.names[other_row]}"
         wanted_of.setdefault(other.name, []).append(least)
     walls = [f"queue {other!r} were at least {', '.join(amounts)}" for other, amounts in wanted_of.items()]
     would = f"the limit of {' and that of '.join(walls)}"
     if len(over) == 1 and more[row] <= queue.limit[row]:
-        excess, least = (axis.text(row, held + more[row] - less) for less in (queue.limit[row], 0.0))
+        excess, least = (axis.amount(row, held + more[row] - less, up=True) for less in (queue.limit[row], 0.0))
         would = f"queue {queue.name!r} gave back {excess} {name} (or its limit were {least})"
     return Reason(
         "QueueLimit",
-        f"queue {queue.name!r} is limited to {limit} {name}, holds {axis.text(row, held)}, this needs {wanted}",
+        f"queue {queue.name!r} is limited to {limit} {name}, holds {axis.amount(row, held)}, this needs {wanted}",
         would,
     )
 
 
 def _shown(session: Session, amount: FloatArray) -> str:
-    return ", ".join(f"{value} {name}" for name, value in session.snapshot.axis.describe(amount).items()) or "nothing"
+    return ", ".join(session.snapshot.axis.list_words(amount)) or "nothing"

@@ -83,18 +83,30 @@ READ_AS_OURS: list[Case] = [
         [],
     ),
     (foreign(VOLCANO, "Queue", parent="root"), Queue(), []),
+    # What a queue deserves it gets first, within its capability, and never less than its guarantee.
+    (foreign(VOLCANO, "Queue", deserved={"cpu": 4}), Queue(guaranteed={"cpu": 4}), []),
     (
         foreign(
             VOLCANO,
             "Queue",
-            deserved={"cpu": 1},
+            deserved={"cpu": "4", "memory": "8Gi", "pods": 9},
+            capability={"cpu": "2000m"},
+            guarantee={"resource": {"memory": "16Gi", "nvidia.com/gpu": 1}},
+        ),
+        Queue(guaranteed={"memory": "16Gi", "nvidia.com/gpu": 1, "cpu": "2000m", "pods": 9}, limit={"cpu": "2000m"}),
+        [],
+    ),
+    (
+        foreign(
+            VOLCANO,
+            "Queue",
             type="x",
             dequeueStrategy="fifo",
             affinity={"a": 1},
             extendClusters=[{"name": "c"}],
         ),
         Queue(),
-        ["deserved", "type", "dequeueStrategy", "affinity", "extendClusters"],
+        ["type", "dequeueStrategy", "affinity", "extendClusters"],
     ),
     (foreign(PLUGINS, "PodGroup", minMember=3, scheduleTimeoutSeconds=10), PodGroup(min_member=3), []),
     (foreign(PLUGINS, "PodGroup", minMember=1, minResources={"cpu": 1}), PodGroup(), ["minResources"]),
@@ -181,3 +193,15 @@ def test_pods_of_a_missing_group_wait_and_say_why() -> None:
     planned = first_round(objects)
     assert planned["binds"] == []
     assert [waiting["reason"] for waiting in planned["waiting"]] == ["GroupNotFound"]
+
+
+def test_volcanos_root_is_the_cluster_and_no_queue() -> None:
+    decoded = read({**foreign(VOLCANO, "Queue"), "metadata": {"name": "root"}})
+    assert not decoded.objects
+    assert not decoded.notes
+
+
+def test_a_closed_queue_is_noted() -> None:
+    (note,) = read({**foreign(VOLCANO, "Queue"), "status": {"state": "Closed"}}).notes
+    assert note.endswith("status.state (Closed) has no counterpart here and is not read")
+    assert not read({**foreign(VOLCANO, "Queue"), "status": {"state": "Open"}}).notes

@@ -126,7 +126,7 @@ def test_a_plugin_that_we_do_not_have_is_left_out_with_a_note_whatever_its_argum
 
 @pytest.mark.parametrize("switch", sorted(SWITCHES_LEFT_OUT))
 def test_a_switch_that_we_do_not_have_is_left_out_with_a_note(switch: str) -> None:
-    (note,) = load(with_plugins({"name": "drf", switch: True}, actions="allocate")).notes
+    (note,) = load(with_plugins({"name": "drf", switch: "Hierarchy" not in switch}, actions="allocate")).notes
     assert str(note) == f"tiers[0].plugins[0] (drf): {switch} is left out: {SWITCHES_LEFT_OUT[switch]}"
 
 
@@ -215,7 +215,11 @@ def test_arguments_of_predicates_without_a_counterpart_are_noted_unless_they_mea
 def test_capacity_is_proportion_that_borrows() -> None:
     policy = load(with_plugins({"name": "capacity", "enableHierarchy": True}))
     assert values(policy, "proportion")["borrow"] is True
-    assert any("write it as guaranteed" in note.what for note in policy.notes)
+    assert [note.where for note in policy.notes] == ["actions", "tiers[0].plugins[0] (capacity)"]
+    assert "gets its deserved first" in policy.notes[1].what
+    for switch in ("enableHierarchy", "enabledHierarchy"):
+        (_, *notes) = load(with_plugins({"name": "drf", switch: False})).notes
+        assert [note.what for note in notes] == [f"{switch} is left out: {SWITCHES_LEFT_OUT[switch]}"]
     assert refused(with_plugins({"name": "capacity"}, {"name": "proportion"})) == [
         "v.yaml: capacity and proportion exclude each other; remove one of them"
     ]
@@ -270,3 +274,8 @@ def test_other_configurations_of_actions_and_metrics_are_noted() -> None:
     assert refused(with_plugins(configurations={"a": 1})) == [
         "v.yaml: configurations: expected a list of maps with 'name' and 'arguments'"
     ]
+
+
+@pytest.mark.parametrize("name", ["numaaware", "numa-aware", "networktopologyaware", "network-topology-aware"])
+def test_a_plugin_is_known_by_its_name_in_every_release(name: str) -> None:
+    assert [note.where for note in load(with_plugins({"name": name})).notes][1:] == [f"tiers[0].plugins[0] ({name})"]
