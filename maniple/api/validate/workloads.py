@@ -19,11 +19,12 @@ def workload_problems(item: Workload) -> list[Problem]:
     sets = item.pod_sets()
     if not sets and not item.why_none():
         add(errors, item.SETS, "at least one entry, with a pod template", "none")
-    prefixes: set[str] = set()
+    names: set[tuple[str, bool]] = set()  # copies are numbered, so their names differ from those of other sets
     for pods in sets:
-        if pods.prefix in prefixes:
+        name = (pods.prefix, bool(pods.copy_label))
+        if name in names:
             add(errors, item.SETS, "a name of its own for each entry", f"pods named {shown(pods.prefix)}-… twice")
-        prefixes.add(pods.prefix)
+        names.add(name)
         _template(item, pods, errors)
     total = sum(pods.total for pods in sets)
     if total > MAX_REPLICAS:
