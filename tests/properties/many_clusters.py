@@ -111,7 +111,7 @@ def main() -> None:
             for sentence in sentences[:1]:
                 broken[sentence.split(":")[0]] += 1
                 print(f"seed {seed}: {sentence}", flush=True)
-            if done % 1000 == 0:
+            if done % 500 == 0:
                 print(f"{done} clusters, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     print(f"{len(seeds)} clusters from seed {options.seed}: {evicting} with evictions, {sum(broken.values())} broken")
     for kind, count in broken.most_common():
