@@ -19,6 +19,13 @@ from maniple.model.pod_identity import pod_order
 from maniple.model.pod_shape import Exclusive, Shape
 from maniple.model.resources import FloatArray
 
+_NO_NODES: Mapping[int, int] = {}
+
+
+def no_nodes() -> Mapping[int, int]:
+    """The same empty map for all, like `nothing`: most groups are nominated nowhere."""
+    return _NO_NODES
+
 
 class TaskGroup(Struct, frozen=True, eq=False):
     """Pending pods of one job that are equal in everything that scheduling looks at."""
@@ -32,7 +39,7 @@ class TaskGroup(Struct, frozen=True, eq=False):
     pods: tuple[str, ...]  # ns/name, in the order in which they are placed
     lasts_s: float = inf  # the longest time that its pods run, if they have a deadline
     stays: bool = False  # critical, or under a PodDisruptionBudget: eviction cannot be relied on
-    nominated: Mapping[int, int] = field(default_factory=dict)  # node -> pods promised or reserved in an earlier cycle
+    nominated: Mapping[int, int] = field(default_factory=no_nodes)  # node -> pods, by an earlier cycle
 
     @property
     def labels(self) -> Mapping[str, str]:

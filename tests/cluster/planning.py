@@ -18,7 +18,7 @@ from maniple.scheduler import Plan, Policy, load_policy, schedule
 
 
 def plan_objects(objects: Sequence[Mapping[str, object]], policy: str | None = None, rounds: int = 1) -> dict[str, Any]:
-    loaded = _loaded(policy)
+    loaded = _load(policy)
     return _plain(run_rounds(_cluster(objects, loaded, grace=1), loaded, rounds))
 
 
@@ -28,7 +28,7 @@ def plan_until_settled(
     """Stops after a round that moves no pod and leaves the cluster as it found it. Pods that leave are gone after
     `grace` rounds. Without `has_reasons` nothing is said about those who wait.
     """
-    loaded, outcome = _loaded(policy), Outcome()
+    loaded, outcome = _load_once(policy), Outcome()
     cluster = _cluster(objects, loaded, grace)
     for _ in range(rounds):
         snapshot = cluster.snapshot()
@@ -46,9 +46,11 @@ def plan_until_settled(
     return plain
 
 
-@cache
-def _loaded(policy: str | None) -> Policy | None:
+def _load(policy: str | None) -> Policy | None:
     return None if policy is None else load_policy(policy.encode(), "policy")
+
+
+_load_once = cache(_load)
 
 
 class SlowCluster(MemoryCluster):

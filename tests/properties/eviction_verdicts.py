@@ -125,6 +125,11 @@ def judge_ends(facts: Facts, state: State, played: Round) -> Iterator[str]:
 
 
 def is_like(one: Pod, other: Pod) -> bool:
+    """Whether it does not matter which of two pods of a node leaves. It does if they hold parts of GPUs: the room that
+    a claimant needs is on one of these.
+    """
+    if not one.ask.is_whole:
+        return False
     return (one.gang, one.role, one.ask) == (other.gang, other.role, other.ask) and one.requests == other.requests
 
 

@@ -78,6 +78,7 @@ class Builder:
     namespaces: list[str] = field(default_factory=lambda: ["default"])
     claims: list[str] = field(default_factory=list)
     notation: int = 0
+    names_gpus: bool = False  # of all running pods of ours; else of most
     moment: int = 0
 
     def pick(self, *choices: T) -> T:
@@ -382,7 +383,10 @@ class Builder:
         """The devices of a running pod are known or not. Unknown ones are taken from the upper end."""
         pod = read_pod({"metadata": {"annotations": annotations}, "spec": spec})
         fitting = self.fitting(host, pod)
-        count, is_named = pod.gpu_count, not pod.ask.is_whole or (scheduler == "maniple" and not self.one_in(4))
+        count, is_named = (
+            pod.gpu_count,
+            not pod.ask.is_whole or (scheduler == "maniple" and (self.names_gpus or not self.one_in(4))),
+        )
         if count:
             offset = self.between(0, len(fitting) - count) if is_named else len(fitting) - count
             chosen = fitting[offset : offset + count]

@@ -248,6 +248,17 @@ def test_the_last_pods_of_a_group_on_a_node_leave_first() -> None:
     assert broken(objects, round_of(evictions=[take("g-0", "new")], nominations=promise)) == {Promise.VICTIMS}
 
 
+def test_which_of_two_shares_leaves_depends_on_the_gpu() -> None:
+    """Half of the other GPU is held by somebody else."""
+    objects = [node("n1", gpus=2), group("g", 1), pod("new")]
+    for name, gang, gpu in (("g-0", "g", "1"), ("g-1", "g", "0"), ("other", "", "0")):
+        share = pod(name, on="n1", group=gang, ids=gpu)
+        share["metadata"]["annotations"] |= {"maniple.dev/gpu-fraction": "0.5"}  # type: ignore[index]
+        objects.append(share)
+    assert not broken(objects, round_of(evictions=[take("g-0", "new")], nominations=[nominate("new", "n1")]))
+    assert broken(objects, round_of(evictions=[take("g-1", "new")], nominations=[nominate("new", "n1")]))
+
+
 # Protection.
 
 

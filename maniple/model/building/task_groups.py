@@ -7,7 +7,7 @@ from maniple.api.keys import name_of
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.job_builder import gpu_models
 from maniple.model.elastic import Elastic, replica_index
-from maniple.model.job import Job, TaskGroup
+from maniple.model.job import Job, TaskGroup, no_nodes
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import lasts_s, pod_order, pod_owner, pod_role
 from maniple.model.pod_shape import Shape
@@ -23,7 +23,7 @@ class _Draft(Struct, eq=False):
     pods: list[tuple[tuple[str, int, str], str]] = field(default_factory=list)  # (order, name)
     lasts_s: float = 0.0
     stays: bool = False
-    nominated: dict[int, int] = field(default_factory=dict)
+    nominated: dict[int, int] | None = None
 
 
 class TaskGroups:
@@ -56,6 +56,7 @@ class TaskGroups:
             node = tables.nodes.index.get(nominated)
             if node is not None:
                 job.nominated[node] = job.nominated.get(node, 0) + 1
+                draft.nominated = draft.nominated or {}
                 draft.nominated[node] = draft.nominated.get(node, 0) + 1
         draft.lasts_s = max(draft.lasts_s, lasts_s(pod))
         if is_critical(pod) or (tables.budgets and any(b.covers(name, meta.labels) for b in tables.budgets)):
@@ -79,7 +80,7 @@ class TaskGroups:
                     pods=tuple(name for _, name in draft.pods),
                     lasts_s=min(draft.lasts_s, job.lasts_s),
                     stays=draft.stays,
-                    nominated=draft.nominated,
+                    nominated=draft.nominated or no_nodes(),
                 )
             )
             requests = draft.shape.requests

@@ -54,6 +54,13 @@ class FitView:
             room = np.minimum(room, gpus.fits(shape, None, free, later=later, empty=empty, model=self._model))
         return np.minimum(room, 1.0) if shape.is_one_per_node else room
 
+    def knows_gpus(self, node: int) -> bool:
+        """Whether more GPUs like those of the node are all that the pods need there."""
+        shape = self.group.shape
+        has_none = any(self._session.snapshot.nodes.allocatable[ask.row, node] <= 0 for ask in shape.gpus)
+        is_known = not (has_none and shape.constraint.gpu_models) and not any(ask.memory for ask in shape.gpus)
+        return is_known and bool(self.has_model[node])
+
     # -- objections
 
     def openings(self, nodes: IntArray, count: int) -> tuple[BoolArray, list[Check]]:

@@ -60,7 +60,7 @@ class NewNodes:
     like: int  # the node that they are like; -1: they only have to take a pod of that kind
     larger: FloatArray  # [R] what each needs where that is more than the other node has
     refusals: tuple[str, ...]  # what the other node objects to
-    asks: str  # what one pod asks for
+    asks: str  # what one pod asks for; empty: not all the same
     is_instead: bool = False  # whether that node itself would have to be so large
 
 
@@ -249,14 +249,19 @@ class _Draft:
         """A node for the whole gang, which must be on one."""
         node = int(self._nodes[0])
         has, asked = self._snapshot.nodes.allocatable[:, node], self._miss.needs.copy()
-        if self._has_members:
-            more = np.maximum(self._asked_of_new - self._left[:, 0], 0.0)
-            larger = np.where((more > 0) & np.isfinite(has), has + more, 0.0)
-            return NewNodes(1, self._miss.wanted, node, larger, (), "", is_instead=True)
+        whole = np.zeros(len(asked))  # GPUs that the pods need if they share none with others
         for view, count in self._counts.items():
             for ask in view.group.shape.gpus:
-                whole = ask.count * -(-count // max(1, WHOLE // max(ask.milli, 1)))
-                asked[ask.row] = max(asked[ask.row], whole * WHOLE)
+                whole[ask.row] += ask.count * -(-count // max(1, WHOLE // max(ask.milli, 1))) * WHOLE
+        if self._has_members:
+            more = np.maximum(self._asked_of_new - self._left[:, 0], 0.0)
+            more = np.where((more > 0) & (whole > 0), whole, more)
+            larger = np.where((more > 0) & np.isfinite(has), has + more, 0.0)
+            return NewNodes(1, self._miss.wanted, node, larger, (), "", is_instead=True)
+        if any(new.like < 0 for new in self._new):  # no GPUs here, or not such ones: their number would say too little
+            asks = {view.asks for view in self._counts}
+            return NewNodes(1, self._miss.wanted, -1, asked, (), asks.pop() if len(asks) == 1 else "")
+        asked = np.maximum(asked, whole)
         refusals = tuple(dict.fromkeys(reason for new in self._new for reason in new.refusals))
         return NewNodes(1, self._miss.wanted, node, np.where(asked > has, asked, 0.0), refusals, "")
 
@@ -351,8 +356,7 @@ class _Draft:
             for ask in view.group.shape.gpus:
                 asked[ask.row] = ask.count * WHOLE
             larger = np.where(asked > self._snapshot.nodes.allocatable[:, node], asked, 0.0)
-            knows_gpus = view.has_model[node] and not any(ask.memory for ask in view.group.shape.gpus)
-            if larger.any() and knows_gpus:
+            if larger.any() and view.knows_gpus(node):
                 self._on_new -= np.minimum(view.requests, np.maximum(self._left[:, column], 0.0))
             else:
                 node = -1  # such as GPUs with too little memory

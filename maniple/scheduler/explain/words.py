@@ -121,6 +121,9 @@ def _listed_amounts(miss: Miss, amounts: FloatArray) -> list[str]:
 def _new_nodes(miss: Miss, new: NewNodes) -> str:
     """`a node like n1 were added`, `3 nodes like n1 but with 8 nvidia.com/gpu were added`"""
     count = "a node" if new.count == 1 else f"{new.count:,} nodes"
+    if new.like < 0 and new.count < new.pods:
+        kind = f"for {pods(new.pods)} of {new.asks}" if new.asks else f"for its {pods(new.pods)}"
+        return f"{count} with room {kind} were added"
     if new.like < 0:
         return f"{count} with room for a pod{' of ' * bool(new.asks)}{new.asks}{' each' * (new.count > 1)} were added"
     name, larger = miss.snapshot.nodes.names[new.like], joined(_listed_amounts(miss, new.larger))

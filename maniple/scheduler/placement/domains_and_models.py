@@ -72,25 +72,33 @@ def _models(
         yield {}  # the GPUs of one pod are of one model anyway
         return
     lists = list(dict.fromkeys(group.shape.constraint.gpu_models for group in groups if group.shape.gpus))
-    choices: list[list[int]] = []
+    choices: dict[tuple[GpuModel, ...], list[int]] = {}
     for models in lists:
         same_list = [group for group in groups if group.shape.gpus and group.shape.constraint.gpu_models == models]
         # How many pods of one list the gang needs is unknown, so room for one is enough here.
         part = need if len(same_list) == len(groups) else Need({}, 1)
-        choices.append(choices_of_models(session, job, part, same_list, later=later))
-    for chosen in itertools.product(*choices):
-        yield dict(zip(lists, chosen, strict=True))
+        codes = choices_of_models(session, job, part, same_list, later=later)
+        # Pods of a list without room for any of them are left out: the gang may not need them.
+        if codes or len(lists) == 1 or len(_models_there(session, job, models)) > 1:
+            choices[models] = codes
+    for chosen in itertools.product(*choices.values()):
+        yield dict(zip(choices, chosen, strict=True))
+
+
+def _models_there(session: Session, job: Job, models: tuple[GpuModel, ...]) -> tuple[int, ...]:
+    """Returns the models on which pods of the gang with this list already are."""
+    there = session.state(job).models.get(models)
+    return tuple(code for code, count in there.items() if count > 0) if there else ()
 
 
 def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[TaskGroup], *, later: bool) -> list[int]:
     """Returns the models with room for what is needed of the groups, best first."""
     gpus = session.gpus
     models = groups[0].shape.constraint.gpu_models
-    there = session.state(job).models.get(models)
-    members = [code for code, count in there.items() if count > 0] if there else []
+    members = _models_there(session, job, models)
     if len(members) > 1:
         return []
-    codes = tuple(members) if members else gpus.allowed(models)
+    codes = members or gpus.allowed(models)
     is_ordered = codes is not None
     choices: list[tuple[float, int]] = []
     for code in range(len(gpus.models)) if codes is None else codes:
