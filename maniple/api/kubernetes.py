@@ -269,7 +269,6 @@ class PodStatus(Struct, frozen=True):
     nominated_node_name: str = ""
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
-    resize: str = ""
     conditions: tuple[PodCondition, ...] = ()
     allocated_resources: ResourceList = {}
     resources: ResourceRequirements | None = None

@@ -179,6 +179,8 @@ def is_resized(pod: Pod) -> bool:
     status, spec = pod.status, pod.spec
     if not spec.node_name:
         return False
+    if _is_refused(status):
+        return True
     for written, seen in (
         (spec.containers, status.container_statuses),
         (spec.init_containers, status.init_container_statuses),
@@ -201,14 +203,19 @@ def _differs(requests: ResourceList, has: ResourceRequirements | None, allocated
     )
 
 
+def _is_refused(status: PodStatus) -> bool:
+    """Whether the node can never grant the resize."""
+    pending = (condition.reason for condition in status.conditions if condition.type == RESIZE_PENDING)
+    return next(pending, "") == "Infeasible"
+
+
 class _Resize:
     """What a pod that is resized in place has now, from its status: granted by the node, and in effect."""
 
     def __init__(self, status: PodStatus) -> None:
         self._status = status
         self._by_name = {c.name: c for c in (*status.init_container_statuses, *status.container_statuses)}
-        pending = (condition.reason for condition in status.conditions if condition.type == RESIZE_PENDING)
-        self._is_refused = next(pending, "") == "Infeasible"
+        self._is_refused = _is_refused(status)
 
     def pod_has(self) -> tuple[dict[str, int], ...]:
         """What the pod as a whole has. Empty if its node does not say."""
@@ -282,7 +289,7 @@ class RequestTable:
         spec, annotations = pod.spec, pod.metadata.annotations
         gpu_share = _gpu_share(annotations) if annotations else None
         status = pod.status
-        if (status.container_statuses or status.init_container_statuses or status.resources) and is_resized(pod):
+        if (status.container_statuses or status.conditions or status.resources) and is_resized(pod):
             return self._intern(pod_requests(spec, status), gpu_share)
         if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
             resources = spec.containers[0].resources

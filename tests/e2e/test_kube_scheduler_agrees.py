@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from e2e import rules_of_pods, rules_of_volumes
 from e2e.clusters_of_this_run import NewCluster
-from e2e.rule_cases import CLAIMS, NAMESPACE, PODS, STORAGE, VOLUMES, Case, Object, Step, make_case
+from e2e.rule_cases import CLAIMS, NAMESPACE, OTHER_NAMESPACE, PODS, RUNTIME_CLASS, Case, Object, Step, make_case
+from e2e.rules_of_volumes import STORAGE, VOLUMES
 from maniple.api.decode.decode import decode
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
@@ -27,7 +29,7 @@ from tools.cluster.client import Client, wait_until
 CASES = int(os.environ.get("MANIPLE_RULE_CASES", "80"))
 SEED = int(os.environ.get("MANIPLE_RULE_SEED", "1"))
 SCHEDULER = "default-scheduler"
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
+RULES = {rule.__name__: rule for rule in (*rules_of_pods.RULES, *rules_of_volumes.RULES)}
 _WORKERS = 4
 
 
@@ -42,7 +44,13 @@ class Verdict(NamedTuple):
 def scheduled(new_cluster: NewCluster) -> Cluster:
     """A cluster with kube-scheduler, in which nobody else changes objects."""
     cluster = new_cluster(kube_scheduler=True, feature_gates="TaintTolerationComparisonOperators=true")
-    cluster.create_namespace(NAMESPACE)
+    for namespace in (NAMESPACE, OTHER_NAMESPACE):
+        cluster.create_namespace(namespace)
+    with cluster.client() as client:
+        label = {"metadata": {"labels": {"team": "other"}}}
+        client.request("PATCH", f"/api/v1/namespaces/{OTHER_NAMESPACE}", label, "application/merge-patch+json")
+        overhead = {"handler": "some", "overhead": {"podFixed": {"cpu": "500m"}}}
+        client.post("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": RUNTIME_CLASS}, **overhead})
     for component in ("kube-controller-manager", "kwok"):
         cluster.kill(component)
     return cluster
@@ -53,7 +61,9 @@ def test_both_find_a_node_or_none(scheduled: Cluster) -> None:
         compares_taints = _takes_comparing_tolerations(client)
 
     def compare(seeds: list[int], first: int) -> dict[int, str]:
-        made = [make_case(seed, first + index, compares_taints=compares_taints) for index, seed in enumerate(seeds)]
+        made = [
+            make_case(seed, first + index, RULES, compares_taints=compares_taints) for index, seed in enumerate(seeds)
+        ]
         return {seeds[case.number - first]: text for case, text in _differences(scheduled, made)}
 
     seeds = [SEED * 100_000 + number for number in range(CASES)]
@@ -66,9 +76,9 @@ def test_both_find_a_node_or_none(scheduled: Cluster) -> None:
 
 def test_cases_are_of_all_kinds() -> None:
     """Needs no cluster: most rules are in the cases of a normal run, and equal seeds give equal cases."""
-    cases = [make_case(SEED * 100_000 + number, number) for number in range(CASES)]
-    assert len(Counter(rule for case in cases for rule in case.rules)) >= 11
-    assert cases == [make_case(SEED * 100_000 + number, number) for number in range(CASES)]
+    cases = [make_case(SEED * 100_000 + number, number, RULES) for number in range(CASES)]
+    assert len(Counter(rule for case in cases for rule in case.rules)) >= 15
+    assert cases == [make_case(SEED * 100_000 + number, number, RULES) for number in range(CASES)]
 
 
 def _takes_comparing_tolerations(client: Client) -> bool:
@@ -129,32 +139,14 @@ def _start(cluster: Cluster, case: Case) -> Object:
 def _their_verdicts(client: Client, cases: list[Case]) -> dict[int, Verdict]:
     """By number of the case; cases that are not decided are missing."""
     pods = {pod["metadata"]["name"]: pod for pod in client.get(PODS)["items"]}
-    claims = {claim["metadata"]["name"]: claim for claim in client.get(CLAIMS)["items"]}
-    taken = {
-        volume["spec"]["claimRef"]["name"] for volume in client.get(VOLUMES)["items"] if "claimRef" in volume["spec"]
-    }
-    verdicts = {}
-    for case in cases:
-        pod = pods[case.pod["metadata"]["name"]]
-        verdict = _their_verdict(pod, claims, taken)
-        if verdict is not None:
-            verdicts[case.number] = verdict
-    return verdicts
+    verdicts = ((case.number, _their_verdict(pods[case.pod["metadata"]["name"]])) for case in cases)
+    return {number: verdict for number, verdict in verdicts if verdict is not None}
 
 
-def _their_verdict(pod: Object, claims: dict[str, Object], taken: set[str]) -> Verdict | None:
-    if node := pod["spec"].get("nodeName"):
+def _their_verdict(pod: Object) -> Verdict | None:
+    # A node that it has chosen and not bound to yet: it waits for the volumes of claims, and nobody here makes them.
+    if node := pod["spec"].get("nodeName") or pod["status"].get("nominatedNodeName"):
         return Verdict(True, node)
-    for volume in pod["spec"].get("volumes", []):
-        # It has chosen a node, and waits for somebody to make the volume or to finish its binding.
-        name = volume.get("persistentVolumeClaim", {}).get("claimName", "")
-        claim = claims.get(name)
-        if claim is None or claim["spec"].get("volumeName"):
-            continue
-        if node := claim["metadata"].get("annotations", {}).get(SELECTED_NODE):
-            return Verdict(True, f"{node}, for claim {name}")
-        if name in taken:
-            return Verdict(True, f"for claim {name}")
     for condition in pod["status"].get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return Verdict(False, condition.get("message", ""))
@@ -167,7 +159,8 @@ def _their_verdict(pod: Object, claims: dict[str, Object], taken: set[str]) -> V
 def _list_all(client: Client) -> list[Object]:
     paths = {
         "Node": "/api/v1/nodes",
-        "Pod": PODS,
+        "Namespace": "/api/v1/namespaces",
+        "Pod": "/api/v1/pods",
         "PersistentVolume": VOLUMES,
         "PersistentVolumeClaim": CLAIMS,
         "StorageClass": f"{STORAGE}/storageclasses",
@@ -181,7 +174,9 @@ def _list_all(client: Client) -> list[Object]:
 
 
 def _our_verdict(case: Case, objects: list[Object], pod: Object) -> Verdict:
-    own = [item for item in objects if f"-{case.number}-" in f"{item['metadata']['name']}-"]
+    own = [
+        item for item in objects if item["kind"] == "Namespace" or f"-{case.number}-" in f"{item['metadata']['name']}-"
+    ]
     whole = {"apiVersion": "v1", "kind": "List", "items": [*own, {"apiVersion": "v1", "kind": "Pod", **pod}]}
     decoded = decode([("case", json.dumps(whole).encode())])
     ours = Ours(scheduler_name=SCHEDULER)

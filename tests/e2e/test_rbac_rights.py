@@ -164,6 +164,23 @@ def short_job(name: str, framework: str) -> dict[str, Any]:
     return job | {"spec": job["spec"] | ends}
 
 
+def with_claim(name: str, provisioner: str) -> list[dict[str, Any]]:
+    """A pod whose claim waits for a node, and a free volume for it; with a provisioner a new one has to be made."""
+    meta, size, modes = {"metadata": {"name": name}}, {"storage": "1Gi"}, {"accessModes": ["ReadWriteOnce"]}
+    late = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+    claim = {**modes, "storageClassName": name, "resources": {"requests": size}}
+    source = {"csi": {"driver": "disks.example.com", "volumeHandle": name}}
+    free = {**modes, "storageClassName": "" if "/made" in provisioner else name, "capacity": size, **source}
+    user = pod(name)
+    user["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    return [
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **meta, **late},
+        {"apiVersion": "v1", "kind": "PersistentVolume", **meta, "spec": free},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **meta, "spec": claim},
+        user,
+    ]
+
+
 def apply(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
     cluster.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
 
@@ -209,6 +226,8 @@ def test_every_right_is_used_and_none_is_missing(new_cluster: NewCluster, monkey
         client.delete(f"{pods}/high-0")
         wait_until("high to be gone", lambda: not client.exists(f"{pods}/high-0"))
         apply(cluster, gang("maniple.dev/v1alpha1", "high", gpus=2, priority="maniple-high"))
+        apply(cluster, with_claim("on-free-volume", "kubernetes.io/no-provisioner"))
+        apply(cluster, with_claim("on-new-volume", "disks.example.com/made"))
         apply(cluster, [short_job("short-horovod", "horovod"), short_job("short-torch", "torch")])
         jobs = "/apis/maniple.dev/v1alpha1/namespaces/default/elasticjobs"
         wait_until("the short job to be gone", lambda: not client.exists(f"{jobs}/short-horovod"))

@@ -88,7 +88,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
     ),
     "PodStatus": _fields(
         "ephemeralContainerStatuses extendedResourceClaimStatus hostIP hostIPs message "
-        "nodeAllocatableResourceClaimStatuses observedGeneration podIP podIPs qosClass reason "
+        "nodeAllocatableResourceClaimStatuses observedGeneration podIP podIPs qosClass reason resize "
         "resourceClaimStatuses volumeHealth"
     ),
     "PodTemplate": _fields(""),
