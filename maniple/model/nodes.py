@@ -16,6 +16,7 @@ from maniple.api.kubernetes import ContainerImage, Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
 from maniple.api.quantity import LARGEST
 from maniple.model.gpu.devices import build_gpus, device_words
+from maniple.model.repelling_taints import RepellingTaints
 from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray, amounts
 
 Codes = NDArray[np.int32]
@@ -59,7 +60,8 @@ class NodeTable:
     def changed(self, nodes: Mapping[int, Node]) -> "NodeTable":
         """A copy of the table with these nodes replaced. Their resources and devices must not have changed."""
         table = copy(self)
-        table.__dict__.pop("images", None)
+        for name in ("images", "repelling_taints"):
+            table.__dict__.pop(name, None)
         table._labels, table._images, table._features = list(self._labels), list(self._images), list(self._features)
         table.ready, table.unschedulable = self.ready.copy(), self.unschedulable.copy()
         table.pressure = {kind: column.copy() for kind, column in self.pressure.items()}
@@ -103,8 +105,13 @@ class NodeTable:
                 value = labels.get(key)
                 if value is not None:
                     codes[node] = values.setdefault(value, len(values))
-            column = self._columns[key] = (codes, list(values))
+            # Anybody can select by keys that no node has: they share a column.
+            column = self._columns[key] = (codes, list(values)) if values else self._no_column
         return column
+
+    @cached_property
+    def _no_column(self) -> tuple[Codes, list[str]]:
+        return np.full(len(self), -1, dtype=np.int32), []
 
     def matching(self, requirement: LabelRequirement) -> BoolArray:
         """Nodes whose labels meet one requirement of a node selector."""
@@ -157,6 +164,10 @@ class NodeTable:
     def by_taints(self, verdict: Sequence[float]) -> FloatArray:
         """Values by distinct set of taints, as values by node."""
         return np.asarray(verdict, dtype=np.float64)[self.taint_class]
+
+    @cached_property
+    def repelling_taints(self) -> RepellingTaints:
+        return RepellingTaints(self.taint_sets)
 
     @cached_property
     def images(self) -> dict[str, tuple[IntArray, float]]:

@@ -18,8 +18,7 @@ from maniple.api.kubernetes import Pod, PodAffinity, PodAffinityTerm, TopologySp
 from maniple.api.meta import Labels, LabelSelector
 from maniple.model.nodes import NodeTable
 from maniple.model.resources import BoolArray, FloatArray
-
-Requirement = tuple[str, str, frozenset[str]]
+from maniple.model.term_index import ByLabel, Requirement, labels_of
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
@@ -186,6 +185,10 @@ class AffinityCounts:
         self._repelling: defaultdict[Term, FloatArray] = defaultdict(self._zeros)  # required anti-affinity
         # (term, is required) -> weight of affinity terms
         self._attracting: defaultdict[tuple[Term, bool], FloatArray] = defaultdict(self._zeros)
+        self._asked = ByLabel[Term]()  # keys of _matching
+        self._repellers = ByLabel[Term]()  # keys of _repelling
+        self._attractors = ByLabel[tuple[Term, bool]]()  # keys of _attracting
+        self._pods: ByLabel[tuple[AffinityInfo, int]] | None = None  # keys of _placed; made when a term is asked about
         for (info, node), count in self._placed.items():
             self._add_terms(info, node, count)
 
@@ -200,30 +203,48 @@ class AffinityCounts:
         return np.zeros(len(self._nodes))
 
     def add(self, info: AffinityInfo, node: int, count: int) -> None:
+        if self._pods is not None and (info, node) not in self._placed:
+            self._pods.add((info, node), info.labels)
         self._placed[info, node] = self._placed.get((info, node), 0) + count
-        for term, counts in self._matching.items():
+        for term in self._asked.found(info.labels):
             if info.match(term):
-                counts[node] += count
+                self._matching[term][node] += count
         self._add_terms(info, node, count)
 
     def _add_terms(self, info: AffinityInfo, node: int, count: int) -> None:
         for term in info.anti_affinity:
+            if term not in self._repelling:
+                self._repellers.add(term, labels_of(term.requirements))
             self._repelling[term][node] += count
         for weight, term in info.preferred:
-            self._attracting[term, False][node] += weight * count
+            self._attract(term, False)[node] += weight * count
         for term in info.affinity:
-            self._attracting[term, True][node] += count
+            self._attract(term, True)[node] += count
+
+    def _attract(self, term: Term, is_required: bool) -> FloatArray:
+        if (term, is_required) not in self._attracting:
+            self._attractors.add((term, is_required), labels_of(term.requirements))
+        return self._attracting[term, is_required]
 
     def matching(self, term: Term) -> FloatArray:
         """The number of pods that match the term, by node."""
         counts = self._matching.get(term)
         if counts is None:
-            counts = self._zeros()
-            for (info, node), count in self._placed.items():
+            counts = self._matching[term] = self._zeros()
+            labels = labels_of(term.requirements)
+            self._asked.add(term, labels)
+            for info, node in self._placed if labels is None else self._pods_with(labels):
+                count = self._placed[info, node]
                 if count and info.match(term):
                     counts[node] += count
-            self._matching[term] = counts
         return counts
+
+    def _pods_with(self, labels: Iterable[tuple[str, str]]) -> Iterable[tuple[AffinityInfo, int]]:
+        if self._pods is None:
+            self._pods = ByLabel()
+            for info, node in self._placed:
+                self._pods.add((info, node), info.labels)
+        return self._pods.found(labels)
 
     def staying(self, term: Term) -> FloatArray:
         """The same for topology spread: without terminating pods, and none if the selector is empty."""
@@ -248,17 +269,18 @@ class AffinityCounts:
     def attracted(self, info: AffinityInfo, required_weight: float) -> FloatArray | None:
         """By node: the summed weight of the affinity terms of pods in its domain that this pod matches."""
         total: FloatArray | None = None
-        for (term, is_required), pull in self._attracting.items():
+        for term, is_required in self._attractors.found(info.labels):
             weight = required_weight if is_required else 1.0
             if weight and info.match(term):
-                part = weight * self.spread_out(pull, term.topology_key)
+                part = weight * self.spread_out(self._attracting[term, is_required], term.topology_key)
                 total = part if total is None else total + part
         return total
 
     def repelled(self, info: AffinityInfo) -> BoolArray | None:
         """Nodes whose domain has a pod with a required anti-affinity term that this pod matches."""
         banned: BoolArray | None = None
-        for term, counts in self._repelling.items():
+        for term in self._repellers.found(info.labels):
+            counts = self._repelling[term]
             if info.match(term) and counts.any():
                 mask = self.spread_out(counts, term.topology_key) > 0
                 banned = mask if banned is None else banned | mask

@@ -78,6 +78,19 @@ def gang_of(
     return (pod, "Pod") if is_ours else None
 
 
+def group_names(pod: Pod) -> list[str]:
+    """The different PodGroups that the pod names; the first counts."""
+    labels, annotations, group = pod.metadata.labels, pod.metadata.annotations, pod.spec.scheduling_group
+    names = (
+        group_name(pod),
+        group.pod_group_name if group is not None else "",
+        labels.get(_COSCHEDULING_GROUP),
+        annotations.get(_KUBE_BATCH_GROUP),
+        annotations.get(_VOLCANO_GROUP),
+    )
+    return list(dict.fromkeys(filter(None, names)))
+
+
 def group_name(pod: Pod) -> str:
     """The PodGroup that the pod names, in any of the supported ways; empty if it names none."""
     labels, annotations, group = pod.metadata.labels, pod.metadata.annotations, pod.spec.scheduling_group

@@ -362,7 +362,7 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
     if meant := _misspelt_group(group, kind):
         return f"apiVersion: {kind} is not known in the group {shown(group)}; did you mean {meant!r}?"
     known = {name for version, name in KINDS if version == api_version}
-    versions = sorted({version for version, name in KINDS if name == kind})
+    versions = sorted({version for version, name in (*KINDS, *WORKLOADS) if name == kind})
     # An old version of a kind that matters, such as policy/v1beta1 PodDisruptionBudget, must not be skipped.
     if known or group == ours.GROUP or any(_group(version) == group for version in versions):
         hint = f"; {kind} is known as {', '.join(versions)}" if versions else nearest(kind, known)
@@ -372,8 +372,9 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
 
 def _misspelt_group(group: str, kind: str) -> str | None:
     """The apiVersion that is probably meant: the same kind in a group whose name differs in a letter or two."""
-    groups = {_group(version): version for version, name in KINDS if name == kind and _group(version)}
-    if group in {_group(version) for version, _ in KINDS} or not groups:
+    kinds = (*KINDS, *WORKLOADS)
+    groups = {_group(version): version for version, name in kinds if name == kind and _group(version)}
+    if group in {_group(version) for version, _ in kinds} or not groups:
         return None
     if kind in _ONLY_OURS:
         return ours.API_VERSION

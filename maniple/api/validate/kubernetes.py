@@ -65,7 +65,6 @@ def check_pod(pod: kubernetes.Pod, errors: Errors) -> None:
         check_gpu_requests(metadata.annotations, "metadata", errors)
         check_gang_annotations(metadata, errors)
     check_queue_name(metadata, errors)
-    check_own_keys(metadata, errors)
     check_pod_spec(pod.spec, "spec", errors, is_live=bool(metadata.uid))
     _one_of(pod.status.phase, _PHASES, "status.phase", errors)
     check_time(pod.status.start_time, "status.startTime", errors)
@@ -259,7 +258,6 @@ def _expressions(
 
 def check_node(node: kubernetes.Node, errors: Errors) -> None:
     check_metadata(node.metadata, errors)
-    check_own_keys(node.metadata, errors)
     for index, taint in enumerate(node.spec.taints):
         _one_of(taint.effect, _EFFECTS, f"spec.taints[{index}].effect", errors)
     check_quantities(node.status.capacity, "status.capacity", errors)
@@ -337,6 +335,7 @@ def check_metadata(metadata: ObjectMeta, errors: Errors) -> None:
         add(errors, "metadata.namespace", A_LABEL, shown(metadata.namespace))
     check_time(metadata.creation_timestamp, "metadata.creationTimestamp", errors)
     check_time(metadata.deletion_timestamp, "metadata.deletionTimestamp", errors)
+    check_own_keys(metadata, errors)
 
 
 def check_time(time: datetime | None, path: str, errors: Errors) -> None:

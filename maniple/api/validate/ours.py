@@ -14,7 +14,7 @@ from maniple.api.meta import ObjectMeta
 from maniple.api.queue_names import queue_name, queue_path
 from maniple.api.validate import kubernetes as kube
 from maniple.api.validate.kubernetes import A_LABEL, Errors, add, check_metadata, is_label, is_service_name
-from maniple.api.validate.own_keys import check_own_keys, check_queue_name, unknown_own_keys
+from maniple.api.validate.own_keys import check_queue_name, unknown_own_keys
 from maniple.api.validate.resources import check_pair
 
 MAX_REPLICAS = 100_000
@@ -41,7 +41,6 @@ def _queue(queue: types.Queue, errors: Errors) -> None:
 def _gang_metadata(metadata: ObjectMeta, queue: str, errors: Errors) -> None:
     check_metadata(metadata, errors)
     kube.check_gang_annotations(metadata, errors)
-    check_own_keys(metadata, errors)
     check_queue_name(metadata, errors)
     named = queue_name(metadata)
     if queue and named and named != queue:

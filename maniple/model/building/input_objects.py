@@ -13,6 +13,7 @@ from maniple.api.keys import ObjectKey, key_of, name_of
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import fixed_names
+from maniple.model.building.contradictions import node_notes, pod_notes, queue_notes
 from maniple.model.building.implied_pods import limited_implied_pods, pods_by_job
 from maniple.model.building.job_builder import is_gang
 from maniple.model.building.replica_checks import misplaced_note, replica_problems
@@ -127,6 +128,7 @@ def sort_objects(decoded: Decoded, *, scheduler_name: str, strict: bool = True) 
     _check_resources(objects)
     check_pods(objects)
     _note_missing_nodes(objects)
+    _note_contradictions(objects)
     objects.implied = limited_implied_pods(objects.elastic_jobs, objects.pods, scheduler_name=scheduler_name)
     twice += [
         f"{describe(pod)}: is in the input, but ElasticJob {pod.metadata.labels[JOB_LABEL]} will create a pod "
@@ -148,6 +150,18 @@ def _check_resources(objects: Objects) -> None:
         most = max(numbers, key=numbers.__getitem__)
         found = f"found {len(names)}, most of them ({numbers[most]}) in {most}"
         raise InputError([f"expected at most {MOST_RESOURCES} different resources in all nodes and queues, {found}"])
+
+
+def _note_contradictions(objects: Objects) -> None:
+    classes = {item.metadata.name: item.value for item in objects.priority_classes}
+    of_nodes = fixed_names(objects.nodes, [])
+    noted: list[tuple[Object, tuple[object, str]]] = [
+        *((node, note) for node in objects.nodes for note in node_notes(node)),
+        *((pod, note) for pod in objects.pods for note in pod_notes(pod, classes)),
+        *queue_notes(objects.queues, of_nodes),
+    ]
+    for item, (kind, text) in noted:
+        objects.notes.add(kind, f"{describe(item)}: {text}")
 
 
 def _note_missing_nodes(objects: Objects) -> None:

@@ -20,6 +20,7 @@ from maniple.model.pod_affinity import AffinityInfo, Term
 from maniple.model.pod_identity import JobKey, pod_order
 from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
+from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.demand_cache_keys import Demand, Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
@@ -268,17 +269,20 @@ class Session:
     def _may_be_repelled(self, affinity: AffinityInfo) -> bool:
         """Whether a pod that is placed, waits or may be added has a required anti-affinity term that selects it."""
         if affinity not in self._repelled:
-            self._repelled[affinity] = any(map(affinity.match, self._repelling))
+            self._repelled[affinity] = any(map(affinity.match, self._repelling.found(affinity.labels)))
         return self._repelled[affinity]
 
     @cached_property
-    def _repelling(self) -> frozenset[Term]:
+    def _repelling(self) -> ByLabel[Term]:
         """The required anti-affinity terms of all pods."""
         snapshot = self.snapshot
         groups = (group for job in snapshot.jobs for group in (*job.groups, *job.growth.values()))
         waiting = {group.pod_affinity for group in groups if group.pod_affinity is not None}
         placed = {affinity for affinity, _ in snapshot.pod_affinity}
-        return frozenset(term for affinity in waiting | placed for term in affinity.anti_affinity)
+        terms = ByLabel[Term]()
+        for term in {term for affinity in waiting | placed for term in affinity.anti_affinity}:
+            terms.add(term, labels_of(term.requirements))
+        return terms
 
     def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
         return not all(_excludes(hooks, group) for hooks in self._wide_predicates)

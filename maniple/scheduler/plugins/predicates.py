@@ -17,6 +17,7 @@ from maniple.model.late_claims import FreeVolume, LateClaim, pick
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import AffinityCounts, AffinityInfo, Spread
 from maniple.model.pod_shape import Exclusive
+from maniple.model.repelling_taints import EFFECTS
 from maniple.model.resources import BoolArray
 from maniple.model.volume_claims import ZONE_LABELS
 from maniple.scheduler.framework.hooks import Check, Hooks, no_other_group, nothing_else
@@ -47,6 +48,7 @@ CHECKS = (
 )
 # What a pod asks for and nobody can give yet: this check cannot be switched off.
 _ALWAYS = "resourceclaims"
+_MOST_TAINTS = 100  # that are named one by one
 # kube-batch's own switches for three of them.
 _KUBE_BATCH = {
     "predicate.MemoryPressureEnable": "memorypressure",
@@ -163,15 +165,36 @@ def _gets_volumes(nodes: NodeTable, claims: Sequence[LateClaim], taken: Set[str]
 
 def _taint_checks(nodes: NodeTable, tolerations: tuple[Toleration, ...]) -> Iterator[tuple[str, Check]]:
     """(effect, check) for each taint that some node has and the pod does not tolerate."""
-    refused: dict[Taint, list[int]] = {}
-    for number, taints in enumerate(nodes.taint_sets):
-        for taint in taints:
-            if taint.effect in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
-                refused.setdefault(taint, []).append(number)
-    for taint, sets in sorted(refused.items(), key=lambda item: (item[0].key, item[0].value, item[0].effect)):
-        shown = f"{taint.key}={taint.value}" if taint.value else taint.key
-        passes = ~np.isin(nodes.taint_class, sets)
-        yield taint.effect, Check(f"taint {shown}:{taint.effect} is not tolerated", passes)
+    repelling = nodes.repelling_taints
+    keys = {toleration.key for toleration in tolerations}
+    tolerated = {
+        taint
+        for key in (repelling.by_key if "" in keys else keys)
+        for taint in repelling.by_key.get(key, ())
+        if tolerates(tolerations, taint)
+    }
+    if len(repelling.sets) - len(tolerated) > _MOST_TAINTS:
+        yield from _joint_taint_checks(nodes, tolerated)
+        return
+    for taint, sets in repelling.sets.items():
+        if taint not in tolerated:
+            passes = ~np.isin(nodes.taint_class, sets)
+            yield taint.effect, Check(f"taint {_show_taint(taint)} is not tolerated", passes)
+
+
+def _joint_taint_checks(nodes: NodeTable, tolerated: Set[Taint]) -> Iterator[tuple[str, Check]]:
+    """One check for all taints of an effect: thousands of checks for each kind of pod would take minutes."""
+    repelling = nodes.repelling_taints
+    for effect in EFFECTS:
+        left = repelling.left(effect, tolerated)
+        if left.any():
+            first = next(taint for taint in repelling.sets if taint.effect == effect and taint not in tolerated)
+            reason = f"taints such as {_show_taint(first)} are not tolerated"
+            yield effect, Check(reason, left[nodes.taint_class] == 0)
+
+
+def _show_taint(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
@@ -213,8 +236,11 @@ def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[t
         wanted = [exclusive for exclusive in group.shape.exclusives if exclusive.kind == kind]
         if wanted:
             free = np.ones(count, dtype=bool)
+            by_name: dict[str, list[Exclusive]] = {}
+            for exclusive in wanted:
+                by_name.setdefault(exclusive.name, []).append(exclusive)
             for node, held in (item for view in views for item in view.exclusives.items()):
-                if any(exclusive.clashes(other) for exclusive in wanted for other in held):
+                if any(exclusive.clashes(other) for other in held for exclusive in by_name.get(other.name, ())):
                     free[node] = False
             yield name, Check(reason, free)
     if group.shape.exclusives:
@@ -222,9 +248,13 @@ def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[t
     if group.pod_affinity is not None:
         every_counts = [view.counts for view in views]
         yield from (("podaffinity", check) for check in _affinity_checks(group.pod_affinity, *every_counts))
+        eligible: dict[tuple[bool, bool], BoolArray] = {}
         for spread in group.pod_affinity.spread:
             if spread.is_required:
-                passes = _within_skew(session, group, group.pod_affinity, spread, view.counts)
+                honours = (spread.honours_affinity, spread.honours_taints)
+                if honours not in eligible:
+                    eligible[honours] = _eligible(session, group, group.pod_affinity, spread, view.counts)
+                passes = _within_skew(session, group.pod_affinity, spread, view.counts, eligible[honours])
                 yield "topologyspread", Check("topology spread would be violated", passes)
 
 
@@ -293,17 +323,13 @@ def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others
         yield Check("a pod there keeps others away (pod anti-affinity)", ~np.logical_or.reduce(banned))
 
 
-def _within_skew(
+def _eligible(
     session: Session, group: TaskGroup, pod_affinity: AffinityInfo, spread: Spread, counts: AffinityCounts
 ) -> BoolArray:
-    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain.
-
-    As in kube-scheduler, terminating pods do not count.
-    """
+    """Nodes that are in a domain. They are the same for all constraints that honour the same."""
     nodes = session.snapshot.nodes
-    labelled = counts.has_label(spread.term.topology_key)
     # Pods can only go to nodes with the labels of all constraints, so other nodes are in no domain.
-    eligible = np.logical_and.reduce(
+    eligible: BoolArray = np.logical_and.reduce(
         [counts.has_label(s.term.topology_key) for s in pod_affinity.spread if s.is_required]
     )
     if spread.honours_affinity:
@@ -313,6 +339,18 @@ def _within_skew(
     if spread.honours_taints:
         for _, check in _taint_checks(nodes, group.shape.constraint.tolerations):
             eligible &= check.passes
+    return eligible
+
+
+def _within_skew(
+    session: Session, pod_affinity: AffinityInfo, spread: Spread, counts: AffinityCounts, eligible: BoolArray
+) -> BoolArray:
+    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain.
+
+    As in kube-scheduler, terminating pods do not count.
+    """
+    nodes = session.snapshot.nodes
+    labelled = counts.has_label(spread.term.topology_key)
     if not eligible.any():
         return labelled & False
     matching = np.where(eligible, counts.staying(spread.term), 0.0)

@@ -88,7 +88,7 @@ def dump() -> list[Object]:
         made("ConfigMap", "settings", data={"a": "b"}),
         *(pod(f"running-{number}", f"n{number}") for number in range(2)),
         *gang,
-        pod("high", priorityClassName="high"),
+        pod("high", priority=1000, priorityClassName="high"),
         pod("witness", only="n2"),
     ]
 

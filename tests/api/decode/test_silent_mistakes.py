@@ -120,6 +120,10 @@ def test_what_cannot_be_merged_is_refused(text: str) -> None:
         ("manipledev/v1alpha1", "Topology", "maniple.dev/v1alpha1"),
         ("scheduling.volcno.sh/v1beta1", "PodGroup", "scheduling.volcano.sh/v1beta1"),
         ("polciy/v1", "PodDisruptionBudget", "policy/v1"),
+        ("Batch/v1", "Job", "batch/v1"),
+        ("app/v1", "Deployment", "apps/v1"),
+        ("kubeflow.com/v1", "PyTorchJob", "kubeflow.org/v1"),
+        ("ray.oi/v1", "RayCluster", "ray.io/v1alpha1"),
     ],
 )
 def test_a_kind_of_ours_in_a_misspelt_group_is_refused(version: str, kind: str, meant: str) -> None:
@@ -139,6 +143,57 @@ def test_a_kind_of_ours_in_a_misspelt_group_is_refused(version: str, kind: str, 
 def test_kinds_of_other_systems_are_still_skipped(version: str, kind: str) -> None:
     text = json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}})
     assert decode([("f", text.encode())]).notes == [f"skipped, because scheduling does not read them: 1 {kind}"]
+
+
+def test_an_old_version_of_a_workload_is_refused() -> None:
+    text = json.dumps({"apiVersion": "batch/v2", "kind": "Job", "metadata": {"name": "a"}})
+    assert refused(text) == [
+        "f: unknown kind 'Job' of batch/v2; Job is known as batch.volcano.sh/v1alpha1, batch/v1",
+    ]
+
+
+@pytest.mark.parametrize("group", ["manipel.dev", "maniple.io", "Maniple.dev", "maniple.dev.", "maniple"])
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("v1", "Pod"),
+        ("v1", "Node"),
+        ("maniple.dev/v1alpha1", "Queue"),
+        ("v1", "Namespace"),
+        ("policy/v1", "PodDisruptionBudget"),
+    ],
+)
+def test_a_label_of_ours_in_a_misspelt_group_is_refused(group: str, version: str, kind: str) -> None:
+    item: dict[str, object] = {"apiVersion": version, "kind": kind}
+    spec = {"spec": {"containers": [{"name": "c", "image": "i"}]}} if kind == "Pod" else {}
+    text = json.dumps({**item, "metadata": {"name": "a", "labels": {f"{group}/queue": "x"}}, **spec})
+    at = f"f: {kind} a: metadata.labels[{group}/queue]"
+    assert refused(text) == [f"{at}: unknown label; did you mean 'maniple.dev/queue'?"]
+    text = json.dumps({**item, "metadata": {"name": "a", "uid": "u", "labels": {f"{group}/queue": "x"}}, **spec})
+    assert any(f"{at}: unknown label; did" in note for note in decode([("f", text.encode())]).notes)
+
+
+@pytest.mark.parametrize("key", ["manifold.dev/queue", "example.com/queue", "maniples-and-more.org/x", "queue"])
+def test_labels_of_others_are_left_alone(key: str) -> None:
+    text = json.loads(pod())
+    text["metadata"]["labels"] = {key: "x"}
+    assert decode([("f", json.dumps(text).encode())]).notes == []
+
+
+@pytest.mark.parametrize("kind", ["Queue", "Topology", "PodGroup"])
+def test_an_unknown_label_of_ours_is_refused_on_every_kind(kind: str) -> None:
+    spec = (
+        {"minMember": 1}
+        if kind == "PodGroup"
+        else {"levels": [{"name": "a", "nodeLabel": "b"}]}
+        if kind == "Topology"
+        else {}
+    )
+    metadata = {"name": "a", "labels": {"maniple.dev/quue": "x"}}
+    text = json.dumps({"apiVersion": "maniple.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec})
+    assert refused(text) == [
+        f"f: {kind} a: metadata.labels[maniple.dev/quue]: unknown label; did you mean 'maniple.dev/queue'?"
+    ]
 
 
 def pod(**container: object) -> str:
