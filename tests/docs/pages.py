@@ -32,6 +32,8 @@ NOT_RUN = {
     "make test": "it runs this test",
     "make bench": "it takes minutes",
     ".venv/bin/python -m benchmarks loading": "it takes minutes",
+    "git worktree add --detach ../before main": "it writes beside this folder",
+    ".venv/bin/python -m benchmarks --against ../before reclaim preempt": "it takes minutes; see tests/tools",
     "make lock": "it asks the package index",
     "make crds": "tests/api compares what it would write",
     "make manifests": "tests/deploy compares what it would write",

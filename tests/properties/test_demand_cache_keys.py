@@ -25,7 +25,7 @@ from properties.raw_objects import Object
 from properties.test_promises import KUBE_BATCH, promised
 from properties.topology_clusters import close_worlds, full_close_worlds
 
-many = settings(promised, max_examples=80)
+many = settings(promised, max_examples=40)
 
 
 def number(text: str) -> int:

@@ -16,8 +16,8 @@ from properties.referee import violations
 from properties.replay_rounds import Promise
 from properties.test_promises import KUBE_BATCH, broken, moves, promised
 
-many = settings(promised, max_examples=140)
-some = settings(promised, max_examples=60)
+many = settings(promised, max_examples=70)
+some = settings(promised, max_examples=40)
 few = settings(promised, max_examples=12)
 
 

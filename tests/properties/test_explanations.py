@@ -18,8 +18,8 @@ from properties.topology_clusters import close_worlds, full_close_worlds
 DEFAULT_ACTIONS = ["allocate", "shrink", "reclaim", "preempt", "backfill", "grow"]
 KUBE_BATCH_ACTIONS = ["reclaim", "allocate", "backfill", "preempt"]
 
-many = settings(promised, max_examples=200)
-some = settings(promised, max_examples=150)
+many = settings(promised, max_examples=100)
+some = settings(promised, max_examples=80)
 
 
 @many

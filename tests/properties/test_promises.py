@@ -38,9 +38,9 @@ from properties.topology_clusters import close_worlds, full_close_worlds
 KUBE_BATCH = (Path(__file__).parents[2] / "examples" / "policies" / "kube-batch.yaml").read_text()
 POLICIES = pytest.mark.parametrize("policy", [None, KUBE_BATCH], ids=["default", "kube-batch"])
 
-promised = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+promised = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Many rounds a cluster cost more than one.
-long_promised = settings(promised, max_examples=60)
+long_promised = settings(promised, max_examples=40)
 longest_promised = settings(promised, max_examples=20)
 
 
