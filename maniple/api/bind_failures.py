@@ -11,7 +11,7 @@ from maniple.api.labels import LAST_BIND_FAILURE_ANNOTATION as LAST
 from maniple.api.timestamps import parse_timestamp
 
 _FIRST_S = 10.0
-_LONGEST_S = 300.0
+LONGEST_S = 300.0
 _MOST_DIGITS = 9
 
 
@@ -23,7 +23,7 @@ class BindFailures:
     @property
     def pause_s(self) -> float:
         """Twice as long after every failure, at most five minutes."""
-        return min(_FIRST_S * 2.0 ** min(self.count - 1, 10), _LONGEST_S)
+        return min(_FIRST_S * 2.0 ** min(self.count - 1, 10), LONGEST_S)
 
 
 def read_bind_failures(annotations: dict[str, str]) -> BindFailures | None:

@@ -95,6 +95,7 @@ class World:
         self.heard: dict[tuple[str, int], Replica] = {}  # pods as the machine last heard of them
         self.armed: float | None = None
         self._known_spec = item
+        self._own_phase: str = item.status.phase  # as the machine restored or wrote it: a user's is written over
         self._numbers = 0
         self._conflict = False
         self._is_wiped = False
@@ -148,7 +149,7 @@ class World:
         self.gone.clear()
         self.refusals.clear()
         self._conflict = False
-        self._known_spec = self.item
+        self._known_spec, self._own_phase = self.item, self.status.phase
         self.heard = {key: self._replica(pod) for key, pod in self.pods.items()}
         self.state = restore(self.item, self.heard.values(), self.now)
         self.tell(TimePassed())
@@ -216,7 +217,7 @@ class World:
         if "Suspended" in true:
             assert status.phase == "Suspended"
             assert not self.pods, "it says that it holds nothing"
-        self.item = msgspec.structs.replace(self.item, status=status)
+        self.item, self._own_phase = msgspec.structs.replace(self.item, status=status), status.phase
 
     def _check_members(self, before: types.JobGeneration, after: types.JobGeneration) -> None:
         assert after.coordinator == after.members[0].address
@@ -241,7 +242,7 @@ class World:
             assert pod is None or pod.is_leaving or pod.has_ended, "index 0 was shrunk away"
 
     def _reach(self, role: str) -> int:
-        return reach(role, self.status, self._known_spec.spec, self.heard) if self.phase in RUNS else MANY
+        return reach(role, self.status, self._known_spec.spec, self.heard) if self._own_phase in RUNS else MANY
 
     def _uid_heard(self, key: tuple[str, int]) -> str:
         return self.heard[key].uid if key in self.heard else ""

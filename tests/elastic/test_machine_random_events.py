@@ -330,6 +330,24 @@ def test_every_transition_is_taken_from_every_phase() -> None:
     assert paths - taken == set()
 
 
+def test_a_phase_that_a_user_wrote_and_the_controller_has_not_heard_of_changes_nothing() -> None:
+    """It starts over because of the first wrong phase. The second is not yet known to it, and must not be judged by."""
+    world = World(elastic_job((("worker", 2, 5),)))
+    world.decide(worker=3)
+    world.settle()
+    world.vanish(world.pod(1))
+    world.decide(worker=5)
+    world.hear_all()
+    world.get_unready(world.pod(2))
+    world.hear_all()
+    world.overwrite("Pending")
+    world.restart()
+    assert world.indices() == [0, 1, 2, 3, 4]
+    world.overwrite("Running")
+    world.hear(("worker", 0))
+    check_rest(world)
+
+
 def test_a_job_at_rest_stays_at_rest() -> None:
     world = World(elastic_job())
     world.settle()

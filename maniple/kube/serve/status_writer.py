@@ -182,7 +182,7 @@ class Statuses:
         if isinstance(seen.source, UpstreamPodGroup):
             return False  # no controller waits for our status
         created = None if seen.item is None else seen.item.metadata.creation_timestamp
-        if created is not None and time.time() - created.timestamp() < _UNCLAIMED_S:
+        if created is not None and _is_new(created.timestamp(), _UNCLAIMED_S):
             self._gangs.touched.add(key)
             return False
         status: dict[str, Any] = getattr(seen.source, "status", {})
@@ -329,7 +329,12 @@ def _is_being_made(group: Object | None, members: Iterable[kubernetes.Pod]) -> b
     """Whether the group or one of its pods was created a moment ago: then more pods may still come."""
     created = [item.metadata.creation_timestamp for item in (group, *members) if item is not None]
     newest = max((moment.timestamp() for moment in created if moment is not None), default=0.0)
-    return time.time() - newest < _BEING_MADE_S
+    return _is_new(newest, _BEING_MADE_S)
+
+
+def _is_new(created: float, seconds: float) -> bool:
+    """Of a time that is far ahead of our clock nothing is known: it does not stay new until our clock gets there."""
+    return abs(time.time() - created) < seconds
 
 
 def _exactly(seen: Seen, status: dict[str, Any]) -> dict[str, Any]:

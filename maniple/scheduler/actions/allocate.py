@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 
+from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeRoom
@@ -243,10 +244,13 @@ def check_valid(session: Session, job: Job) -> bool:
     return reason is None
 
 
+_SKEW_S = 30.0  # the clocks of two machines may differ by this much
+
+
 def _backs_off(session: Session, job: Job) -> Reason | None:
     """The reason of a gang that backs off: one whose binding keeps failing must not be first in every cycle."""
     left = job.backs_off_until - session.snapshot.now
-    if left <= 0:
+    if left <= 0 or left > LONGEST_S + _SKEW_S:  # a time that far away was written by a clock that is ahead of ours
         return None
     times = "once" if job.bind_failures == 1 else f"{job.bind_failures} times"
     return Reason(

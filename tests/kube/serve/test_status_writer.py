@@ -19,6 +19,7 @@ from maniple.kube.serve.status_writer import _is_being_made
         (600, (), False),
         (600, (500, 2), True),  # its controller creates pods one after another
         (600, (500, 400), False),
+        (-3600, (), False),  # our clock is an hour behind the server's
     ],
 )
 def test_pods_may_still_come_while_the_group_or_a_pod_is_new(
