@@ -37,7 +37,6 @@ class ObjectMeta(Struct, frozen=True):
     deletion_timestamp: datetime | None = None
     owner_references: tuple[OwnerReference, ...] = ()
     generation: int = 0
-    generate_name: str = ""
 
 
 class LabelRequirement(Struct, frozen=True):

@@ -118,6 +118,14 @@ class MemoryCluster:
             return f"the pod {where} and belongs to scheduler {scheduler}: {how_to_plan(scheduler)}"
         return "the pod is being deleted, and waits for nothing" if item.metadata.deletion_timestamp else ""
 
+    def is_leaving(self, gang: JobKey) -> bool:
+        """Whether pods of the gang are on nodes and are being deleted."""
+        return any(
+            pod.metadata.deletion_timestamp is not None and pod.spec.node_name and pod.status.phase not in FINISHED
+            for pod in self._objects.pods
+            if gang in (*named_gangs(pod), (name_of(pod.metadata), "Pod"))
+        )
+
     def schedulers_of(self, gang: JobKey) -> list[str]:
         """The schedulers of a gang's pods that wait."""
         pods = (pod for pod in self._objects.pods if gang in named_gangs(pod) and not pod.spec.node_name)

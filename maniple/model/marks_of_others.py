@@ -23,6 +23,7 @@ _QUEUES = {
     "yunikorn.apache.org/queue": "YuniKorn",
 }
 _SHARES = {"gpu-fraction": "maniple.dev/gpu-fraction", "gpu-memory": "maniple.dev/gpu-memory"}
+_ALL = frozenset({*_GANGS, *_QUEUES, *_SHARES})
 
 
 def notes_on_marks(pods: Iterable[kubernetes.Pod], ours: Ours) -> list[str]:
@@ -37,6 +38,8 @@ def notes_on_marks(pods: Iterable[kubernetes.Pod], ours: Ours) -> list[str]:
 
 
 def _marks(pod: kubernetes.Pod) -> Iterable[str]:
+    if _ALL.isdisjoint(pod.metadata.labels) and _ALL.isdisjoint(pod.metadata.annotations):
+        return  # almost every pod
     marks = {**pod.metadata.labels, **pod.metadata.annotations}
     gang = next((key for key in _GANGS if key in marks), None)
     if gang is not None and not group_name(pod):

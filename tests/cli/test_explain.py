@@ -317,3 +317,15 @@ def test_a_live_cluster_and_files_are_not_mixed() -> None:
     done = run_here("explain", "-f", RACK, "--live", "first")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--live reads a cluster: name no files with it" in done.stderr
+
+
+def test_a_pod_that_is_being_deleted_leaves() -> None:
+    text = f"""{NODE}
+apiVersion: v1
+kind: Pod
+metadata: {{name: p, deletionTimestamp: "2026-01-01T00:00:00Z"}}
+spec: {{schedulerName: maniple, nodeName: n1, {CONTAINERS}}}
+status: {{phase: Running}}
+"""
+    made = story("-f", "-", "p", stdin=text)
+    assert (made["state"], made["waiting"]) == ("Leaves", None)

@@ -112,6 +112,7 @@ class _Identity(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    generate_name: str = msgspec.field(name="generateName", default="")
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -262,9 +263,8 @@ def _decode_workload(
         item = typing.cast(Workload, typed(raw, struct))
     except FieldError as error:
         return _Wrong(what, kind[1], list(map(str, error.problems)))
-    if item.metadata.generate_name and not item.metadata.name:
-        metadata = msgspec.structs.replace(item.metadata, name=item.metadata.generate_name.rstrip("-."))
-        item = msgspec.structs.replace(item, metadata=metadata)
+    if not item.metadata.name and (made_from := _identity(raw).generate_name.rstrip("-.")):
+        item = msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, name=made_from))
     wrong = list(workload_problems(item))
     if not item.metadata.uid:
         try:

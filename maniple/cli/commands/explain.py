@@ -18,7 +18,7 @@ from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
 from maniple.scheduler.explain.words import describe_nearest, listed, pods
 from maniple.scheduler.framework.plan import Waiting
-from maniple.views.job_report import WAITS, JobReport, PodReport, RoleReport, find_job, pods_of, report_job
+from maniple.views.job_report import LEAVES, WAITS, JobReport, PodReport, RoleReport, find_job, pods_of, report_job
 
 _MOST_WAITING = 3  # pods without a node that are listed
 _ABOVE_MAX = "; larger than its max: it keeps what it has until a blocked gang takes surplus back, and does not grow"
@@ -55,6 +55,8 @@ def command(source: ClusterInput, job: str, namespace: str | None, output: str) 
     report = report_job(snapshot, schedule(snapshot, policy, thorough=gang.name), gang)
     if gang.strangers and report.waiting is None and report.state == WAITS:
         report = msgspec.structs.replace(report, waiting=_of_others(gang, report, cluster.schedulers_of(gang.key)))
+    if report.state == WAITS and report.waiting is None and not report.pods and cluster.is_leaving(gang.key):
+        report = msgspec.structs.replace(report, state=LEAVES)
     if report.kind == "ElasticJob" and report.state == WAITS:
         report = msgspec.structs.replace(report, state=cluster.why_at_rest(report.job) or WAITS)
     if output == "json":

@@ -1,5 +1,6 @@
 """Why there is no room for a gang: too little is free, or it would fit only if spread over domains or GPU models."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -36,13 +37,12 @@ class NoRoom:
         }
         # Pods that ask for the same count together, whatever their role.
         kinds = {group: (session.demands.of_group(group), group.pod_affinity) for group in views}
-        self._wanted = {
-            group: min(need.total, sum(asked[other] for other in views if kinds[other] == kinds[group]))
-            for group in views
-        }
+        totals: Counter[object] = Counter()
         of_kind: dict[object, TaskGroup] = {}
-        for group in views:
-            of_kind.setdefault(kinds[group], group)
+        for group, kind in kinds.items():
+            totals[kind] += asked[group]
+            of_kind.setdefault(kind, group)
+        self._wanted = {group: min(need.total, totals[kinds[group]]) for group in views}
         self._kinds = list(of_kind.values())  # a group of each
         # The group that is hardest to place speaks for the gang.
         self.hardest = min(views, key=lambda group: views[group].fits - self._wanted[group])

@@ -66,10 +66,16 @@ def change(miss: Miss, held: str = "") -> str:
     elif miss.lacks:
         missing = miss.missing - sum(new.pods for new in miss.new)
         reasons = list(dict.fromkeys(reason for lack in miss.lacks for reason in lack.refusals))
-        taking = f" on nodes that did not refuse it ({_in_brackets(reasons[:_MOST_NAMES])})" * bool(reasons)
+        others = "; …" * (len(reasons) > _MOST_NAMES)
+        refused = f"did not refuse it ({_in_brackets(reasons[:_MOST_NAMES])}{others})"
+        taking = f" on nodes that {refused}" * bool(reasons)
         first = miss.lacks[0]
         example = f", such as {_amounts(miss, first)} on {_nodes(miss, [first])}"
-        parts.append(f"room for {missing:,} more pod{'s' * (missing > 1)} came free{inside}{taking}{held}{example}")
+        if miss.is_complete and all(lack.refusals and not lack.gpus and not lack.amounts.any() for lack in miss.lacks):
+            parts.append(f"{len(miss.lacks)} nodes{inside} such as {miss.snapshot.nodes.names[first.node]} {refused}")
+        else:
+            more = f"room for {missing:,} more pod{'s' * (missing > 1)}"
+            parts.append(f"{more} came free{inside}{held}{taking}{example}")
     return " and ".join([*parts, *(f"{_new_nodes(miss, new)}{inside}" for new in miss.new)])
 
 

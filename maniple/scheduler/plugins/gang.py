@@ -103,7 +103,7 @@ def _too_few(job: Job, detail: str, missing: int) -> Reason:
     if job.key[1] == "Pod" and job.gated:
         message = "it is held by scheduling gates"
         return Reason("SchedulingGated", message, "its scheduling gates were removed", is_in_line=False)
-    gated = f" ({job.gated} more held by scheduling gates)" if job.gated else ""
+    gated = f" ({job.gated} {'is' if job.gated == 1 else 'are'} held by scheduling gates)" if job.gated else ""
     strangers = f" ({job.strangers} more with another schedulerName)" if job.strangers else ""
     message = f"the gang is not complete: {detail}{gated}{strangers}"
     if job.strangers >= missing - job.gated > 0:

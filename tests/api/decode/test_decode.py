@@ -206,7 +206,7 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_with_one_note() -> None
     assert names(decoded) == ["Node n1"]
     assert decoded.notes == [
         "skipped, because scheduling does not read them: "
-        "2 ConfigMap, 1 CronJob, 1 DaemonSet, 1 ElasticQuota, 1 Node, 1 Service"
+        "2 ConfigMap, 1 CronJob, 1 DaemonSet, 1 ElasticQuota, 1 Node (longhorn.io/v1beta2), 1 Service"
     ]
 
 

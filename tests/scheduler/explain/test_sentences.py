@@ -175,3 +175,12 @@ def test_gpus_are_what_is_missing_where_all_is() -> None:
     (first,) = plan_objects([gpu_node("n1"), gpu_node("n2"), *gang])["rounds"]
     nearest = first["waiting"][0]["nearest"]
     assert (nearest["resource"], nearest["needs"], nearest["free"], nearest["lacks"]) == (GPU, "24", "16", "8")
+
+
+def test_many_nodes_that_only_refuse_are_counted() -> None:
+    nodes = [gpu_node(f"n{i}", spec={"taints": [{"key": f"k{i}", "effect": "NoSchedule"}]}) for i in range(6)]
+    gang = [group("g", 6), *(gpu_pod(f"g-{i}", 8, labels=member("g")) for i in range(6))]
+    why, would = waits(*nodes, *gang, gang="g")
+    assert why == f"needs 6 pods of 8 {GPU}; no node could take one of them, even an empty one"
+    taints = "; ".join(f"taint k{i}:NoSchedule is not tolerated" for i in range(3))
+    assert would == f"6 nodes such as n0 did not refuse it ({taints}; …)"
