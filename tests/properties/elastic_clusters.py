@@ -9,7 +9,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from properties.gpu_facts import FRACTION_ANNOTATION, GPU
-from properties.object_builder import OURS, PRIORITIES, Host, Member, Mix
+from properties.object_builder import Host, Member
+from properties.object_writer import OURS, PRIORITIES, Mix
 from properties.raw_objects import Object
 from properties.topology_clusters import LEVELS, RACK, CloseWorld
 

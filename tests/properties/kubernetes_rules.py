@@ -330,11 +330,14 @@ def objections_of_company(
             yield f"the topology spread of {site.pod.key} is broken: {broken}"
 
 
-def is_plain(spec: object) -> bool:
+def is_plain(facts: Facts, pod: Pod) -> bool:
     """No rule between this pod and others: whether it fits depends on its node and on numbers only."""
+    spec = pod.spec
     affinity = table(spec, "affinity")
     return (
-        "podAffinity" not in affinity
+        not disks(pod)
+        and not claims(pod) & facts.claims_of_one_pod
+        and "podAffinity" not in affinity
         and "podAntiAffinity" not in affinity
         and not rows(spec, "topologySpreadConstraints")
         and at(spec, "hostNetwork") is not True

@@ -19,7 +19,8 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from properties.elastic_clusters import ElasticWorld, nearly_full
-from properties.object_builder import Builder, Mix, T
+from properties.object_builder import Builder
+from properties.object_writer import Mix, T
 from properties.plan_adapter import plan_until_settled
 from properties.random_clusters import World, full_cluster
 from properties.raw_objects import Object, rows, text

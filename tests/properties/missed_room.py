@@ -42,7 +42,7 @@ def missed_opportunities(objects: list[Object], plan: Object) -> list[str]:
     state = read_state(facts, objects)
     if any(queue.limit for queue in facts.queues.values()):
         return []
-    if not all(is_plain(pod.spec) for pod in state.pods.values()):
+    if not all(is_plain(facts, pod) for pod in state.pods.values()):
         return []
     *earlier, last = rows(plan, "rounds")
     for written in earlier:

@@ -35,7 +35,7 @@ def _idle_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
         return  # reserved room is not open to every gang
     gang = facts.gang(helped[0])
     pods = [state.pods[key] for key in sorted(state.pending) if state.pods[key].gang == gang.key]
-    if not pods or not all(is_plain(pod.spec) for pod in state.pods.values()):
+    if not pods or not all(is_plain(facts, pod) for pod in state.pods.values()):
         return
     if any(facts.queues[name].limit for name in facts.queue_line(gang.queue) if name in facts.queues):
         return

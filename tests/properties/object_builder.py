@@ -7,44 +7,22 @@ and planned by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeAlias, TypeVar
-
-from hypothesis import strategies as st
 
 from properties.cluster_facts import Node, Pod, read_node, read_pod
 from properties.gpu_facts import GPU, WHOLE, Device
 from properties.kubernetes_rules import clashing_port, host_ports
+from properties.object_writer import HOSTNAME, PRIORITIES, ZONE
+from properties.pod_rules import PodRules
 from properties.raw_objects import Object, Resources, add
 
-T = TypeVar("T")
-Draw: TypeAlias = Callable[[st.SearchStrategy[object]], object]
-
-OURS = "maniple.dev/v1alpha1"
-ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-GANG_LABELS = ("maniple.dev/pod-group", "maniple.dev/job")
-AREA: Object = {"key": "area", "operator": "In", "values": ["north"]}
-PRIORITIES = {"low": 10, "high": 1000}
 # How the pods of other systems' groups say where they belong: (apiVersion, where, key).
 FOREIGN_GROUPS = (
     ("scheduling.incubator.k8s.io/v1alpha1", "annotations", "scheduling.k8s.io/group-name"),
     ("scheduling.volcano.sh/v1beta1", "annotations", "scheduling.volcano.sh/group-name"),
     ("scheduling.x-k8s.io/v1alpha1", "labels", "scheduling.x-k8s.io/pod-group"),
 )
-
-
-@dataclass(frozen=True)
-class Mix:
-    """What may occur in a cluster."""
-
-    rules_one_in: int = 3  # rules between pods; 0: never
-    has_queues: bool = True
-    limits_one_in: int = 3  # 0: never
-    has_priorities: bool = True
-    most_nodes: int = 8
-    most_workloads: int = 9
 
 
 @dataclass
@@ -69,55 +47,10 @@ class Member:
 
 
 @dataclass
-class Builder:
-    draw_any: Draw
-    mix: Mix
-    objects: list[Object] = field(default_factory=list)
+class Builder(PodRules):
     hosts: list[Host] = field(default_factory=list)
     queues: list[str] = field(default_factory=lambda: ["default"])
-    namespaces: list[str] = field(default_factory=lambda: ["default"])
-    claims: list[str] = field(default_factory=list)
-    notation: int = 0
     names_gpus: bool = False  # of all running pods of ours; else of most
-    moment: int = 0
-
-    def pick(self, *choices: T) -> T:
-        chosen = self.draw_any(st.integers(0, len(choices) - 1))
-        assert isinstance(chosen, int)
-        return choices[chosen]
-
-    def between(self, least: int, most: int) -> int:
-        chosen = self.draw_any(st.integers(least, most))
-        assert isinstance(chosen, int)
-        return chosen
-
-    def one_in(self, many: int) -> bool:
-        return self.between(0, many - 1) == many - 1
-
-    def add(self, api: str, kind: str, name: str, namespace: str = "", **parts: object) -> Object:
-        """Ages are mostly distinct, sometimes equal."""
-        self.moment += self.pick(1, 0, 5)
-        metadata: Object = {"name": name}
-        if namespace:
-            metadata["namespace"] = namespace
-        metadata["creationTimestamp"] = f"2026-01-01T00:{self.moment // 60:02}:{self.moment % 60:02}Z"
-        extra = parts.pop("metadata", {})
-        assert isinstance(extra, dict)
-        manifest: Object = {"apiVersion": api, "kind": kind, "metadata": metadata | extra, **parts}
-        self.objects.append(manifest)
-        return manifest
-
-    # Quantities: one notation a cluster.
-
-    def cpu(self, milli: int) -> str:
-        if self.notation == 1:
-            return f"{milli / 1000:g}"
-        return str(milli // 1000) if self.notation == 2 and milli % 1000 == 0 else f"{milli}m"
-
-    def memory(self, mebi: int) -> str:
-        if self.notation == 1:
-            return str(mebi * 2**20)
-        return f"{mebi // 1024}Gi" if self.notation == 2 and mebi % 1024 == 0 else f"{mebi}Mi"
 
     # The cluster.
 
@@ -253,115 +186,6 @@ class Builder:
                 spec["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "gpu"}]
             case "all":
                 spec["tolerations"] = [{"operator": "Exists"}]
-
-    def add_rules(self, spec: Object, labels: Mapping[str, str], namespace: str) -> None:
-        """One rule between this pod and others, mostly of its own gang; sometimes two."""
-        for _ in range(2 if self.one_in(4) else 1):
-            self.add_rule(spec, labels, namespace)
-
-    def add_rule(self, spec: Object, labels: Mapping[str, str], namespace: str) -> None:
-        match self.pick("port", "anti", "anti", "spread", "spread", "together", "together", "volume", "disk"):
-            case "port":
-                self.add_port(spec)
-            case "anti":
-                self.add_term(spec, "podAntiAffinity", self.term(labels))
-            case "together":
-                for _ in range(2 if self.one_in(4) else 1):
-                    self.add_term(spec, "podAffinity", self.term(labels))
-            case "spread":
-                constraints = spec.setdefault("topologySpreadConstraints", [])
-                assert isinstance(constraints, list)
-                taken = {constraint["topologyKey"] for constraint in constraints}
-                constraints += [rule for rule in self.spread(labels) if rule["topologyKey"] not in taken]
-            case "volume":
-                claim = self.claim(namespace)
-                spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
-            case "disk":
-                disk: Object = {"pdName": self.pick("d0", "d1"), "readOnly": self.one_in(3)}
-                spec["volumes"] = [{"name": "disk", "gcePersistentDisk": disk}]
-
-    def add_port(self, spec: Object) -> None:
-        containers = spec["containers"]
-        assert isinstance(containers, list)
-        wanted = self.pick(8080, 9090)
-        port: Object = {"containerPort": wanted, "hostPort": wanted}
-        if self.one_in(4):
-            port |= self.pick({"protocol": "UDP"}, {"hostIP": "10.0.0.1"}, {"hostIP": "10.0.0.2"})
-        containers[0]["ports"] = [port]
-        if self.one_in(4):
-            spec["hostNetwork"] = True
-
-    def add_term(self, spec: Object, kind: str, term: Object) -> None:
-        affinity = spec.get("affinity") or {}
-        assert isinstance(affinity, dict)
-        key = "requiredDuringSchedulingIgnoredDuringExecution"
-        terms = affinity.get(kind, {}).get(key, [])
-        spec["affinity"] = affinity | {kind: {key: [*terms, term]}}
-
-    def selector(self, labels: Mapping[str, str]) -> Object:
-        """Pods like this one, of its own gang, or others."""
-        app = self.pick(labels.get("app", "a"), labels.get("app", "a"), "a", "b")
-        match self.pick("app", "app", "app", "gang", "in", "not", "there", "absent", "all"):
-            case "gang":
-                gang = {key: name for key, name in labels.items() if key in GANG_LABELS} or {"app": app}
-                return {"matchLabels": gang}
-            case "in":
-                return {"matchExpressions": [{"key": "app", "operator": "In", "values": [app, "c"]}]}
-            case "not":
-                return {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [app]}]}
-            case "there":
-                return {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}
-            case "absent":
-                return {"matchLabels": {"app": app}, "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
-            case "all":
-                return {}
-        return {"matchLabels": {"app": app}}
-
-    def term(self, labels: Mapping[str, str]) -> Object:
-        term: Object = {"labelSelector": self.selector(labels), "topologyKey": self.pick(HOSTNAME, ZONE)}
-        if self.one_in(5):
-            term |= self.pick(
-                {"namespaces": ["team"]},
-                {"namespaceSelector": {}},
-                {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team"}}},
-                {"namespaces": ["default"], "namespaceSelector": {"matchExpressions": [AREA]}},
-            )
-        if self.one_in(6):
-            key = self.pick("matchLabelKeys", "mismatchLabelKeys")
-            term |= {"labelSelector": {}, key: [self.pick("app", *GANG_LABELS)]}
-        return term
-
-    def spread(self, labels: Mapping[str, str]) -> list[Object]:
-        rules: list[Object] = []
-        for key in [HOSTNAME, ZONE] if self.one_in(4) else [self.pick(HOSTNAME, ZONE)]:
-            rule: Object = {"maxSkew": self.between(1, 2), "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
-            rule["labelSelector"] = self.selector(labels)
-            if self.one_in(3):
-                rule |= self.pick(
-                    {"minDomains": self.between(2, 3)}, {"nodeTaintsPolicy": "Honor"}, {"nodeAffinityPolicy": "Ignore"}
-                )
-            if self.one_in(8):
-                rule |= {"labelSelector": {}, "matchLabelKeys": ["app"]}
-            rules.append(rule)
-        return rules
-
-    def claim(self, namespace: str) -> str:
-        """A claim of its own, or one that another pod has."""
-        known = [key.partition("/")[2] for key in self.claims if key.startswith(f"{namespace}/")]
-        return self.pick(*known) if known and self.one_in(2) else self.add_volume(namespace)
-
-    def add_volume(self, namespace: str) -> str:
-        name = f"disk-{len(self.objects)}"
-        size = {"storage": "10Gi"}
-        zone = {"key": ZONE, "operator": "In", "values": [self.pick("a", "b")]}
-        reach = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
-        modes = [self.pick("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod")]
-        volume = {"capacity": size, "accessModes": modes, "nodeAffinity": reach}
-        self.add("v1", "PersistentVolume", name, spec=volume, status={"phase": "Bound"})
-        claim = {"volumeName": name, "accessModes": modes, "resources": {"requests": size}}
-        self.add("v1", "PersistentVolumeClaim", name, namespace, spec=claim, status={"phase": "Bound"})
-        self.claims.append(f"{namespace}/{name}")
-        return name
 
     def add_pod(self, member: Member, namespace: str, scheduler: str, host: Host | None, leaves: bool = False) -> None:
         metadata: Object = {"labels": dict(member.labels)}

@@ -7,7 +7,8 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from properties.gpu_facts import GPU
-from properties.object_builder import FOREIGN_GROUPS, HOSTNAME, OURS, PRIORITIES, ZONE, Builder, Member, Mix
+from properties.object_builder import FOREIGN_GROUPS, Builder, Member
+from properties.object_writer import HOSTNAME, OURS, PRIORITIES, ZONE, Mix
 from properties.raw_objects import Object
 
 

@@ -16,7 +16,8 @@ from properties.gpu_facts import (
     PRODUCT_LABELS,
     TOPOLOGY_ANNOTATION,
 )
-from properties.object_builder import HOSTNAME, OURS, Host, Member, Mix
+from properties.object_builder import Host, Member
+from properties.object_writer import HOSTNAME, OURS, Mix
 from properties.random_clusters import World
 from properties.raw_objects import Object
 
