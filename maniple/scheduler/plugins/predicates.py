@@ -29,7 +29,6 @@ from maniple.scheduler.framework.session import Session
 CHECKS = (
     "nodename",
     "nodeselector",
-    "nodefeatures",
     "taints",
     "noexecute",
     "unschedulable",
@@ -46,8 +45,8 @@ CHECKS = (
     "volumelimits",
     "claimsharing",
 )
-# What a pod asks for and nobody can give yet: this check cannot be switched off.
-_ALWAYS = "resourceclaims"
+# What a pod could not run without on any node: these checks cannot be switched off.
+_ALWAYS = "always"
 _MOST_TAINTS = 100  # that are named one by one
 # kube-batch's own switches for three of them.
 _KUBE_BATCH = {
@@ -106,7 +105,7 @@ def node_checks(nodes: NodeTable, group: TaskGroup) -> Iterator[tuple[str, Check
     if constraint.required is not None:
         yield "nodeselector", Check("node affinity does not match", nodes.selected(constraint.required))
     for feature in constraint.features:
-        yield "nodefeatures", Check(f"node does not declare the feature {feature}", nodes.declaring(feature))
+        yield _ALWAYS, Check(f"node does not declare the feature {feature}", nodes.declaring(feature))
     for terms in constraint.volumes:
         yield "volumes", Check("volume cannot be reached", nodes.selected(terms))
     if constraint.late_claims:
