@@ -9,11 +9,10 @@ import click
 
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.api.terminal_text import printable
 from maniple.api.timestamps import LAST_YEAR, to_seconds
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
 from maniple.cli.support.read_files import read_sources
-from maniple.cli.support.terminal import say
+from maniple.cli.support.terminal import say_note
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours, how_to_plan, pending_elsewhere
@@ -68,7 +67,7 @@ class ClusterInput:
         cluster = MemoryCluster(objects, ours, now_s, step_s, reads)
         others = _notes_on_others(pending_elsewhere(objects.pods, ours))
         for note in (*notes, *cluster.notes(), *others):
-            say(f"note: {printable(note)}", err=True)
+            say_note(note)
         return cluster, policy, namespace
 
     def _read_files(self) -> tuple[Objects, list[str]]:
@@ -129,7 +128,7 @@ def read_policy(file: str | None) -> Policy | None:
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
     for note in policy.notes:
-        say(f"note: {file}: {note}", err=True)
+        say_note(f"{file}: {note}")
     return policy
 
 
