@@ -11,7 +11,7 @@ from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
 from maniple.api.timestamps import LAST_YEAR, to_seconds
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
-from maniple.cli.support.read_files import read_sources
+from maniple.cli.support.read_files import read_file, read_sources
 from maniple.cli.support.terminal import say_note
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
@@ -124,9 +124,12 @@ def read_policy(file: str | None) -> Policy | None:
     if file is None:
         return None
     try:
-        policy = load_policy(Path(file).read_bytes(), file)
+        data = read_file(Path(file))
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
+    except ValueError as error:
+        raise InputError([f"{file}: {error}"]) from None
+    policy = load_policy(data, file)
     for note in policy.notes:
         say_note(f"{file}: {note}")
     return policy
