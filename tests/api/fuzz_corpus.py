@@ -29,6 +29,7 @@ def node(name: str, zone: str, **allocatable: Any) -> Object:
             "capacity": {"cpu": "8", "memory": "32Gi", GPU: 4, "pods": "110"},
             "allocatable": {"cpu": "7500m", "memory": "30Gi", GPU: "4", "pods": 100, **allocatable},
             "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
+            "declaredFeatures": ["InPlacePodVerticalScaling"],
             "images": [{"names": ["training:1", "training:latest"], "sizeBytes": 900_000_000}],
         },
     }
@@ -154,6 +155,7 @@ PICKY: list[Object] = [
             "accessModes": ["ReadWriteOnce"],
             "capacity": {"storage": "10Gi"},
             "volumeMode": "Filesystem",
+            "volumeAttributesClassName": "",
         },
         "status": {"phase": "Bound"},
     },
@@ -168,6 +170,7 @@ PICKY: list[Object] = [
             "resources": {"requests": {"storage": "5Gi"}},
             "selector": {"matchLabels": {"team": "ml"}},
             "volumeMode": "Filesystem",
+            "volumeAttributesClassName": "",
         },
         "status": {"phase": "Bound"},
     },
@@ -236,6 +239,7 @@ PICKY: list[Object] = [
             "priorityClassName": "",
             "preemptionPolicy": "Never",
             "hostNetwork": True,
+            "hostUsers": True,
             "activeDeadlineSeconds": 60,
             "overhead": {"cpu": "10m"},
             "resources": {"requests": {"cpu": 2}, "limits": {"cpu": "2500m"}},
@@ -244,6 +248,7 @@ PICKY: list[Object] = [
                 {
                     "name": "main",
                     "image": "training:1",
+                    "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
                     "resources": {"requests": {"cpu": 0.5, "memory": "1e9"}, "limits": {"example.com/fpga": "1"}},
                     "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1", "protocol": "TCP"}],
                 }
@@ -255,6 +260,9 @@ PICKY: list[Object] = [
                 {"name": "aws", "awsElasticBlockStore": {"volumeID": "v", "readOnly": False}},
                 {"name": "rbd", "rbd": {"monitors": ["m"], "pool": "p", "image": "i", "readOnly": True}},
                 {"name": "iscsi", "iscsi": {"iqn": "q", "readOnly": True}},
+                {"name": "azure", "azureDisk": {"diskName": "d", "diskURI": "u"}},
+                {"name": "cinder", "cinder": {"volumeID": "c"}},
+                {"name": "portworx", "portworxVolume": {"volumeID": "p"}},
             ],
             "affinity": {
                 "nodeAffinity": {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.run_maniple import ROOT, run_here
+from cli.run_maniple import ROOT, run, run_here
 from maniple.api.terminal_text import printable, printable_json, printable_lines, printable_log
 from maniple.kube.serve.logging_setup import _Json, _Text
 
@@ -107,6 +107,79 @@ def test_a_job_written_for_submission_is_valid_yaml_without_control_characters()
     done = run_here("submit", "--name", "a", "--image", HOSTILE, "--gpus", "1", "--dry-run", "--", "run", HOSTILE)
     check(done.stdout)
     check(done.stderr)
+
+
+CONTEXT = {"cluster": "c", "user": "u"}
+
+
+def kubeconfig(**user: object) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": CONTEXT}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (kubeconfig(token=HOSTILE), "the user's token: expected printable ASCII characters on one line"),
+        (kubeconfig(token="abc\n"), "the user's token: expected printable ASCII characters on one line"),
+        (
+            kubeconfig() | {"clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:9/{HOSTILE}"}}]},
+            "the cluster's server: expected printable ASCII",
+        ),
+        (
+            kubeconfig()
+            | {"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": HOSTILE}}]},
+            "namespace: expected a name of lower-case letters",
+        ),
+        (kubeconfig() | {"current-context": HOSTILE}, "expected a kubeconfig that can be used"),
+    ],
+    ids=["token", "token that ends its line", "server", "namespace", "context"],
+)
+def test_a_hostile_kubeconfig_is_an_error_of_one_line(config: dict[str, object], says: str, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(json.dumps(config))
+    done = run_here("jobs", "--kubeconfig", file)
+    check(done.stderr)
+    assert says in done.stderr
+    assert done.returncode == 2
+
+
+def test_what_a_login_program_prints_is_a_note_of_one_line(tmp_path: Path) -> None:
+    """The library logs it, and Python would print that raw."""
+    shouts = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never"}
+    file = tmp_path / "config"
+    arguments = ["-c", "printf '\\033[31mA\\033]0;t\\007\\nB' >&2; exit 3"]
+    file.write_text(json.dumps(kubeconfig(exec={**shouts, "args": arguments})))
+    done = run("jobs", "--kubeconfig", file)
+    check(done.stderr)
+    note, error = done.stderr.splitlines()
+    assert note == "note: exec: process returned 3. \\x1b[31mA\\x1b]0;t\\x07\\nB"
+    assert error.startswith(f"error: {file}: expected a kubeconfig that can be used")
+
+
+def test_names_of_files_and_notes_on_a_policy_stay_on_one_line(tmp_path: Path) -> None:
+    file = tmp_path / HOSTILE.replace("\x00", "")
+    file.write_text(
+        json.dumps(
+            {
+                "actions": "enqueue, allocate",
+                "tiers": [{"plugins": [{"name": "gang"}]}],
+                "configurations": [{"name": HOSTILE, "arguments": {HOSTILE: HOSTILE}}],
+            }
+        )
+    )
+    name = str(file)
+    for arguments in (["policy", "check", name], ["plan", "-f", name], ["plan", "-f", "-", "--policy", name]):
+        done = run_here(*arguments, stdin=hostile_cluster("x"))
+        check(done.stdout)
+        check(done.stderr)
+        assert all(line.startswith(("error: ", "note: ")) for line in done.stderr.splitlines())
 
 
 def test_every_command_prints_through_one_module() -> None:

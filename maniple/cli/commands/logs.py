@@ -17,7 +17,7 @@ from maniple.cli.support.job_options import (
     report_trouble,
     run_with_client,
 )
-from maniple.cli.support.terminal import say, say_log
+from maniple.cli.support.terminal import say_error, say_log
 
 if TYPE_CHECKING:
     from maniple.kube.user.client import UserClient
@@ -101,7 +101,7 @@ def command(
 
     problem = run_with_client(connection, read)
     if problem:
-        say(f"error: {problem}", err=True)
+        say_error(problem)
         raise SystemExit(1)
 
 

@@ -6,6 +6,7 @@ import click
 
 from maniple.api.decode.documents import load_one
 from maniple.api.errors import InputError
+from maniple.api.terminal_text import printable
 from maniple.cli.support.read_files import read_sources
 from maniple.cli.support.table import echo_json, render
 from maniple.cli.support.terminal import say
@@ -73,7 +74,7 @@ def check(file: str, strict: bool, output: str) -> None:
 
 def _sections(view: PolicyView) -> Iterator[str]:
     rows = [[action.name, action.does] for action in view.actions]
-    yield f"Actions of {view.source} ({view.format}), in this order\n" + render(["ACTION", "DOES"], rows)
+    yield f"Actions of {printable(view.source)} ({view.format}), in this order\n" + render(["ACTION", "DOES"], rows)
     if view.plugins:
         plugins = [[str(plugin.tier), plugin.name, plugin.decides + _off(plugin)] for plugin in view.plugins]
         yield "Plugins\n" + render(["TIER", "PLUGIN", "DECIDES"], plugins)

@@ -9,11 +9,10 @@ import click
 
 from maniple.api.decode.decode import decode
 from maniple.api.errors import InputError
-from maniple.api.terminal_text import printable
 from maniple.api.timestamps import LAST_YEAR, to_seconds
 from maniple.cli.support.cluster_options import KUBECONFIG_OPTIONS, options_as, run_async
-from maniple.cli.support.read_files import read_sources
-from maniple.cli.support.terminal import say
+from maniple.cli.support.read_files import read_file, read_sources
+from maniple.cli.support.terminal import say_note
 from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.marks_of_others import notes_on_marks
@@ -72,7 +71,7 @@ class ClusterInput:
         others = _notes_on_others(cluster.pending_elsewhere())
         marks = [*notes_on_marks(objects.pods, ours), *_note_on_classes(objects)]
         for note in (*notes, *cluster.notes(), *marks, *others):
-            say(f"note: {printable(note)}", err=True)
+            say_note(note)
         return cluster, policy, namespace
 
     def _read_files(self) -> tuple[Objects, list[str]]:
@@ -138,15 +137,18 @@ def read_policy(file: str | None) -> Policy | None:
     if file is None:
         return None
     try:
-        policy = load_policy(Path(file).read_bytes(), file)
+        data = read_file(Path(file))
     except OSError as error:
         raise InputError([f"{file}: cannot be read: {error.strerror}"]) from None
+    except ValueError as error:
+        raise InputError([f"{file}: {error}"]) from None
+    policy = load_policy(data, file)
     if len(policy.notes) > _MOST_POLICY_NOTES:
         count = len(policy.notes)
-        say(f"note: {file}: {count} settings are left out or differ here: `maniple policy check {file}`", err=True)
+        say_note(f"{file}: {count} settings are left out or differ here: `maniple policy check {file}`")
         return policy
     for note in policy.notes:
-        say(f"note: {file}: {note}", err=True)
+        say_note(f"{file}: {note}")
     return policy
 
 

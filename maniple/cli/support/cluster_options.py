@@ -3,12 +3,15 @@
 import asyncio
 import dataclasses
 import functools
+import logging
 import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import click
+
+from maniple.cli.support.terminal import SaidLogs
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
@@ -78,6 +81,8 @@ def run_async(work: Callable[[], Any]) -> Any:
         import uvloop
 
         loop_factory = uvloop.new_event_loop  # a fifth less CPU time for each request
+    if not logging.getLogger().handlers:  # `serve` has set up its own
+        logging.getLogger().addHandler(SaidLogs(logging.WARNING))
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(work())

@@ -4,6 +4,7 @@ On a terminal, titles, headers and prefixes get colours after that, unless NO_CO
 elsewhere, too. The text is the same with and without them.
 """
 
+import logging
 import os
 import re
 import sys
@@ -29,11 +30,20 @@ def say(text: object = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def say_error(message: object) -> None:
-    say(f"error: {message}", err=True)
+    """On one line."""
+    say(f"error: {printable(str(message))}", err=True)
 
 
 def say_note(message: object) -> None:
-    say(f"note: {message}", err=True)
+    """On one line."""
+    say(f"note: {printable(str(message))}", err=True)
+
+
+class SaidLogs(logging.Handler):
+    """What libraries log becomes notes. Python would print it raw where nothing is set up."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say_note(record.getMessage().strip())
 
 
 def say_json(value: object) -> None:

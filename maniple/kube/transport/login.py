@@ -14,7 +14,8 @@ from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.incluster_config import load_incluster_config
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader, load_kube_config
 
-from maniple.api.errors import InputError
+from maniple.api.errors import InputError, shown
+from maniple.api.validate.kubernetes import A_LABEL, is_label
 from maniple.kube.transport.http1 import Address
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -48,7 +49,13 @@ class Login:
             namespace = current["context"].get("namespace", "")
         elif _POD_NAMESPACE.is_file():
             namespace = _POD_NAMESPACE.read_text(encoding="utf-8").strip()
+        if namespace and not (isinstance(namespace, str) and is_label(namespace)):
+            raise InputError([f"{self._source}: namespace: expected {A_LABEL}, found {shown(namespace)}"])
         return namespace or "default"
+
+    @property
+    def _source(self) -> str:
+        return self._kubeconfig or "the pod's service account"
 
     async def authorization(self) -> str | None:
         """The Authorization header of a request. Tokens are renewed before they expire."""
@@ -71,10 +78,14 @@ class Login:
                     self._kubeconfig, self._context, client_configuration=self._configuration
                 )
             self._read_certificates()
+            token = await self._configuration.get_api_key_with_prefix("BearerToken")
         except Exception as error:  # the library raises anything for a wrong file
-            source = self._kubeconfig or "the pod's service account"
             problem = " ".join(str(error).split()) or type(error).__name__
-            raise InputError([f"{source}: expected a kubeconfig that can be used: {problem}"]) from None
+            raise InputError([f"{self._source}: expected a kubeconfig that can be used: {problem}"]) from None
+        for what, text in (("the user's token", token), ("the cluster's server", self.address.server)):
+            if text is not None and not (text.isascii() and text.isprintable()):
+                # A header must not contain a line break. The token itself is not for the screen.
+                raise InputError([f"{self._source}: {what}: expected printable ASCII characters on one line"])
         self._look_again = time.monotonic() + _LOOK_AGAIN_S
 
     def _read_certificates(self) -> None:

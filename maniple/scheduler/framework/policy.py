@@ -5,11 +5,13 @@ names the nearest valid word; nothing is ignored. kube-scheduler's older `kind: 
 and Volcano's configuration, with a note for each difference (volcano_policy.py).
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, reduce
 from importlib.resources import files
+from itertools import pairwise
 from operator import or_
 
 from maniple.api.decode.documents import load_one
@@ -148,7 +150,7 @@ def _read(given: Mapping[str, object], source: str, format: Format, notes: tuple
     else:
         tiers = [_tier(tier, f"{source}: tiers[{number}]", wrong) for number, tier in enumerate(given_tiers)]
     names = [choice.name for tier in tiers for choice in tier]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     wrong += [f"{source}: plugin {name!r} stands twice; it can be in one tier only" for name in twice]
     if wrong:
         raise InputError(wrong)
@@ -174,6 +176,9 @@ def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
     if not isinstance(text, str) or not text.strip():
         raise InputError([f'{source}: actions: expected names separated by commas, such as "allocate, backfill"'])
     names = [word.strip() for word in text.split(",")]
+    for name, following in pairwise(names):
+        if name == following:
+            raise InputError([f"{source}: actions: {name!r} stands twice in a row; expected it once"])
     actions: list[tuple[str, Action]] = [(name, ACTIONS.find(name, f"{source}: actions")()) for name in names]
     for name, action in actions[:-1]:
         if Ability.GROW in abilities_of(action):

@@ -59,6 +59,10 @@ WRONG: list[tuple[str, list[str]]] = [
     ),
     (GOOD.replace("backfill", "grow, backfill"), ["p.yaml: actions: grow must be the last action"]),
     (
+        GOOD.replace("backfill", "allocate, backfill"),
+        ["p.yaml: actions: 'allocate' stands twice in a row; expected it once"],
+    ),
+    (
         GOOD.replace("backfill", "Allocate"),
         [f"p.yaml: actions: unknown action 'Allocate'; did you mean 'allocate'? {KNOWN_ACTIONS}"],
     ),
