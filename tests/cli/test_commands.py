@@ -145,4 +145,4 @@ def test_once_without_an_answer_is_not_reported_as_another_leader(tmp_path: Path
     )
     done = run_here("serve", "--once", f"--kubeconfig={path}")
     assert done.returncode == 2
-    assert "the API server did not do what was asked" in done.stderr
+    assert "the API server did not answer" in done.stderr

@@ -86,5 +86,7 @@ def run_async(work: Callable[[], Any]) -> Any:
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(work())
-    except (ApiError, UnansweredError) as error:
-        raise InputError([f"the API server did not do what was asked: {error}"]) from None
+    except ApiError as error:
+        raise InputError([f"the API server refused: {error}"]) from None
+    except UnansweredError as error:
+        raise InputError([f"the API server did not answer: {error}"]) from None

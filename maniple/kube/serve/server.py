@@ -224,15 +224,22 @@ class Server:
     async def read_once(self) -> None:
         """Lists everything, without watching."""
         self.missing.clear()
+        forbidden: list[Resource] = []
         for resource in RESOURCES:
             try:
                 lives, version = await list_resource(self.client, resource)
             except ApiError as error:
-                if not resource.may_lack(error.status):
+                if resource.may_lack(error.status):
+                    self.missing.append(resource)
+                elif error.status == 403:
+                    forbidden.append(resource)
+                else:
                     raise
-                self.missing.append(resource)
             else:
                 await self.mirror.replace(resource, lives, version)
+        if forbidden:  # all at once: one after another would take as many attempts
+            names = ", ".join(map(str, forbidden))
+            raise ApiError(403, "Forbidden", f"you may not list {names}; deploy/rbac.yaml has the rights that it needs")
 
     async def run_once(self) -> tuple[Snapshot, Plan] | None:
         """One cycle, all of it done when this returns; None if another replica leads."""
