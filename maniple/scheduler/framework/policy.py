@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from importlib.resources import files
 from itertools import pairwise
 from operator import or_
@@ -82,7 +82,7 @@ class Policy:
     format: Format = Format.POLICY
     notes: tuple[Note, ...] = ()  # what another system's file says that is not as it was meant there
 
-    @property
+    @cached_property
     def reads(self) -> Reads:
         """Labels and annotations that its plugins read. Snapshots for this policy must carry them."""
         declared = [getattr(choice.plugin, "reads", Reads()) for tier in self.tiers for choice in tier]
