@@ -87,8 +87,9 @@ class MemoryCluster:
 
     def check_end(self, rounds: int) -> None:
         """Raises InputError if so many rounds would last beyond the last year."""
-        left = int((_END_S - (self._now or 0.0)) // self._step_s) if self._step_s else rounds
-        if rounds > left + 1:
+        left_s = _END_S - (self._now or 0.0)
+        if self._step_s and (rounds - 1) * self._step_s > left_s:
+            left = int(left_s // self._step_s)
             then = f"round {left + 2} would be in the year {LAST_YEAR} or later"
             less = f"expected at most --rounds {left + 1}, or a shorter --step"
             raise InputError([f"--rounds: with {self._step_s:g} seconds a round, {then}; {less}"])

@@ -112,6 +112,15 @@ def test_a_job_written_for_submission_is_valid_yaml_without_control_characters()
 CONTEXT = {"cluster": "c", "user": "u"}
 
 
+@pytest.mark.parametrize("option", ["--name", "--image", "--queue", "--memory"])
+def test_an_option_that_is_not_utf_8_is_an_error(option: str) -> None:
+    """Python hands such bytes on as half surrogate pairs, which cannot be written."""
+    options = {"--name": "a", "--image": "i", "--gpus": "1", option: "x\udcff"}
+    done = run_here("submit", *(word for pair in options.items() for word in pair), "--dry-run", "--", "run")
+    assert done.returncode == 2
+    assert done.stderr == "error: options: expected text in UTF-8, found 'x\\udcff'\n"
+
+
 def kubeconfig(**user: object) -> dict[str, object]:
     return {
         "apiVersion": "v1",

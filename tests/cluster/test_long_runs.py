@@ -77,8 +77,9 @@ def test_the_number_of_rounds_that_the_error_names_is_possible() -> None:
     assert len(run_rounds(cluster(1e9), None, most).rounds) == most
 
 
-def test_a_step_of_no_time_ends_never() -> None:
-    assert len(run_rounds(cluster(0.0), None, 5).rounds) == 5
+@pytest.mark.parametrize("step_s", [0.0, 5e-324, 1e-9])
+def test_a_step_of_no_time_ends_never(step_s: float) -> None:
+    assert len(run_rounds(cluster(step_s), None, 5).rounds) == 5
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 from maniple.api import types
 from maniple.api.decode.decode import decode
 from maniple.api.decode.documents import split
-from maniple.api.errors import InputError
+from maniple.api.errors import InputError, shown
 from maniple.api.keys import join_key
 from maniple.cli.support.cluster_options import options_as, seconds_option
 from maniple.cli.support.job_from_options import JobOptions, make_job
@@ -175,7 +175,11 @@ def _from_options(job: JobOptions, files: tuple[str, ...], words: tuple[str, ...
     if job.gpus is not None and job.replicas is not None:
         raise click.UsageError("--gpus and --replicas are the same limit: give one of the two.")
     body = make_job(job, words, namespace)
-    decode([("options", msgspec.json.encode(body))])
+    try:
+        data = msgspec.json.encode(body)
+    except UnicodeEncodeError as error:  # bytes of the command line that Python could not decode
+        raise InputError([f"options: expected text in UTF-8, found {shown(error.object)}"]) from None
+    decode([("options", data)])
     return Submission("options", body)
 
 
