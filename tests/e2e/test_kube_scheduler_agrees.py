@@ -26,7 +26,7 @@ from maniple.scheduler import schedule
 from tools.cluster import ApiError, Cluster
 from tools.cluster.client import Client, wait_until
 
-CASES = int(os.environ.get("MANIPLE_RULE_CASES", "80"))
+CASES = int(os.environ.get("MANIPLE_RULE_CASES", "160"))
 SEED = int(os.environ.get("MANIPLE_RULE_SEED", "1"))
 SCHEDULER = "default-scheduler"
 RULES = {rule.__name__: rule for rule in (*rules_of_pods.RULES, *rules_of_volumes.RULES)}
