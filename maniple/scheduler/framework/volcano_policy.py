@@ -129,7 +129,7 @@ def is_volcano(given: Mapping[str, Any], is_our_action: IsOurs, is_our_plugin: I
     plugins = {*PLUGINS_LEFT_OUT, *PLUGINS_READ_AS}
     arguments = {*PREDICATE_SWITCHES, *PREDICATE_ARGUMENTS, "podtopologyspread.weight"}
     return any(
-        (entry.get("name") in plugins and not is_our_plugin(str(entry["name"])))
+        (str(entry.get("name")) in plugins and not is_our_plugin(str(entry["name"])))
         or not SWITCHES_LEFT_OUT.keys().isdisjoint(entry)
         or not arguments.isdisjoint(_arguments(entry))
         for _, entry in _entries(given)
@@ -331,7 +331,7 @@ class _Translation:
     def _merge(self, policy: Mapping[str, Any]) -> None:
         """What was read as a plugin of ours joins the file's own entry of that plugin."""
         entries = dict(_entries(policy))
-        own = {entry.get("name"): entry for place, entry in entries.items() if place not in self.read_as}
+        own = {str(entry.get("name")): entry for place, entry in entries.items() if place not in self.read_as}
         for place, theirs in self.read_as.items():
             ours = PLUGINS_READ_AS[theirs]
             if ours not in own:

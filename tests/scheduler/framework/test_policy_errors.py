@@ -221,3 +221,10 @@ def test_a_mutated_policy_file_is_loaded_or_refused_in_one_line(seed: int) -> No
         messages = error.messages
     assert messages
     assert all(message.isprintable() for message in messages)
+
+
+@pytest.mark.parametrize("name", [["gang"], {"a": 1}, [], 5, True])
+@pytest.mark.parametrize("more", [{}, {"configurations": [{"name": "x"}]}])
+def test_a_name_of_a_plugin_that_is_no_text_is_refused(name: object, more: dict[str, object]) -> None:
+    policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": name}]}], **more}
+    assert any("tiers[0].plugins[1]" in message for message in errors(yaml.safe_dump(policy)))
