@@ -32,6 +32,15 @@ class QuantityError(ValueError):
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Fraction:
     """The exact value of `text`. Raises QuantityError if it is not a quantity or too large."""
+    value = exact_value(text)
+    if abs(value) > LARGEST:
+        raise QuantityError(_too_large(text))
+    return value
+
+
+@lru_cache(maxsize=4096)
+def exact_value(text: str) -> Fraction:
+    """The same for a sum of quantities, which may be larger than a quantity."""
     match = _FORM.fullmatch(text) if len(text) <= 64 else None
     if match is None:
         raise QuantityError(f"{_shown(text)} is not a quantity; {_EXPECTED}")
@@ -47,8 +56,6 @@ def parse_quantity(text: str) -> Fraction:
     else:
         scale = _SUFFIX[suffix or ""]
     value = Fraction(digits) * scale
-    if value > LARGEST:
-        raise QuantityError(_too_large(text))
     return -value if sign == "-" else value
 
 

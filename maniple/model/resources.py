@@ -17,7 +17,7 @@ from maniple.api.gpu.requests import WHOLE, read_fraction, read_memory
 from maniple.api.kubernetes import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from maniple.api.labels import GPU_FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
 from maniple.api.meta import ResourceList
-from maniple.api.quantity import format_quantity, parse_quantity, readable_quantity, to_units
+from maniple.api.quantity import exact_value, format_quantity, parse_quantity, readable_quantity, to_units
 from maniple.api.types import GPU_RESOURCES
 
 FloatArray = NDArray[np.float64]
@@ -113,7 +113,7 @@ class Axis:
 
 def readable(name: str, text: str) -> str:
     """A quantity of the resource as people read it."""
-    return readable_quantity(parse_quantity(text), binary=is_binary(name))
+    return readable_quantity(exact_value(text), binary=is_binary(name))
 
 
 def pod_requests(spec: PodSpec, status: PodStatus | None = None) -> dict[str, int]:

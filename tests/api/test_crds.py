@@ -18,7 +18,8 @@ from maniple.api.crds import COLUMNS, KINDS, QUANTITY_PATTERN, Kind, Schema, crd
 from maniple.api.kubernetes import PodSpec
 from maniple.api.meta import ObjectMeta
 from maniple.api.quantity import QuantityError, parse_quantity
-from maniple.cli.commands.crds import command, files
+from maniple.cli.commands.crds import files
+from maniple.cli.main import group
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "crds"
 CRDS: dict[str, Schema] = {crd["spec"]["names"]["kind"]: crd for crd in crds()}
@@ -278,8 +279,8 @@ def test_what_rules_iterate_over_is_bounded() -> None:
 
 
 def test_the_command_prints_what_it_writes(tmp_path: Path) -> None:
-    printed = CliRunner().invoke(command, [])
-    written = CliRunner().invoke(command, ["--write", str(tmp_path / "new")])
+    printed = CliRunner().invoke(group, ["crds"])
+    written = CliRunner().invoke(group, ["crds", "--write", str(tmp_path / "new")])
     assert (printed.exit_code, written.exit_code) == (0, 0)
     assert [path.name for path in sorted((tmp_path / "new").iterdir())] == sorted(files())
     assert list(yaml.safe_load_all(printed.output)) == crds()

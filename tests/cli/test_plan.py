@@ -86,7 +86,7 @@ def test_all_unreadable_files_are_named(tmp_path: Path) -> None:
             b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"\xff"}}',
             "error: <stdin>: Pod (no name): not valid UTF-8",
         ),
-        (bytes(range(256)), "error: <stdin>: not valid YAML: "),
+        (bytes(range(256)), "error: <stdin>: is not text; expected YAML or JSON"),
         (b"[" * 300_000, "error: <stdin>: "),
         (b'{"a":' * 300_000, "error: <stdin>: nested too deeply"),
         (
@@ -99,6 +99,17 @@ def test_all_unreadable_files_are_named(tmp_path: Path) -> None:
 def test_binary_truncated_or_non_object_input_is_refused(data: bytes, message: str) -> None:
     (line,) = refused("-f", "-", stdin=data)
     assert line.startswith(message)
+
+
+def test_a_gang_that_asks_for_more_than_any_quantity_is_explained() -> None:
+    """Each of its pods asks for a quantity; their sum is larger than 2^63-1."""
+    gang = "apiVersion: maniple.dev/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 4}\n"
+    huge = POD.replace("name: p1", "name: p1, labels: {maniple.dev/pod-group: g}")
+    huge = huge.replace("{requests: {cpu: '1'}}", "{limits: {nvidia.com/gpu: 4611686018427387904}}")
+    pods = [huge.replace("name: p1", f"name: p{number}") for number in range(4)]
+    assert "4611686018427387904" in pods[0]
+    (waiting,) = plan("-f", "-", stdin="---\n".join([NODE, gang, *pods]))["rounds"][0]["waiting"]
+    assert waiting["needs"]["nvidia.com/gpu"] == "18446744073709551616"
 
 
 def test_all_problems_are_reported_at_once_and_nothing_is_planned() -> None:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from maniple.api.errors import InputError
-from maniple.cli.commands.bench import command
+from maniple.cli.main import group
 from maniple.model.gpu.fragmentation import Millis, Mix, PodRequests, choose_devices, fragmentation, learn, share_prices
 from maniple.model.resources import FloatArray, IntArray
 from maniple.sim.baselines import BASELINES, ScoredPlacer
@@ -261,15 +261,15 @@ def test_the_command_prints_medians(tmp_path: Path) -> None:
         )
     )
     arguments = ["openb", "--nodes", str(nodes), "--pods", str(pods), "--seeds", "1-2,5"]
-    done = CliRunner().invoke(command, [*arguments, "-o", "json"], catch_exceptions=False)
+    done = CliRunner().invoke(group, ["bench", *arguments, "-o", "json"], catch_exceptions=False)
     results = json.loads(done.stdout)["results"]
     assert [result["placer"] for result in results] == ["maniple", "fgd", "best-fit", "random"]
     assert all(result["seeds"] == [1, 2, 5] for result in results)
     assert all(len(result["unallocatedPercent"]["100"]) == 3 for result in results)
-    table = CliRunner().invoke(command, [*arguments, "--placer", "fgd"], catch_exceptions=False).stdout
+    table = CliRunner().invoke(group, ["bench", *arguments, "--placer", "fgd"], catch_exceptions=False).stdout
     assert "AT 100 %" in table
     assert f"{results[1]['medianUnallocatedPercent']['100']:.2f}" in table
-    wrong = CliRunner().invoke(command, ["openb", "--nodes", "x", "--pods", "y", "--seeds", "9-1"])
+    wrong = CliRunner().invoke(group, ["bench", "openb", "--nodes", "x", "--pods", "y", "--seeds", "9-1"])
     assert wrong.exit_code == 2
     assert "expected the lower seed first" in wrong.stderr
 
@@ -283,7 +283,7 @@ def test_several_policies_have_a_row_each_with_their_names(tmp_path: Path) -> No
 
     def run(*policies: str) -> list[tuple[str, str | None, float]]:
         options = [word for policy in policies for word in ("--policy", policy)]
-        done = CliRunner().invoke(command, [*arguments, *options, "-o", "json"], catch_exceptions=False)
+        done = CliRunner().invoke(group, ["bench", *arguments, *options, "-o", "json"], catch_exceptions=False)
         return [
             (result["placer"], result["policy"], result["medianUnallocatedPercent"]["100"])
             for result in json.loads(done.stdout)["results"]
@@ -296,13 +296,15 @@ def test_several_policies_have_a_row_each_with_their_names(tmp_path: Path) -> No
     assert [row[:2] for row in rows] == [("maniple", "built-in"), ("maniple", "mine.yaml"), ("random", None)]
     assert rows[0] == run()[0]
     assert [row[1] for row in run(ours, other)] == [ours, other, None]
-    table = CliRunner().invoke(command, [*arguments, "--placer", "maniple", "--policy", ours], catch_exceptions=False)
+    table = CliRunner().invoke(
+        group, ["bench", *arguments, "--placer", "maniple", "--policy", ours], catch_exceptions=False
+    )
     assert [line.split()[2] for line in table.stdout.splitlines()[1:]] == ["POLICY", "mine.yaml"]
 
 
 def test_a_policy_for_another_placer_is_refused() -> None:
     wrong = CliRunner().invoke(
-        command, ["openb", "--nodes", "x", "--pods", "y", "--placer", "fgd", "--policy", "built-in"]
+        group, ["bench", "openb", "--nodes", "x", "--pods", "y", "--placer", "fgd", "--policy", "built-in"]
     )
     assert wrong.exit_code == 2
     assert "--policy is for the placer maniple" in wrong.stderr
