@@ -11,7 +11,7 @@ from maniple.api.phases import FINISHED
 from maniple.api.quantity import parse_quantity
 from maniple.model.nodes import PRESSURES
 from maniple.model.plugin_reads import Reads
-from maniple.model.pod_identity import GANG_NAMES, READ_ANNOTATIONS
+from maniple.model.pod_identity import OF_NO_GANG, READ_ANNOTATIONS
 from maniple.model.resources import RESIZE_PENDING, is_resized
 
 _CONDITIONS = frozenset({"Ready", *PRESSURES})
@@ -108,15 +108,13 @@ def countable(pod: kubernetes.Pod) -> kubernetes.Pod:
 
 
 def stranger(pod: kubernetes.Pod) -> kubernetes.Pod:
-    """An invalid pod on a node: it still holds its resources, but belongs to no gang and no scheduler."""
+    """An invalid pod on a node: it holds its resources and has its labels, but belongs to no gang and no scheduler."""
     pod = countable(pod)
     meta, spec = pod.metadata, pod.spec
-    labels = {key: value for key, value in meta.labels.items() if key not in GANG_NAMES}
-    annotations = {key: value for key, value in meta.annotations.items() if key not in GANG_NAMES}
     return replace(
         pod,
-        metadata=replace(meta, labels=labels, annotations=annotations),
-        spec=replace(spec, scheduler_name="", scheduling_group=None, priority_class_name=""),
+        metadata=replace(meta, annotations={**meta.annotations, OF_NO_GANG: ""}),
+        spec=replace(spec, scheduler_name="", priority_class_name=""),
     )
 
 

@@ -24,8 +24,9 @@ _VOLCANO_ROLE = "volcano.sh/task-spec"
 _COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 _KUBE_BATCH_GROUP = "scheduling.k8s.io/group-name"
 _VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
-# The labels and annotations that may name a pod's gang.
-GANG_NAMES = frozenset({JOB_LABEL, POD_GROUP_LABEL, _COSCHEDULING_GROUP, _KUBE_BATCH_GROUP, _VOLCANO_GROUP})
+# Marks a pod that belongs to no gang, whatever it names. Its labels stay, because affinity and budgets select by them.
+# No annotation of a cluster has a space in its name.
+OF_NO_GANG = "of no gang"
 # Annotations that decisions depend on, apart from those that plugins declare.
 READ_ANNOTATIONS = frozenset(
     {
@@ -48,6 +49,8 @@ def named_gangs(pod: Pod) -> tuple[JobKey, ...]:
     Which of them it belongs to depends on which exist, see `gang_of`.
     """
     meta = pod.metadata
+    if OF_NO_GANG in meta.annotations:
+        return ()
     group, job = group_name(pod), meta.labels.get(JOB_LABEL)
     if not job:
         return ((f"{meta.namespace}/{group}", "PodGroup"),) if group else ()

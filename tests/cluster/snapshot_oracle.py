@@ -26,7 +26,7 @@ from maniple.model.gpu.holdings import GpuHoldings, HeldGpus
 from maniple.model.job import Job, PlacedPod
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
-from maniple.model.pod_identity import group_name, lasts_s, may_wait, pod_owner, pod_role
+from maniple.model.pod_identity import OF_NO_GANG, group_name, lasts_s, may_wait, pod_owner, pod_role
 from maniple.model.pod_shape import Exclusive
 from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.priority import is_critical
@@ -204,6 +204,8 @@ class _Oracle:
         return f"{pod.metadata.namespace}/{group or job}", "PodGroup" if group else "ElasticJob"
 
     def gang_of(self, pod: kubernetes.Pod) -> JobKey | None:
+        if OF_NO_GANG in pod.metadata.annotations:
+            return None
         namespace, name, group = pod.metadata.namespace, pod.metadata.labels.get(JOB_LABEL), group_name(pod)
         if name and (f"{namespace}/{name}", "ElasticJob") in self.declared:
             return f"{namespace}/{name}", "ElasticJob"

@@ -12,11 +12,13 @@ from cluster.test_cache_equals_rebuild import Model
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import KINDS
 from maniple.cluster.cache import Cache
+from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects
 from maniple.scheduler import schedule
 from maniple.scheduler.framework.plan import Bind
 
 NOW = 1_767_300_000.0
+HOSTNAME = "kubernetes.io/hostname"
 
 
 def typed(raw: Object, **meta: Any) -> Any:
@@ -353,6 +355,24 @@ def test_a_pod_that_contradicts_its_job_is_set_aside_and_its_job_goes_on(wrong: 
     cache.put(typed(replica(name, "1")))
     assert said(cache) == {}
     assert binds(cache) == {"w": "n0", name: "n0", "p": "n0"}
+
+
+@pytest.mark.parametrize("key", ["maniple.dev/job", "maniple.dev/pod-group"])
+def test_a_pod_on_a_node_that_is_set_aside_is_still_known_by_its_labels(key: str) -> None:
+    wrong = replica("odd", "first", nodeName="n0")
+    wrong["metadata"]["labels"] |= member("g")
+    term = {"labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]}, "topologyKey": HOSTNAME}
+    away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    model = Model()
+    for raw in (node("n0", {HOSTNAME: "n0"}), group("g", 1), elastic(), wrong, pod("p", affinity=away)):
+        model.put(typed(raw))
+    model.check()
+    assert list(said(model.cache)) == ["Pod odd"]
+    assert binds(model.cache) == {}
+    # As `plan --live` gives it to the builder: it is not of its job, nor of its group.
+    snapshot = build_snapshot(model.objects(model.cache.problems()), now=NOW)
+    assert not schedule(snapshot).binds
+    assert [len(job.placed) for job in snapshot.jobs] == [0, 0, 0]
 
 
 def test_who_contradicts_its_job_on_a_node_holds_its_room_and_is_nobodys() -> None:

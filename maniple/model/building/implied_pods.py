@@ -13,7 +13,7 @@ from maniple.api.labels import GPU_MODELS_ANNOTATION, INDEX_LABEL, JOB_LABEL, RO
 from maniple.api.meta import LabelRequirement, ObjectMeta
 from maniple.api.phases import FINISHED
 from maniple.model.elastic import current_sizes, replica_index
-from maniple.model.pod_identity import pod_role
+from maniple.model.pod_identity import OF_NO_GANG, pod_role
 
 MAX_IMPLIED = 200_000  # in one plan: about 300 MB
 NextReplica = tuple[types.ElasticRole, kubernetes.Pod]
@@ -80,7 +80,7 @@ def pods_by_job(pods: Iterable[kubernetes.Pod]) -> dict[Key, list[kubernetes.Pod
     by_job: dict[Key, list[kubernetes.Pod]] = {}
     for pod in pods:
         name = pod.metadata.labels.get(JOB_LABEL)
-        if name:
+        if name and OF_NO_GANG not in pod.metadata.annotations:
             by_job.setdefault((pod.metadata.namespace, name), []).append(pod)
     return by_job
 
