@@ -112,7 +112,7 @@ class Deference:
 def keep_promises(session: Session) -> None:
     """Starts the gangs that earlier cycles promised resources, before any other job's turn.
 
-    A promise names a node and no GPUs, so pods that need most GPUs choose first.
+    A promise names a node and no GPUs, so pods that need most GPUs choose first, and leave the others theirs.
     """
 
     def key(job: Job) -> tuple[object, ...]:
@@ -137,8 +137,16 @@ def _start_all_as_nominated(session: Session, waiting: list[Job]) -> list[Job]:
 
     The rules of one gang may need the pods of another: then it is tried again once others have started.
     """
+    owed = session.gpus.owed
     while True:
-        left = [job for job in waiting if not _start_as_nominated(session, job)]
+        for job in waiting:
+            if not job.holds_reservation:
+                owed.expect(job.groups)
+        left = []
+        for job in waiting:
+            if not _start_as_nominated(session, job):
+                left.append(job)
+            owed.forget(job.groups)  # if its room is lost, the others need not care
         if len(left) == len(waiting) or not any(session.depends_on_pods(group) for job in left for group in job.groups):
             return left
         waiting = left

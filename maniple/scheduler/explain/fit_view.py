@@ -1,6 +1,7 @@
 """How the nodes look to pods of one group: how many fit, how many would, and what each node objects to."""
 
 import itertools
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +23,16 @@ def usable_room(session: Session, *, later: bool = False) -> FloatArray:
     usable = session.future if later else np.minimum(session.free, session.future)
     mask, spare = session.reserved.mask, session.reserved.spare
     return usable if mask is None or spare is None else np.where(mask, np.minimum(usable, spare), usable)
+
+
+def alike_together(session: Session, wanted: Mapping[TaskGroup, int]) -> dict[TaskGroup, int]:
+    """Counts groups whose pods ask for the same as one: together they may need fewer nodes."""
+    first: dict[object, TaskGroup] = {}
+    counts: dict[TaskGroup, int] = {}
+    for group, count in wanted.items():
+        same = first.setdefault((session.demands.number_of(group), group.pod_affinity), group)
+        counts[same] = counts.get(same, 0) + count
+    return counts
 
 
 class FitView:

@@ -20,7 +20,7 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Level
-from maniple.scheduler.explain.fit_view import FitView, memory_text, usable_room
+from maniple.scheduler.explain.fit_view import FitView, alike_together, memory_text, usable_room
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.framework.hooks import Check
 from maniple.scheduler.framework.node_capacity import capacity
@@ -89,6 +89,7 @@ class Miss:
 
 def find_miss(session: Session, job: Job, wanted: Mapping[TaskGroup, int], *, later: bool = False) -> Miss:
     """`wanted`: the pods of each group that the gang needs to start. `later`: when all leaving pods have left."""
+    wanted = alike_together(session, wanted)
     choices = itertools.islice(_model_choices(session, job, wanted), _MOST_MODELS)
     drafts = [_Draft(session, job, wanted, models, later) for models in choices]
     return min(drafts, key=lambda draft: draft.distance).miss()

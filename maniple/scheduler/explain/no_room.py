@@ -36,7 +36,7 @@ class NoRoom:
             for group in views
         }
         # Pods that ask for the same count together, whatever their role.
-        kinds = {group: (session.demands.of_group(group), group.pod_affinity) for group in views}
+        kinds = {group: (session.demands.number_of(group), group.pod_affinity) for group in views}
         totals: Counter[object] = Counter()
         of_kind: dict[object, TaskGroup] = {}
         for group, kind in kinds.items():

@@ -58,8 +58,7 @@ class Case:
         return self.holders.session
 
     def tried(self) -> tuple[Tried, ...]:
-        demand = self.session.demands.of(self.job)
-        notes = {action: notes.get(demand) or notes.get(None) for action, notes in self.session.notes.items()}
+        notes = {action: notes.get(self.job.key) or notes.get(None) for action, notes in self.session.notes.items()}
         tried = (Tried(action, note.describe(self)) for action, note in notes.items() if note is not None)
         return tuple(entry for entry in tried if entry.why)
 
@@ -67,8 +66,7 @@ class Case:
         """Whether an action would take enough from others for these pods, if nothing but room were in their way."""
         if self.job.is_best_effort or self.session.state(self.job).evicted:
             return False
-        demand = self.session.demands.of(self.job)
-        notes = (notes.get(demand) or notes.get(None) for notes in self.session.notes.values())
+        notes = (notes.get(self.job.key) or notes.get(None) for notes in self.session.notes.values())
         return any(isinstance(note, Victims) and note.frees_room(self, wanted) for note in notes)
 
     def free_room(self) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from msgspec import UNSET
 
@@ -76,7 +77,17 @@ def change(miss: Miss, held: str = "") -> str:
         else:
             more = f"room for {missing:,} more pod{'s' * (missing > 1)}"
             parts.append(f"{more} came free{inside}{held}{taking}{example}")
-    return " and ".join([*parts, *(f"{_new_nodes(miss, new)}{inside}" for new in miss.new)])
+    return " and ".join([*parts, *(f"{_new_nodes(miss, new)}{inside}" for new in _counted(miss.new))])
+
+
+def _counted(new: Iterable[NewNodes]) -> Iterable[NewNodes]:
+    """Nodes that would be written alike, as one entry."""
+    kinds: dict[object, NewNodes] = {}
+    for one in new:
+        kind = (one.like, tuple(one.larger), one.refusals, one.asks if one.like < 0 else "", one.is_instead)
+        same = kinds.get(kind)
+        kinds[kind] = one if same is None else replace(same, count=same.count + one.count, pods=same.pods + one.pods)
+    return kinds.values()
 
 
 def _without_refusals(miss: Miss, lacks: Sequence[Lack]) -> str:

@@ -12,11 +12,13 @@ from maniple.api.gpu.requests import ANY_MODEL, WHOLE, matches
 from maniple.api.quantity import format_quantity
 from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import MIXED, GpuAsk, GpuGrant, GpuTable, Millis
+from maniple.model.job import TaskGroup
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough
 from maniple.scheduler.framework.hooks import Check
+from maniple.scheduler.framework.owed_gpus import OwedGpus, Pick, without
 
 GpuGrants = tuple[GpuGrant, ...]
 
@@ -33,6 +35,7 @@ class FreeGpus:
         # What reservations leave of the devices of their nodes; {}: there are no reservations.
         self.spare: dict[int, Millis] = {}
         self._plain = {row for row in self.tables if self._is_plain(snapshot, row)}
+        self.owed = OwedGpus(self.tables, self.allowed)  # to pods that earlier cycles promised room
         self._promised: set[int] = set()  # nodes with free devices that this cycle has promised
         self._allowed: dict[tuple[GpuModel, ...], tuple[int, ...] | None] = {}
         self._whole: dict[tuple[int, int], GpuGrants] = {}
@@ -195,7 +198,7 @@ class FreeGpus:
 
     def choose(
         self,
-        shape: Shape,
+        group: TaskGroup,
         nodes: IntArray,
         counts: FloatArray,
         *,
@@ -204,17 +207,24 @@ class FreeGpus:
         reserved: BoolArray | None = None,
     ) -> tuple[GpuGrants, ...]:
         """Returns the devices of each pod, for `counts` pods on each of `nodes`, in that order. Changes nothing."""
+        shape = group.shape
         if not shape.gpus:
             return ()
         codes = self._codes(shape, model)
         rows = [self.usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
         chosen: list[GpuGrants] = []
         for index, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
+            first = len(chosen)
             for following in range(int(count) - 1, -1, -1):
                 grants: GpuGrants = ()
                 for number, ask in enumerate(shape.gpus):
                     models = codes if number == 0 else None
-                    grants += self._take(ask, node, rows[number][index], models, following, later=later)
+                    now = rows[number][index]
+                    usual = self._take(ask, node, left := now.copy(), models, following, later=later)
+                    pick = Pick(group, ask, node, models, now, usual)
+                    better = self.owed.better(pick, chosen[first:], following, self.future[ask.row])
+                    rows[number][index] = left if better is None else without(now, better)
+                    grants += usual if better is None else better
                 chosen.append(grants)
         return tuple(chosen)
 

@@ -22,7 +22,7 @@ from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
-from maniple.scheduler.framework.demand_cache_keys import Demand, Demands
+from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
 from maniple.scheduler.framework.job_state import JobState
@@ -80,7 +80,7 @@ class Session:
         self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
         self.action = ""  # the name of the running one
-        self.notes: dict[str, dict[Demand | None, Note]] = {}  # by name of the action
+        self.notes: dict[str, dict[JobKey | None, Note]] = {}  # by name of the action
         self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
@@ -173,9 +173,9 @@ class Session:
     def forget_failures(self) -> None:
         self._failed.clear()
 
-    def leave_note(self, note: "Note", demand: Demand | None = None) -> None:
-        """Stores what the running action looks at, for gangs of one Demand or (None) for all others."""
-        self.notes.setdefault(self.action, {})[demand] = note
+    def leave_note(self, note: "Note", job: JobKey | None = None) -> None:
+        """Stores what the running action looks at, for one gang or (None) for all others."""
+        self.notes.setdefault(self.action, {})[job] = note
 
     # -- plugins, combined
 

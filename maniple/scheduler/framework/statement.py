@@ -103,7 +103,7 @@ class Statement:
         session = self._session
         start = session.state(job).cursor.get(group.number, 0)
         reserved = session.reserved.mask
-        grants = session.gpus.choose(group.shape, spot.nodes, spot.counts, later=later, model=model, reserved=reserved)
+        grants = session.gpus.choose(group, spot.nodes, spot.counts, later=later, model=model, reserved=reserved)
         done = Placed(job, group, start, spot, later, grants)
         self._shift(done, 1)
         self._log.append(done)
@@ -190,6 +190,7 @@ class Statement:
         if done.grants:
             node_of_pod = np.repeat(nodes, counts.astype(np.intp))
             session.gpus.shift(node_of_pod.tolist(), done.grants, sign, now=not done.later)
+            session.gpus.owed.place(group, nodes, counts * sign)
         session.future[:, nodes] -= used
         session.reserved.take(nodes, used)
         session.reserved.place(group, nodes, counts * sign)

@@ -59,11 +59,11 @@ def test_the_note_of_a_new_action_is_shown_to_the_gangs_it_speaks_of(monkeypatch
     assert list(tried(objects, "allocate, pray", "low")) == ["allocate"]
 
 
-def test_a_note_for_one_demand_is_not_shown_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_for_one_gang_is_not_shown_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     class PrayForOne:
         def execute(self, session: Session) -> None:
             (high,) = [job for job in session.snapshot.waiting if job.priority > 1]
-            session.leave_note(Prayed(), session.demands.of(high))
+            session.leave_note(Prayed(), high.key)
 
     monkeypatch.setitem(ACTIONS, "pray", PrayForOne)
     objects = [node("n1"), pod("high", cpu="8", priority=2), pod("low", cpu="8", priority=1)]

@@ -49,7 +49,7 @@ def contend(
         job = jobs.next_job(queue)
         demand = session.demands.of(job)
         if session.state(job).evicted:
-            session.leave_note(OwnPodsLeave(), demand)
+            session.leave_note(OwnPodsLeave(), job.key)
             continue
         if demand in failed:
             continue
