@@ -94,7 +94,7 @@ class Explainer:
             blocked = session.job_valid(job)
         kind: tuple[object, ...] = job.key
         if job.exists and not state.promised_count and job.name != self._thorough:
-            kind = (session.demands.of(job), left, job.gated, job.strangers, job.is_suspended, blocked)
+            kind = (session.demands.of(job), self._own(job), left, job.gated, job.strangers, job.is_suspended, blocked)
             if session.reservations:
                 # Whether it may run in reserved room.
                 ends = tuple((group.lasts_s, group.stays) for group in job.groups)
