@@ -94,7 +94,7 @@ class Explainer:
             blocked = session.job_valid(job)
         kind: tuple[object, ...] = job.key
         if job.exists and not state.promised_count and job.name != self._thorough:
-            kind = (session.demands.of(job), left, job.gated, job.strangers, job.is_suspended, blocked)
+            kind = (session.demands.of(job), self._own(job), left, job.gated, job.strangers, job.is_suspended, blocked)
             if session.reservations:
                 # Whether it may run in reserved room.
                 ends = tuple((group.lasts_s, group.stays) for group in job.groups)
@@ -281,17 +281,20 @@ class Explainer:
         return view
 
     def _miss(self, job: Job, wanted: Mapping[TaskGroup, int]) -> Miss:
-        own = job.key if self._session.state(job).nodes else None
         key = (
             *((self._key(job, group), count) for group, count in wanted.items()),
             job.required,
             job.mixed_models,
-            own,
+            self._own(job),
         )
         miss = self._misses.get(key)
         if miss is None:
             miss = self._misses[key] = find_miss(self._session, job, wanted)
         return miss
+
+    def _own(self, job: Job) -> JobKey | None:
+        """The gang, if it has pods on nodes: what these hold cannot come free for it."""
+        return job.key if job.placed or any(self._session.state(job).cursor.values()) else None
 
     def _key(self, job: Job, group: TaskGroup) -> tuple[object, ...]:
         """All that decides how nodes look to the group, with the queue whose reservation does not bind the job."""
