@@ -187,7 +187,10 @@ for _ in range(3):
     if not child:
         worker.report(step=2, total=1)
         sys.exit(0)
-    os.waitpid(child, 0)
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() - began > 10:  # it was forked while another thread held a lock of OpenSSL
+            os.kill(child, 9)
+        time.sleep(0.01)
     took.append(time.monotonic() - began)
 print(min(took), flush=True)  # of the one that was least disturbed
 """
