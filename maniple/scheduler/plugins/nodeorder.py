@@ -17,6 +17,7 @@ Four default to kube-batch's weights (docs/plugins/nodeorder.md), topologyspread
 """
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from maniple.api.errors import did_you_mean, shown
 from maniple.api.kubernetes import NodeSelectorTerm
 from maniple.api.types import GPU_RESOURCES
 from maniple.model.job import Job, TaskGroup
-from maniple.model.resources import CPU, MEMORY, PODS, FloatArray, IntArray
+from maniple.model.resources import CPU, MEMORY, PODS, BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -84,17 +85,8 @@ class _Scorer:
     def __init__(self, weights: NodeOrder, session: Session) -> None:
         self.weights = weights
         self.session = session
-        allocatable = session.snapshot.nodes.allocatable
-        has = (allocatable > 0) & np.isfinite(allocatable)
-        # The inner loop divides by a node's capacity: 1/capacity is computed once, and is 0 where it has none.
-        self._inverse = np.divide(1.0, allocatable, out=np.zeros_like(allocatable), where=has)
-        self._capacity = np.where(has, allocatable, 0.0)
-        self._none = np.where(has, 0.0, 1.0)
         self._raw: dict[tuple[str, int], FloatArray | None] = {}
         self._gpu_rows = [row for row, name in enumerate(session.snapshot.axis.names) if _is_gpu(name)]
-        self._has_gpus = (self._capacity[self._gpu_rows] > 0).any(axis=0)
-        # Nothing is to be spared where no node has GPUs, or every node has.
-        self._spares = bool(weights.spare_gpu_nodes) and bool(self._has_gpus.any()) and not self._has_gpus.all()
         # The weight, the score of every node, and how the scores of the candidates are normalised.
         self._parts: list[tuple[float, _RawScore, Callable[[FloatArray], FloatArray]]] = [
             (weights.node_affinity, self._preferred, _to_highest),
@@ -104,6 +96,32 @@ class _Scorer:
             (weights.pod_affinity, self._close_to, _between),
             (weights.topology_spread, self._crowded, _evenness),
         ]
+
+    # Most cycles score no node, so these arrays are built when they are first needed.
+
+    @cached_property
+    def _capacity(self) -> FloatArray:
+        """[R, N] allocatable; 0 where a node has none, or no limit."""
+        allocatable = self.session.snapshot.nodes.allocatable
+        return np.where((allocatable > 0) & np.isfinite(allocatable), allocatable, 0.0)
+
+    @cached_property
+    def _inverse(self) -> FloatArray:
+        """[R, N] 1/capacity; 0 where there is none. The inner loop multiplies instead of dividing."""
+        return np.divide(1.0, self._capacity, out=np.zeros_like(self._capacity), where=self._capacity > 0)
+
+    @cached_property
+    def _none(self) -> FloatArray:
+        return np.where(self._capacity > 0, 0.0, 1.0)
+
+    @cached_property
+    def _has_gpus(self) -> BoolArray:
+        return np.asarray((self._capacity[self._gpu_rows] > 0).any(axis=0))
+
+    @cached_property
+    def _spares(self) -> bool:
+        """Whether there is anything to spare: not where no node has GPUs, or every node has."""
+        return bool(self.weights.spare_gpu_nodes) and bool(self._has_gpus.any()) and not self._has_gpus.all()
 
     def owners(self, job: Job) -> tuple[str, ...] | None:
         """The order of placement decides whether a gang fits only if it has several groups or depends on other pods."""
