@@ -193,7 +193,9 @@ def _pods(snapshot: Snapshot, plan: Plan, job: Job) -> Iterator[PodReport]:
     for pod in sorted(job.placed, key=lambda pod: pod.order):
         bind = Bind(pod.pod, "", backfill=pod.makes_way_for or UNSET)
         if pod.node >= 0:
-            bind = make_bind(snapshot, room, pod.pod, pod.node, pod.gpus, pod.makes_way_for)
+            # A pod may hold more GPUs than its node has now, such as after a failed driver: those have no name.
+            gpus = tuple(gpu for gpu in pod.gpus if gpu.device < len(room.tables[gpu.row].ids[pod.node]))
+            bind = make_bind(snapshot, room, pod.pod, pod.node, gpus, pod.makes_way_for)
         yield report(LEAVES if pod.pod in leaving else RUNS, bind, leaving.get(pod.pod))
     for name in _waiting_pods(job):
         if name in binds:

@@ -329,3 +329,25 @@ status: {{phase: Running}}
 """
     made = story("-f", "-", "p", stdin=text)
     assert (made["state"], made["waiting"]) == ("Leaves", None)
+
+
+def test_a_pod_on_a_node_that_has_lost_its_gpus_is_explained() -> None:
+    """The driver of `lost` has failed: it has no GPUs now, and `half` has two of four left."""
+    objects: list[dict[str, Any]] = []
+    limits = {"nvidia.com/gpu": 4}
+    for name, gpus in (("lost", 0), ("half", 2), ("whole", 4)):
+        allocatable = {"cpu": 8, "pods": 9} | ({"nvidia.com/gpu": gpus} if gpus else {})
+        spec = {
+            "schedulerName": "maniple",
+            "nodeName": name,
+            "containers": [{"name": "c", "resources": {"limits": limits}}],
+        }
+        objects += [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"on-{name}"}, "spec": spec},
+        ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    gpus_of = {
+        name: story("-f", "-", f"on-{name}", stdin=text)["pods"][0]["gpus"] for name in ("lost", "half", "whole")
+    }
+    assert gpus_of == {"lost": [], "half": ["0", "1"], "whole": ["0", "1", "2", "3"]}

@@ -102,6 +102,7 @@ _SKIPPED = {
 }
 _MOST_KINDS = 50  # that a note names
 _ONLY_OURS = ("ElasticJob",)  # kinds that no other system has
+_OUR_NAME = ours.GROUP.partition(".")[0]  # no part of another system's group
 _ALIKE = 0.8  # of two names of groups that differ by a typing error
 _KUBELET_PODS = "110"  # a kubelet's default
 
@@ -194,7 +195,8 @@ def _decode_one(document: documents.Document, decoded: Decoded, skipped: Counter
         return _Wrong(f"{where}: {kind[1]} {_name(raw)}", kind[1], list(map(str, error.problems)))
     if source is None or kind in _CHECKED:
         # A kind of the same name in another group is read: the group says which is not.
-        skipped[f"{kind[1]} ({kind[0]})" if any(name == kind[1] for _, name in KINDS) else kind[1]] += 1
+        is_read_elsewhere = any(name == kind[1] for _, name in (*KINDS, *WORKLOADS))
+        skipped[f"{kind[1]} ({kind[0]})" if is_read_elsewhere else kind[1]] += 1
         return None
     if isinstance(source, other_schedulers.ForeignObject):
         for name in source.unread():
@@ -363,20 +365,22 @@ def _unknown_kind(api_version: str, kind: str) -> str | None:
         return f"apiVersion: {kind} is not known in the group {shown(group)}; did you mean {meant!r}?"
     known = {name for version, name in KINDS if version == api_version}
     versions = sorted({version for version, name in (*KINDS, *WORKLOADS) if name == kind})
-    # An old version of a kind that matters, such as policy/v1beta1 PodDisruptionBudget, must not be skipped.
-    if known or group == ours.GROUP or any(_group(version) == group for version in versions):
+    # An old version of a kind that matters, such as policy/v1beta1 PodDisruptionBudget, must not be skipped. Nor must a
+    # group that cannot be another system's, such as apps/v1 Pod: their groups have a dot.
+    is_kubernetes = bool(versions) and "." not in group
+    if known or group == ours.GROUP or is_kubernetes or any(_group(version) == group for version in versions):
         hint = f"; {kind} is known as {', '.join(versions)}" if versions else nearest(kind, known)
         return f"unknown kind {kind!r} of {api_version}{hint}"
     return None
 
 
 def _misspelt_group(group: str, kind: str) -> str | None:
-    """The apiVersion that is probably meant: the same kind in a group whose name differs in a letter or two."""
+    """The apiVersion that is probably meant: the same kind in a group whose name differs by a typing error."""
     kinds = (*KINDS, *WORKLOADS)
     groups = {_group(version): version for version, name in kinds if name == kind and _group(version)}
     if group in {_group(version) for version, _ in kinds} or not groups:
         return None
-    if kind in _ONLY_OURS:
+    if kind in _ONLY_OURS or (ours.GROUP in groups and _OUR_NAME in group.lower().split(".")):
         return ours.API_VERSION
     close = difflib.get_close_matches(group.lower(), groups, n=1, cutoff=_ALIKE)
     return groups[close[0]] if close else None

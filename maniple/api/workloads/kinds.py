@@ -74,7 +74,8 @@ def misspelt_fields(value: object, kind: typing.Any, path: str = "") -> Iterator
 def near_kind(api_version: str, kind: str) -> str | None:
     """The workload of this version that is meant by a kind that is close to its name."""
     kinds = [name for version, name in WORKLOADS if version == api_version]
-    return next(iter(difflib.get_close_matches(kind[:80], kinds, n=1, cutoff=_CLOSE)), None)
+    close = [name for name in kinds if name.lower() == kind.lower()]
+    return next(iter(close or difflib.get_close_matches(kind[:80], kinds, n=1, cutoff=_CLOSE)), None)
 
 
 def _lenient_in(kind: typing.Any) -> type[Lenient] | None:

@@ -8,6 +8,7 @@ import numpy as np
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.types import GpuModel
 from maniple.model.job import Job, TaskGroup
+from maniple.model.pod_affinity import AffinityInfo
 from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, member_models
 from maniple.scheduler.explain.words import change, joined, pods
@@ -57,6 +58,9 @@ class NoRoom:
     def reason(self) -> Reason:
         group, view = self.hardest, self._views[self.hardest]
         needs, count = self._needs(group), self._wanted[group]
+        if self._shares_claim():
+            message = f"{needs}; its pods share a ReadWriteOncePod claim, which one pod at a time may use"
+            return Reason("InsufficientResources", message, "each of its pods had a claim of its own")
         if all(view.fits_empty >= self._wanted[group] for group, view in self._views.items()):
             never = self._fits_no_empty_domain()
             if never is not None:
@@ -100,6 +104,14 @@ class NoRoom:
         why, would = self.why_not_placed()
         return Reason("NotTried", f"{needs}; {why}", would)
 
+    def _shares_claim(self) -> bool:
+        """Whether several of its pods need a claim that one pod of the cluster may use: no room would help."""
+        users: Counter[object] = Counter()
+        for group in self._kinds:
+            for exclusive in group.shape.exclusives:
+                users[exclusive] += self._wanted[group] * (exclusive.kind == "claim")
+        return any(count > 1 for count in users.values())
+
     def _lacks_memory(self, group: TaskGroup) -> bool:
         """Whether the pods ask for more memory of a GPU than any is known to have."""
         tables = self._session.gpus.tables
@@ -117,16 +129,27 @@ class NoRoom:
     def _rules(self, group: TaskGroup) -> str:
         """The rules that can keep the pods of the group apart."""
         pod_affinity = group.pod_affinity
-        if group.shape.is_one_per_cluster:
-            return "ReadWriteOncePod claim"
-        if pod_affinity is None or not group.is_coupled:
-            return "plugin rule (pod_predicate)" if self._session.is_coupled(group) else ""
+        if pod_affinity is None or not pod_affinity.has_terms:
+            is_of_plugin = self._session.is_coupled(group) and not group.is_coupled
+            return "plugin rule (pod_predicate)" if is_of_plugin else ""
         rules = {
-            "pod affinity": any(map(pod_affinity.match, pod_affinity.affinity)),
+            "pod affinity": any(map(pod_affinity.match, pod_affinity.affinity)) or self._frees_company(pod_affinity),
             "pod anti-affinity": any(map(pod_affinity.match, pod_affinity.anti_affinity)),
             "topology spread": any(spread.is_required for spread in pod_affinity.spread),
         }
         return " and ".join(rule for rule, applies in rules.items() if applies)
+
+    def _frees_company(self, pod_affinity: AffinityInfo) -> bool:
+        """Whether all pods that the affinity needs in a domain are on nodes where room would have to come free."""
+        lacking = [lack.node for lack in self._miss.lacks if lack.gpus or lack.amounts.any()]
+        counts = self._session.neighbours.now.counts
+        for term in pod_affinity.company if lacking else ():
+            elsewhere = counts.matching(term).copy()
+            elsewhere[lacking] = 0.0
+            is_there = counts.by_domain(term)[lacking] > 0
+            if (is_there & (counts.spread_out(elsewhere, term.topology_key)[lacking] == 0)).any():
+                return True
+        return False
 
     # -- one domain or one model
 

@@ -116,6 +116,9 @@ def test_what_cannot_be_merged_is_refused(text: str) -> None:
     [
         ("manipel.dev/v1alpha1", "ElasticJob", "maniple.dev/v1alpha1"),
         ("maniple.io/v1alpha1", "ElasticJob", "maniple.dev/v1alpha1"),
+        ("maniple.io/v1alpha1", "Queue", "maniple.dev/v1alpha1"),
+        ("maniple/v1alpha1", "PodGroup", "maniple.dev/v1alpha1"),
+        ("batch.maniple.dev/v1alpha1", "Topology", "maniple.dev/v1alpha1"),
         ("Maniple.dev/v1alpha1", "Queue", "maniple.dev/v1alpha1"),
         ("manipledev/v1alpha1", "Topology", "maniple.dev/v1alpha1"),
         ("scheduling.volcno.sh/v1beta1", "PodGroup", "scheduling.volcano.sh/v1beta1"),
@@ -138,12 +141,35 @@ def test_a_kind_of_ours_in_a_misspelt_group_is_refused(version: str, kind: str, 
         ("scheduling.run.ai/v2alpha2", "PodGroup"),
         ("sqs.example/v1", "Queue"),
         ("kueue.x-k8s.io/v1beta1", "Topology"),
+        ("longhorn.io/v1beta2", "Node"),
+        ("maniples-and-more.org/v1", "Queue"),
+        ("flink.example/v1", "Job"),
     ],
 )
 def test_kinds_of_other_systems_are_still_skipped(version: str, kind: str) -> None:
     text = json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}})
     skipped = f"skipped, because scheduling does not read them: 1 {kind} ({version})"
     assert decode([("f", text.encode())]).notes == [skipped]
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "known"),
+    [
+        ("apps/v1", "Pod", "v1"),
+        ("core/v1", "Node", "v1"),
+        ("batch/v1", "StatefulSet", "apps/v1"),
+        ("maniple.dev", "ElasticJob", "maniple.dev/v1alpha1"),
+        ("v1alpha1", "Topology", "maniple.dev/v1alpha1"),
+    ],
+)
+def test_a_kind_in_a_group_that_no_other_system_can_have_is_refused(version: str, kind: str, known: str) -> None:
+    text = json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}})
+    assert refused(text) == [f"f: unknown kind {kind!r} of {version}; {kind} is known as {known}"]
+
+
+def test_a_workload_in_small_letters_is_refused() -> None:
+    text = json.dumps({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "job", "metadata": {"name": "a"}})
+    assert refused(text) == ["f: unknown kind 'job' of batch.volcano.sh/v1alpha1; did you mean 'Job'?"]
 
 
 def test_an_old_version_of_a_workload_is_refused() -> None:

@@ -184,3 +184,42 @@ def test_many_nodes_that_only_refuse_are_counted() -> None:
     assert why == f"needs 6 pods of 8 {GPU}; no node could take one of them, even an empty one"
     taints = "; ".join(f"taint k{i}:NoSchedule is not tolerated" for i in range(3))
     assert would == f"6 nodes such as n0 did not refuse it ({taints}; …)"
+
+
+def claim(name: str) -> list[Object]:
+    """A claim for one pod, and its volume."""
+    spec = {"accessModes": ["ReadWriteOncePod"]}
+    return [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": {**spec, **more}}
+        for kind, more in (("PersistentVolumeClaim", {"volumeName": name}), ("PersistentVolume", {}))
+    ]
+
+
+def test_a_claim_for_one_pod_is_named_once() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    user = gpu_pod("o", 1, nodeName="n1", volumes=volumes)
+    _, would = waits(gpu_node("n1"), *claim("data"), user, gpu_pod("p", 1, volumes=volumes))
+    assert would == "this were not so: another pod uses the ReadWriteOncePod claim"
+
+
+def test_a_gang_that_shares_a_claim_for_one_pod_is_not_told_to_add_nodes() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    pods = [gpu_pod(f"g-{number}", 1, labels=member("g"), volumes=volumes) for number in range(2)]
+    assert waits(gpu_node("n1"), *claim("data"), group("g", 2), *pods, gang="g") == (
+        f"needs 2 pods of 1 {GPU}; its pods share a ReadWriteOncePod claim, which one pod at a time may use",
+        "each of its pods had a claim of its own",
+    )
+
+
+@pytest.mark.parametrize(("company", "rule"), [("n1", ", as far as its pod affinity lets it"), ("n2", "")])
+def test_room_that_the_needed_pod_holds_is_not_promised_to_help(company: str, rule: str) -> None:
+    """`q` holds the room, and on n1 it is also the only pod that `p` may run beside."""
+    zone: Object = {"labels": {"zone": "z"}}
+    term = {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": "zone"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pods = [
+        gpu_pod("q", 8, nodeName="n1", labels={"app": "w"} if company == "n1" else {}),
+        gpu_pod("o", 1, nodeName="n2", labels={"app": "w"} if company == "n2" else {}),
+    ]
+    _, would = waits(gpu_node("n1", **zone), gpu_node("n2", 1, **zone), *pods, gpu_pod("p", 8, affinity=affinity))
+    assert would == f"8 {GPU} on node n1 came free (held by default/q){rule}"
