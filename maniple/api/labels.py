@@ -20,6 +20,8 @@ GPU_MODELS_ANNOTATION = "maniple.dev/gpu-models"
 # Annotations of bound pods.
 GPUS_ANNOTATION = "maniple.dev/gpus"  # the GPUs that the pod has: gpu/assignment.py
 BACKFILL_ANNOTATION = "maniple.dev/backfill"  # namespace/name of the gang that the pod makes way for
+# namespace/name of the gang that a leaving pod was evicted for. The Cache knows it; it is not written to the cluster.
+EVICTED_FOR_ANNOTATION = "maniple.dev/evicted-for"
 
 # Annotations of gangs: of a PodGroup, an ElasticJob, or a pod without either.
 BIND_FAILURES_ANNOTATION = "maniple.dev/bind-failures"  # how often binding has failed: bind_failures.py

@@ -14,7 +14,7 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, ObjectKey, join_key, key_of, name_of, split_name
-from maniple.api.labels import RESERVED_ANNOTATION
+from maniple.api.labels import EVICTED_FOR_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.validate.ours import problems
 from maniple.cluster.assumed_writes import Assumed, AssumedSize, Marked, applied, marked, with_sizes
 from maniple.cluster.strip_unread_fields import countable, stripped
@@ -39,6 +39,7 @@ class Cache:
         self._wrong: dict[ObjectKey, list[str]] = {}  # objects that are wrong in themselves
         self._assumed: dict[str, Assumed] = {}
         self._sizes: dict[str, AssumedSize] = {}
+        self._evicted_for: dict[str, tuple[str, str]] = {}  # pod -> its uid, and the gang
         # What the last plan reserved and promised; None: what the objects say counts.
         self._holders: frozenset[str] | None = None
         self._promised: Mapping[str, str] | None = None
@@ -85,6 +86,7 @@ class Cache:
         self._wrong.pop(key, None)
         if kind is kubernetes.Pod:
             self._assumed.pop(join_key(key[1:]), None)
+            self._evicted_for.pop(join_key(key[1:]), None)
         elif kind is types.ElasticJob:
             self._sizes.pop(join_key(key[1:]), None)
         self._builder.remove(key)
@@ -129,11 +131,12 @@ class Cache:
             before = self._assumed.get(pod)
             self._assume(pod, Assumed(held.metadata.uid, bind, before is not None and before.is_leaving))
 
-    def assume_eviction(self, pod: str) -> None:
-        """From now on the pod counts as leaving."""
+    def assume_eviction(self, pod: str, gang: str) -> None:
+        """From now on the pod counts as leaving for the gang ("namespace/name")."""
         held = self.pod(pod)
         if held is not None:
             before = self._assumed.get(pod)
+            self._evicted_for[pod] = (held.metadata.uid, gang)
             self._assume(pod, Assumed(held.metadata.uid, before.bind if before is not None else None, True))
 
     def _assume(self, pod: str, assumed: Assumed) -> None:
@@ -142,6 +145,7 @@ class Cache:
 
     def forget(self, pod: str) -> None:
         """Drops what was assumed of the pod, because it could not be written."""
+        self._evicted_for.pop(pod, None)
         if self._assumed.pop(pod, None) is not None:
             self._tell_pod(pod)
 
@@ -208,6 +212,10 @@ class Cache:
             node = self._promised.get(name, "")
             if node != pod.status.nominated_node_name:
                 pod = replace(pod, status=replace(pod.status, nominated_node_name=node))
+        uid, gang = self._evicted_for.get(name, ("", ""))
+        if gang and uid == pod.metadata.uid:
+            annotations = {**pod.metadata.annotations, EVICTED_FOR_ANNOTATION: gang}
+            pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
         return applied(self._marked(pod), assumed)
 
     def _marked(self, item: Marked) -> Marked:

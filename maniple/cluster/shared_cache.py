@@ -69,8 +69,8 @@ class SharedCache:
     def is_assumed_bound(self, pod: str) -> bool:
         return self._cache.is_assumed_bound(pod)
 
-    def assume_eviction(self, pod: str) -> None:
-        self._call(self._cache.assume_eviction, pod)
+    def assume_eviction(self, pod: str, gang: str) -> None:
+        self._call(self._cache.assume_eviction, pod, gang)
 
     def forget(self, pod: str) -> None:
         self._call(self._cache.forget, pod)

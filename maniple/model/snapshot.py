@@ -42,6 +42,8 @@ class Snapshot:
     # The same of terminating pods only.
     leaving_affinity: PodsOnNodes = field(default_factory=dict)
     leaving_exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)
+    # gang -> node -> [R] held by terminating pods that were evicted for it
+    leaving_for: Mapping[str, Mapping[int, FloatArray]] = field(default_factory=dict)
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[Budget] = ()
     # CSI driver -> [N] the most volumes of it on each node; inf: no limit

@@ -11,6 +11,7 @@ import msgspec
 from maniple.api.decode.decode import decode
 from maniple.api.keys import name_of
 from maniple.api.kubernetes import Pod
+from maniple.api.labels import EVICTED_FOR_ANNOTATION
 from maniple.cluster.in_memory_cluster import MemoryCluster, Outcome, Round, run_rounds
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.plugin_reads import Reads
@@ -71,7 +72,11 @@ class SlowCluster(MemoryCluster):
         after = {name_of(pod.metadata): pod for pod in self._objects.pods}
         for eviction in plan.leaving():
             old = before[eviction.pod]
-            metadata = msgspec.structs.replace(old.metadata, deletion_timestamp=datetime(2026, 1, 1, 3, tzinfo=UTC))
+            metadata = msgspec.structs.replace(
+                old.metadata,
+                deletion_timestamp=datetime(2026, 1, 1, 3, tzinfo=UTC),
+                annotations=old.metadata.annotations | {EVICTED_FOR_ANNOTATION: eviction.beneficiary},
+            )
             pod = msgspec.structs.replace(old, metadata=metadata)
             self.leaving[eviction.pod] = (self._grace, pod, after.pop(eviction.pod, None))
         for name, (rounds, pod, replacement) in list(self.leaving.items()):

@@ -167,6 +167,7 @@ class _Oracle:
             exclusives={node: tuple(held) for node, held in usage.exclusives.items()},
             leaving_affinity=usage.leaving_affinity,
             leaving_exclusives={node: tuple(held) for node, held in usage.leaving_exclusives.items()},
+            leaving_for=usage.leaving_for,
             owners={owner: usage.owners.get(owner, {}) for owner in owners},
             budgets=tables.budgets,
         )
@@ -255,6 +256,7 @@ class _Usage:
         self.exclusives: dict[int, list[Exclusive]] = {}
         self.leaving_exclusives: dict[int, list[Exclusive]] = {}
         self.leaving_affinity: dict[tuple[AffinityInfo, int], int] = {}
+        self.leaving_for: dict[str, dict[int, FloatArray]] = {}
         self.owners: dict[str, dict[int, int]] = {}
         self.pod_affinity: dict[tuple[AffinityInfo, int], int] = {}
         self.gpu_requests: list[tuple[int, tuple[types.GpuModel, ...]]] = []
@@ -271,6 +273,9 @@ class _Usage:
         pod_affinity = self.occupy(pod, node, vector) if node >= 0 else None
         if node >= 0 and (is_leaving or job is None):
             (self.releasing if is_leaving else self.foreign)[:, node] += vector
+        if node >= 0 and is_leaving and (gang := pod.metadata.annotations.get("maniple.dev/evicted-for")):
+            by_node = self.leaving_for.setdefault(gang, {})
+            by_node[node] = by_node.get(node, 0.0) + vector
         if job is None or is_leaving:
             if gpus is not None:
                 self.held.setdefault(node, []).append((gpus, None))

@@ -49,6 +49,10 @@ def picture(snapshot: Snapshot) -> Picture:
         "waiting": [job.key for job in snapshot.waiting],
         "gpu_pods": sorted((str(kind), count) for kind, count in snapshot.gpu_pods.items()),
         "pod_affinity": sorted((_sorted(info), node, count) for (info, node), count in snapshot.pod_affinity.items()),
+        "leaving_for": {
+            gang: {node: _plain(held) for node, held in by_node.items()}
+            for gang, by_node in snapshot.leaving_for.items()
+        },
         "owners": {owner: dict(counts) for owner, counts in snapshot.owners.items()},
         "budgets": [_plain(budget) for budget in snapshot.budgets],
     }

@@ -178,17 +178,29 @@ def test_a_pod_that_is_gone_takes_its_assumption_with_it(how: str) -> None:
 def test_nothing_is_assumed_of_a_pod_that_is_not_there() -> None:
     cache = cache_of(node("n0"))
     cache.assume_bind("default/p", Bind("default/p", "n0"))
-    cache.assume_eviction("default/p")
+    cache.assume_eviction("default/p", "default/g")
     assert not cache.assumed()
 
 
 def test_an_evicted_pod_counts_as_leaving() -> None:
     cache = cache_of(node("n0"), pod("p", nodeName="n0"))
-    cache.assume_eviction("default/p")
+    cache.assume_eviction("default/p", "default/g")
     snapshot = cache.snapshot(NOW)
     assert (snapshot.free[0, 0], snapshot.releasing[0, 0]) == (3000, 1000)
+    assert snapshot.leaving_for["default/g"][0][0] == 1000
     cache.forget("default/p")
     assert cache.snapshot(NOW).releasing[0, 0] == 0
+    assert not cache.snapshot(NOW).leaving_for
+
+
+def test_the_gang_that_a_pod_leaves_for_is_known_until_the_pod_is_gone() -> None:
+    cache = cache_of(node("n0"), pod("p", nodeName="n0"))
+    cache.assume_eviction("default/p", "default/g")
+    cache.put(typed(pod("p", nodeName="n0"), deletionTimestamp="2026-01-02T00:00:00Z"))
+    assert not cache.assumed()
+    assert cache.snapshot(NOW).leaving_for["default/g"][0][0] == 1000
+    cache.remove(kubernetes.Pod, "default", "p")
+    assert not cache.snapshot(NOW).leaving_for
 
 
 def test_the_gpus_and_the_backfill_of_a_bind_are_known() -> None:

@@ -73,6 +73,7 @@ class Model:
     there: dict[ObjectKey, Any] = field(default_factory=dict)
     binds: dict[str, Bind] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
+    evicted_for: dict[str, str] = field(default_factory=dict)
 
     def put(self, item: Any) -> None:
         self.cache.put(item)
@@ -96,6 +97,7 @@ class Model:
         if key[0] is kubernetes.Pod:
             self.binds.pop(f"{key[1]}/{key[2]}", None)
             self.leaving.discard(f"{key[1]}/{key[2]}")
+            self.evicted_for.pop(f"{key[1]}/{key[2]}", None)
 
     def replace(self, kind: type, items: Sequence[Any]) -> None:
         self.cache.replace(kind, items)
@@ -108,14 +110,16 @@ class Model:
         self.cache.assume_bind(name_of(pod), bind)
         self.binds[name_of(pod)] = bind
 
-    def evict(self, pod: kubernetes.Pod) -> None:
-        self.cache.assume_eviction(name_of(pod))
+    def evict(self, pod: kubernetes.Pod, gang: str) -> None:
+        self.cache.assume_eviction(name_of(pod), gang)
         self.leaving.add(name_of(pod))
+        self.evicted_for[name_of(pod)] = gang
 
     def forget(self, pod: str) -> None:
         self.cache.forget(pod)
         self.binds.pop(pod, None)
         self.leaving.discard(pod)
+        self.evicted_for.pop(pod, None)
 
     def objects(self, set_aside: Collection[ObjectKey] = ()) -> Objects:
         """All there are, in order, with what is assumed. Of what is set aside only pods on nodes are there."""
@@ -134,6 +138,9 @@ class Model:
             gpus = {"maniple.dev/gpus": ",".join(bind.gpus)} if bind.gpus else {}
             pod = with_meta(pod, annotations={**pod.metadata.annotations, **gpus})
             pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=bind.node))
+        if name_of(pod) in self.evicted_for:
+            gang = {"maniple.dev/evicted-for": self.evicted_for[name_of(pod)]}
+            pod = with_meta(pod, annotations={**pod.metadata.annotations, **gang})
         if name_of(pod) in self.leaving:
             pod = with_meta(pod, deletion_timestamp=pod.metadata.creation_timestamp)
         return pod
@@ -226,7 +233,7 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
         pod, node = data.draw(st.sampled_from(waiting)), data.draw(st.sampled_from([*nodes, "n9"]))
         model.bind(pod, Bind(name_of(pod), node, data.draw(st.sampled_from([(), ("0",), ("1", "0")]))))
     elif what == "evict" and alive:
-        model.evict(data.draw(st.sampled_from(alive)))
+        model.evict(data.draw(st.sampled_from(alive)), data.draw(st.sampled_from(["default/g0", "default/p"])))
     elif what == "forget" and (model.binds or model.leaving):
         model.forget(data.draw(st.sampled_from(sorted({*model.binds, *model.leaving}))))
     elif what == "finish" and pods:

@@ -42,7 +42,7 @@ class Evictor:
             pod = self._mirror.find(kubernetes.Pod, split_name(eviction.pod))
             if pod is None or self._refused.get(pod.uid, (0.0, 0.0))[0] > now:
                 continue
-            self._mirror.cache.assume_eviction(eviction.pod)
+            self._mirror.cache.assume_eviction(eviction.pod, eviction.beneficiary)
             chosen.append(eviction)
         return chosen
 

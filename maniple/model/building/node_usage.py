@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from maniple.api import kubernetes
+from maniple.api.labels import EVICTED_FOR_ANNOTATION
 from maniple.api.phases import FINISHED
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.counting import count_down, count_up
@@ -53,6 +54,7 @@ class NodeUsage:
         self._dirty_nodes: set[int] = set()
         self._by_name: dict[str, PodUsage] = {}
         self._by_node: dict[int, dict[str, PodUsage]] = {}
+        self._victims: dict[str, tuple[str, PodUsage]] = {}  # terminating pods -> the gang that they were evicted for
         self._vectors: FloatArray = np.zeros((0, len(tables.axis)))
 
     def add(self, name: str, pod: kubernetes.Pod, job: JobKey | None, request: int, priority: int) -> None:
@@ -91,6 +93,8 @@ class NodeUsage:
             self._by_node[node] = {name: usage}
         else:
             on_node[name] = usage
+        if usage.is_leaving and (gang := meta.annotations.get(EVICTED_FOR_ANNOTATION)):
+            self._victims[name] = (gang, usage)
         self._dirty_nodes.add(node)
 
     def remove(self, name: str) -> None:
@@ -115,6 +119,7 @@ class NodeUsage:
             count_down(counts, usage.node)
             if not counts:
                 del self.owners[usage.owner]
+        self._victims.pop(name, None)
         del self._by_node[usage.node][name]
         self._dirty_nodes.add(usage.node)
 
@@ -127,6 +132,14 @@ class NodeUsage:
         if len(members) < 2:
             return list(members.values())
         return [members[name] for name in sorted(members)]
+
+    def leaving_for(self) -> dict[str, dict[int, FloatArray]]:
+        """Gang -> node -> [R] what terminating pods hold that were evicted for it."""
+        vectors, sums = self.vectors(), dict[str, dict[int, FloatArray]]()
+        for gang, usage in self._victims.values():
+            by_node = sums.setdefault(gang, {})
+            by_node[usage.node] = by_node.get(usage.node, 0.0) + vectors[usage.held]
+        return sums
 
     def settle(self) -> None:
         """Sums the nodes whose pods have changed."""

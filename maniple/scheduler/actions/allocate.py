@@ -112,13 +112,14 @@ class Deference:
 def keep_promises(session: Session) -> None:
     """Starts the gangs that earlier cycles promised resources, before any other job's turn.
 
-    A promise names a node and no GPUs, so pods that need most GPUs choose first, and leave the others theirs.
+    Gangs whose victims are gone come before those whose victims are still leaving. A promise names a node and no GPUs,
+    so pods that need most GPUs choose first, and leave the others theirs.
     """
 
     def key(job: Job) -> tuple[object, ...]:
         asks = [(ask.count, ask.milli) for group in job.groups for ask in group.shape.gpus]
         count, milli = max(asks, default=(0, 0))
-        return (-count, -milli, *session.job_key(job))
+        return (session.promised_room.has_victims(job), -count, -milli, *session.job_key(job))
 
     promised = [job for job in session.snapshot.waiting if job.was_promised]
     waiting = [job for job in promised if check_valid(session, job) and not session.job_ready(job)]
@@ -142,8 +143,10 @@ def _start_all_as_nominated(session: Session, waiting: list[Job]) -> list[Job]:
         for job in waiting:
             if not job.holds_reservation:
                 owed.expect(job.groups)
+                session.promised_room.expect(job)
         left = []
         for job in waiting:
+            session.promised_room.drop(job)
             if not _start_as_nominated(session, job):
                 left.append(job)
             owed.forget(job.groups)  # if its room is lost, the others need not care
@@ -154,7 +157,7 @@ def _start_all_as_nominated(session: Session, waiting: list[Job]) -> list[Job]:
 
 def _start_as_nominated(session: Session, job: Job) -> bool:
     """Starts the gang where it is nominated to. Groups do not swap nodes: rules of other gangs may count on each."""
-    by_group = {group.number: at_most(session, group.nominated) for group in job.groups} if len(job.groups) > 1 else {}
+    by_group = {group.number: at_most(session, group.nominated) for group in job.groups}
     with session.reserved.lifted([], at_most(session, job.nominated), by_group):
         return start_gang(session, session.queue_of(job), job)
 
@@ -168,8 +171,8 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
     if session.reserved.is_open:
         return []
     session.reserved.is_open = True
-    waiting.sort(key=lambda job: job.holds_reservation)
-    kept = _start_all_as_nominated(session, waiting)
+    kept = _start_all_as_nominated(session, [job for job in waiting if not job.holds_reservation])
+    kept += _start_all_as_nominated(session, [job for job in waiting if job.holds_reservation])
     keep_reservations(session, kept)
     for job in kept:
         if has_guests(session, job) and not start_gang(session, session.queue_of(job), job):
@@ -202,7 +205,7 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
             if reason is not None:
                 session.blocked[job.key] = reason
                 return False
-            if not session.promised_pods.hold():
+            if not session.promised_pods.hold(statement.placed()):
                 session.blocked[job.key] = _BREAKS_PROMISE
                 continue
             if session.job_pipelined(job) if later else session.job_ready(job):

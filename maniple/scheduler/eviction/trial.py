@@ -119,7 +119,7 @@ class Trial:
         before = session.state(job).allocated.copy()
         if not place_gang(session, gang, job, later=later) or not session.job_pipelined(job):
             return False
-        if not session.promised_pods.hold():
+        if not session.promised_pods.hold(gang.placed()):
             return False
         return session.admissible(self.queue, session.state(job).allocated - before, is_charged=True) is None
 

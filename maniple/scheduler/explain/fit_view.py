@@ -20,7 +20,7 @@ _MOST_PATTERNS = 24  # sets of objections, each of some nodes, that are lifted o
 
 def usable_room(session: Session, *, later: bool = False) -> FloatArray:
     """[R, N] what a gang may use: promises and reservations are kept."""
-    usable = session.future if later else np.minimum(session.free, session.future)
+    usable = session.future if later else session.capacity.usable()
     mask, spare = session.reserved.mask, session.reserved.spare
     return usable if mask is None or spare is None else np.where(mask, np.minimum(usable, spare), usable)
 
@@ -117,7 +117,7 @@ class FitView:
     def node_counts(self) -> tuple[NodeCount, ...]:
         """Every node once, by the first thing that is wrong with it for one pod."""
         session, shape = self._session, self.group.shape
-        usable = np.minimum(session.free, session.future)
+        usable = session.capacity.usable()
         names, gpus = session.snapshot.axis.names, session.gpus
         checks = [*session.capacity.checks(self.group), *self.pod_checks]
         # Extended resources first: that a node has no GPUs says more than that it lacks memory.

@@ -13,6 +13,7 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Rows
+from maniple.scheduler.framework.promised_room import PromisedRoom
 
 # An array over 10,000 nodes takes 80 kB. Clusters have dozens of shapes; thousands must not fill the memory.
 _MOST_CACHED = 256
@@ -57,6 +58,7 @@ class NodeCapacity:
         self,
         free: FloatArray,
         future: FloatArray,
+        promised: PromisedRoom,
         gpus: FreeGpus,
         hooks: Sequence[Hooks],
         demands: Demands,
@@ -64,8 +66,10 @@ class NodeCapacity:
         """`free`, `future` [R, N]: what is free now, and when all leaving pods have left. The session changes them."""
         self._free = free
         self._future = future
+        self._promised = promised
         self._gpus = gpus
         self._count = count = free.shape[1]
+        self._every: IntArray = np.arange(count, dtype=np.intp)
         self._predicates = [hook.predicate for hook in hooks if hook.predicate]
         self._orders = [hook.node_order for hook in hooks if hook.node_order]
         self._demands = demands
@@ -115,10 +119,16 @@ class NodeCapacity:
     def _at(self, amounts: FloatArray, nodes: IntArray) -> FloatArray:
         return amounts if len(nodes) == self._count else amounts[:, nodes]
 
+    def usable(self, nodes: IntArray | None = None) -> FloatArray:
+        """[R, nodes] what pods may use now. The lower of now and later, so that promises are kept."""
+        nodes = self._every if nodes is None else nodes
+        free = self._at(self._free, nodes)
+        if self._promised:
+            free = free - self._at(self._promised.amounts, nodes)
+        return np.minimum(free, self._at(self._future, nodes))
+
     def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
-        # The lower of now and later is usable, so that promises are kept.
-        usable = np.minimum(self._at(self._free, nodes), self._at(self._future, nodes))
-        return self._count_pods(group, nodes, usable, later=False)
+        return self._count_pods(group, nodes, self.usable(nodes), later=False)
 
     def _compute_fits_later(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
         return self._count_pods(group, nodes, self._at(self._future, nodes), later=True)

@@ -29,6 +29,7 @@ from maniple.scheduler.framework.job_state import JobState
 from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.promised_pods import PromisedPods
+from maniple.scheduler.framework.promised_room import PromisedRoom
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.reservation.reservation_book import ReservationBook
 
@@ -87,6 +88,7 @@ class Session:
         self.resized: dict[tuple[JobKey, str], int] = {}  # (job, role) -> new size
         self.neighbours = Neighbours(snapshot)
         self.promised_pods = PromisedPods(self)
+        self.promised_room = PromisedRoom(self)
         self._repelled: dict[AffinityInfo, bool] = {}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
@@ -113,7 +115,7 @@ class Session:
             hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
         ]
         self.demands = Demands(self, self.hooks, reads or Reads())
-        self.capacity = NodeCapacity(self.free, self.future, self.gpus, self.hooks, self.demands)
+        self.capacity = NodeCapacity(self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands)
 
     # -- state
 

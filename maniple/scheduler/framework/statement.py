@@ -145,6 +145,7 @@ class Statement:
             elif isinstance(done, Evicted):
                 self._session.evicted.append(done)
                 self._session.forget_failures()
+        self._session.promised_room.keep(self.placed())
         self._log = []
 
     def placed(self) -> tuple[Placed, ...]:

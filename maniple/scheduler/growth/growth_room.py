@@ -175,8 +175,7 @@ class GrowthRoom:
     def _free_on(self, node: int) -> list[float]:
         free = self._free.get(node)
         if free is None:
-            session = self._session
-            free = np.minimum(session.free[:, node], session.future[:, node]).tolist()
+            free = self._session.capacity.usable(np.array([node]))[:, 0].tolist()
             self._free[node] = free
         return free
 

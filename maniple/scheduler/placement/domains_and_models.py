@@ -78,8 +78,11 @@ def _models(
         # How many pods of one list the gang needs is unknown, so room for one is enough here.
         part = need if len(same_list) == len(groups) else Need({}, 1)
         codes = choices_of_models(session, job, part, same_list, later=later)
-        # Pods of a list without room for any of them are left out: the gang may not need them.
-        if codes or len(lists) == 1 or len(_models_there(session, job, models)) > 1:
+        there = _models_there(session, job, models)
+        if not codes and len(same_list) < len(groups) and len(there) < 2:
+            # No pod of this list has room. The gang may not need any: it may have pods of other lists or without GPUs.
+            codes = list(there)
+        if codes or len(same_list) == len(groups) or len(there) > 1:
             choices[models] = codes
     for chosen in itertools.product(*choices.values()):
         yield dict(zip(choices, chosen, strict=True))

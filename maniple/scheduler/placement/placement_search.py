@@ -7,6 +7,7 @@ hold up to K pods each cost O(N + W K + W log W) instead of O(W N).
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ import numpy as np
 from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.resources import FloatArray, IntArray
+from maniple.scheduler.framework.arrival_order import Pod, arrival_order, needs_pods
 from maniple.scheduler.framework.hooks import Need, Rows
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Spot, Statement
@@ -92,7 +94,34 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
                 if _fill(session, statement, job, ordered, need, scope, later=later):
                     return True
                 statement.rollback()
+        return session.reserved.is_by_group and _follow_nominations(session, statement, job, need, later=later)
+
+
+def _follow_nominations(session: Session, statement: Statement, job: Job, need: Need, *, later: bool) -> bool:
+    """Places the nominated pods, each on its node, in an order that their rules about other pods allow.
+
+    The search that promised them their nodes had its reasons for its order, and these may be gone with the victims.
+    """
+    pods = Counter({(group, node): count for group in job.groups for node, count in group.nominated.items()})
+    by_role = Counter(group.role for group, _ in pods.elements())
+    is_enough = all(by_role[role] >= count for role, count in need.by_role.items())
+    if not is_enough or pods.total() != need.total or not any(map(needs_pods, job.groups)):
+        return False
+    order = arrival_order(session, pods, later=later)
+    if order is None:
+        return False
+    for scope in scopes(session, job, need, session.groups(job), later=later):
+        if all(_place_there(session, statement, job, pod, scope, later=later) for pod in order):
+            return True
+        statement.rollback()
     return False
+
+
+def _place_there(session: Session, statement: Statement, job: Job, pod: Pod, scope: Scope, *, later: bool) -> bool:
+    group, node = pod
+    there = np.zeros(len(session.snapshot.nodes), dtype=bool)
+    there[node] = scope.nodes is None or scope.nodes[node]
+    return place_some(session, statement, job, group, 1, replace(scope, nodes=there), later=later) == 1
 
 
 def place_more(session: Session, statement: Statement, job: Job, group: TaskGroup) -> bool:

@@ -110,6 +110,11 @@ class ReservationBook:
         return self._most_of_group.get(group.number, self._most)
 
     @property
+    def is_by_group(self) -> bool:
+        """Whether the attempt may place pods of each group only where pods of that group are nominated to."""
+        return bool(self._most_of_group)
+
+    @property
     def binds_as_usual(self) -> bool:
         """Whether no attempt has suspended a reservation or set `most`."""
         return self._most is None and not self._lifted

@@ -1,0 +1,87 @@
+"""What promised gangs count on of what is free now.
+
+A gang is promised room on a node: what its victims leave there, and for the rest what is free already. Nobody else may
+use that rest now, even if more leaves the node later: then the gang could not start when its own victims are gone. A
+gang that waits for the victims of others counts on nothing: nobody has left for it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
+from maniple.model.resources import FloatArray
+
+if TYPE_CHECKING:
+    from maniple.scheduler.framework.session import Session
+    from maniple.scheduler.framework.statement import Placed
+
+
+class PromisedRoom:
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._of_gang: dict[JobKey, dict[int, FloatArray]] = {}  # gang -> node -> amounts
+        self.amounts: FloatArray = np.zeros(session.free.shape)  # [R, N] of all gangs
+
+    def __bool__(self) -> bool:
+        return bool(self._of_gang)
+
+    def expect(self, job: Job) -> None:
+        """Keeps free what the gang counts on where an earlier cycle promised it room."""
+        needs: dict[int, FloatArray] = {}
+        for group in job.groups:
+            for node, pods in group.nominated.items():
+                _add(needs, node, group.shape.requests * pods)
+        free = self._session.free
+        # If its victims are gone, it can start now.
+        if self.has_victims(job) or all((amount <= free[:, node]).all() for node, amount in needs.items()):
+            self._keep(job, needs)
+
+    def keep(self, placed: Iterable["Placed"]) -> None:
+        """Keeps free what gangs count on that are promised room in this cycle."""
+        by_gang: dict[JobKey, tuple[Job, dict[int, FloatArray]]] = {}
+        for done in placed:
+            if done.later:
+                _, needs = by_gang.setdefault(done.job.key, (done.job, {}))
+                for node, used in zip(done.spot.nodes.tolist(), done.used().T, strict=True):
+                    _add(needs, node, used)
+        for job, needs in by_gang.values():
+            if self.has_victims(job) or any(done.beneficiary == job.name for done in self._session.evicted):
+                self._keep(job, needs)
+
+    def drop(self, job: Job) -> None:
+        for node, amount in self._of_gang.pop(job.key, {}).items():
+            self._shift(node, -amount)
+
+    def has_victims(self, job: Job) -> bool:
+        """Whether pods that an earlier cycle evicted for the gang are still there."""
+        return job.name in self._session.snapshot.leaving_for
+
+    def _keep(self, job: Job, needs: Mapping[int, FloatArray]) -> None:
+        self.drop(job)
+        rest = {node: np.maximum(amount - self._leaving(job, node), 0.0) for node, amount in needs.items()}
+        self._of_gang[job.key] = {node: amount for node, amount in rest.items() if amount.any()}
+        for node, amount in self._of_gang[job.key].items():
+            self._shift(node, amount)
+
+    def _leaving(self, job: Job, node: int) -> FloatArray:
+        """What the gang's victims on the node hold, and those pods that leave it for no gang."""
+        session, snapshot = self._session, self._session.snapshot
+        leaving = snapshot.releasing[:, node].copy()
+        for name, by_node in snapshot.leaving_for.items():
+            if name != job.name and node in by_node:
+                leaving -= by_node[node]
+        for done in session.evicted:
+            if done.beneficiary == job.name and done.pod.node == node:
+                leaving += done.pod.requests
+        return leaving
+
+    def _shift(self, node: int, amount: FloatArray) -> None:
+        self.amounts[:, node] += amount
+        self._session.capacity.changed.append(node)
+
+
+def _add(needs: dict[int, FloatArray], node: int, amount: FloatArray) -> None:
+    needs[node] = needs[node] + amount if node in needs else amount
