@@ -43,9 +43,11 @@ def _place_best_effort(session: Session) -> None:
     line = JobQueue(session, jobs)
     while (queue := line.next_queue()) is not None:
         job = line.next_job(queue)
-        if session.job_ready(job) or start_gang(session, queue, job):
-            while place_one(session, queue, job):
-                pass
+        if not session.job_ready(job):
+            start_gang(session, queue, job)
+        # Surplus waits for a gang that is only promised room.
+        while session.job_ready(job) and place_one(session, queue, job):
+            pass
 
 
 class Filling:
