@@ -93,8 +93,13 @@ class FreeGpus:
             yield Check(f"GPU memory below {least}", has_none | _any(enough))
 
     def has_model(self, shape: Shape, model: int) -> BoolArray:
-        """Nodes with a GPU of the model, of the resource that the shape asks for."""
-        table = self.tables[shape.gpus[0].row]
+        """Nodes with a GPU of the model, of the resource that the shape asks for; none if the shape does not allow it.
+
+        Running pods of a gang may be on a model that is not in its list any more.
+        """
+        table, allowed = self.tables[shape.gpus[0].row], self.allowed(shape.constraint.gpu_models)
+        if allowed is not None and model not in allowed:
+            return np.zeros(len(table.node_model), dtype=bool)
         has_model: BoolArray = (table.node_model == model) | (
             (table.node_model == MIXED) & (table.model == model).any(axis=1) if self.has_mixed_nodes else False
         )
