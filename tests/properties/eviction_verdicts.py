@@ -109,8 +109,10 @@ def judge_ends(facts: Facts, state: State, played: Round) -> Iterator[str]:
             continue
         pod = state.pods[key]
         if pod.gang not in facts.jobs:
-            if any(state.where[key] in nodes for nodes in played.reserved.values()):
-                continue  # the room of the later pods may be reserved for another gang
+            # The room of the later pods may be reserved for another gang, which may have got it in the same round.
+            coming = {move.node.name for move in played.nominations if move.pod.gang != played.evicted[key]}
+            if any(state.where[key] in nodes for nodes in [coming, *played.reserved.values()]):
+                continue
             likes = [
                 other
                 for other in state.staying(played.evicted)
