@@ -22,6 +22,8 @@ GPUS_ANNOTATION = "maniple.dev/gpus"  # the GPUs that the pod has: gpu/assignmen
 BACKFILL_ANNOTATION = "maniple.dev/backfill"  # namespace/name of the gang that the pod makes way for
 # namespace/name of the gang that a leaving pod was evicted for. The Cache knows it; it is not written to the cluster.
 EVICTED_FOR_ANNOTATION = "maniple.dev/evicted-for"
+# "true" on a nominated pod if pods were evicted for its gang. It is not written to the cluster, either.
+HAS_EVICTED_ANNOTATION = "maniple.dev/has-evicted"
 
 # Annotations of gangs: of a PodGroup, an ElasticJob, or a pod without either.
 BIND_FAILURES_ANNOTATION = "maniple.dev/bind-failures"  # how often binding has failed: bind_failures.py

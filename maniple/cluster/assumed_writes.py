@@ -13,7 +13,7 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.gpu.assignment import format_assignment
 from maniple.api.keys import name_of
-from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, RESERVED_ANNOTATION
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, HAS_EVICTED_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.phases import FINISHED
 from maniple.elastic.target_sizes import decided_sizes, resized
 from maniple.scheduler.framework.plan import Bind
@@ -64,6 +64,18 @@ def applied(pod: kubernetes.Pod, assumed: Assumed | None) -> kubernetes.Pod:
         pod = with_bind(pod, assumed.bind)
     if assumed.is_leaving:
         pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_LEAVES))
+    return pod
+
+
+def nominated(pod: kubernetes.Pod, node: str, *, has_evicted: bool) -> kubernetes.Pod:
+    """The pod with this nominated node, or none, annotated if pods were evicted for its gang."""
+    if pod.status.nominated_node_name != node:
+        pod = replace(pod, status=replace(pod.status, nominated_node_name=node))
+    if has_evicted != (HAS_EVICTED_ANNOTATION in pod.metadata.annotations):
+        annotations = {key: value for key, value in pod.metadata.annotations.items() if key != HAS_EVICTED_ANNOTATION}
+        if has_evicted:
+            annotations[HAS_EVICTED_ANNOTATION] = "true"
+        pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
     return pod
 
 

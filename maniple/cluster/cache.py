@@ -16,7 +16,7 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, ObjectKey, join_key, key_of, name_of, split_name
 from maniple.api.labels import EVICTED_FOR_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.validate.ours import problems
-from maniple.cluster.assumed_writes import Assumed, AssumedSize, Marked, applied, marked, with_sizes
+from maniple.cluster.assumed_writes import Assumed, AssumedSize, Marked, applied, marked, nominated, with_sizes
 from maniple.cluster.strip_unread_fields import countable, stripped
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects, describe
@@ -43,6 +43,7 @@ class Cache:
         # What the last plan reserved and promised; None: what the objects say counts.
         self._holders: frozenset[str] | None = None
         self._promised: Mapping[str, str] | None = None
+        self._claimants: frozenset[str] = frozenset()
 
     # -- what is reported
 
@@ -183,10 +184,14 @@ class Cache:
             for kind in (types.PodGroup, types.ElasticJob, kubernetes.Pod):
                 self._tell((kind, *split_name(name)))
 
-    def promise(self, nominations: Mapping[str, str] | None) -> None:
-        """The nodes that the last plan promises to pods; None: the pods' nominatedNodeName counts."""
+    def promise(self, nominations: Mapping[str, str] | None, claimants: Iterable[str] = ()) -> None:
+        """The nodes that the last plan promises to pods; None: the pods' nominatedNodeName counts.
+
+        `claimants`: those of the pods for whose gang pods were evicted.
+        """
         before, self._promised = self._promised, nominations
-        changed = {
+        had_evicted, self._claimants = self._claimants, frozenset(claimants)
+        changed = set(had_evicted ^ self._claimants) | {
             pod
             for pod in (before or {}).keys() | (nominations or {}).keys()
             if (before or {}).get(pod) != (nominations or {}).get(pod)
@@ -210,8 +215,7 @@ class Cache:
                 self._assumed[name] = assumed
         if self._promised is not None and not pod.spec.node_name:
             node = self._promised.get(name, "")
-            if node != pod.status.nominated_node_name:
-                pod = replace(pod, status=replace(pod.status, nominated_node_name=node))
+            pod = nominated(pod, node, has_evicted=name in self._claimants)
         uid, gang = self._evicted_for.get(name, ("", ""))
         if gang and uid == pod.metadata.uid:
             annotations = {**pod.metadata.annotations, EVICTED_FOR_ANNOTATION: gang}

@@ -18,10 +18,10 @@ import numpy as np
 from maniple.api import kubernetes, types
 from maniple.api.errors import InputError
 from maniple.api.keys import key_of, name_of
-from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, JOB_LABEL
+from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, HAS_EVICTED_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.api.timestamps import LAST_YEAR
-from maniple.cluster.assumed_writes import marked, with_bind, with_sizes
+from maniple.cluster.assumed_writes import marked, nominated, with_bind, with_sizes
 from maniple.cluster.simulated_arrivals_and_ends import Arrivals
 from maniple.model.building.from_scratch import build_snapshot, gangs_with_pods
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
@@ -136,7 +136,8 @@ class MemoryCluster:
         now = datetime.fromtimestamp(self._now or 0.0, UTC)
         binds = {bind.pod: bind for bind in plan.binds}
         leaving = {eviction.pod for eviction in plan.leaving()}
-        nominated = {nomination.pod: nomination.node for nomination in plan.nominations}
+        nodes = {nomination.pod: nomination.node for nomination in plan.nominations}
+        claimants = frozenset(plan.claimants)
         pods = []
         for pod in self._objects.pods:
             name = name_of(pod.metadata)
@@ -145,10 +146,14 @@ class MemoryCluster:
             elif name in leaving:
                 pods.append(_replacement(pod, now))
             elif pod.metadata.deletion_timestamp is None:
-                pods.append(_nominated(pod, nominated.get(name, "")))
+                pods.append(nominated(pod, nodes.get(name, ""), has_evicted=name in claimants))
         implied = {name_of(pod.metadata): pod for pod in self._objects.implied}
         pods += [_bound(pod, binds[name], now) for name, pod in implied.items() if name in binds]
-        still_implied = [_nominated(pod, nominated.get(name, "")) for name, pod in implied.items() if name not in binds]
+        still_implied = [
+            nominated(pod, nodes.get(name, ""), has_evicted=name in claimants)
+            for name, pod in implied.items()
+            if name not in binds
+        ]
         jobs = _resized(self._objects.elastic_jobs, plan.resizes, now)
         if plan.resizes:
             surplus = beyond_their_size(jobs, [*pods, *still_implied])
@@ -195,16 +200,10 @@ def _bound(pod: kubernetes.Pod, bind: Bind, now: datetime) -> kubernetes.Pod:
     return kubernetes.Pod(bound.metadata, bound.spec, kubernetes.PodStatus(phase="Running", start_time=now))
 
 
-def _nominated(pod: kubernetes.Pod, node: str) -> kubernetes.Pod:
-    if pod.status.nominated_node_name == node:
-        return pod
-    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
-
-
 def _replacement(pod: kubernetes.Pod, now: datetime) -> kubernetes.Pod:
     """The pending pod that its controller creates in place of an evicted one."""
-    set_by_bind = (GPUS_ANNOTATION, BACKFILL_ANNOTATION)
-    annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in set_by_bind}
+    ours = (GPUS_ANNOTATION, BACKFILL_ANNOTATION, HAS_EVICTED_ANNOTATION)
+    annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in ours}
     metadata = msgspec.structs.replace(
         pod.metadata, annotations=annotations, uid="", creation_timestamp=now, deletion_timestamp=None
     )

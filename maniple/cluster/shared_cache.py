@@ -84,5 +84,5 @@ class SharedCache:
     def mark_reserved(self, holders: Iterable[str] | None) -> None:
         self._call(self._cache.mark_reserved, holders)
 
-    def promise(self, nominations: Mapping[str, str] | None) -> None:
-        self._call(self._cache.promise, nominations)
+    def promise(self, nominations: Mapping[str, str] | None, claimants: Iterable[str] = ()) -> None:
+        self._call(self._cache.promise, nominations, claimants)

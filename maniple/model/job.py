@@ -118,6 +118,7 @@ class Job(Struct, eq=False):
     strangers: int = 0  # waiting pods of the gang with another schedulerName
     holds_reservation: bool = False  # the nodes that its pods are nominated to are reserved for it, not yet promised
     was_promised: bool = False  # capacity was promised in an earlier cycle, and the job still waits for it
+    has_evicted: bool = False  # pods were evicted for that promise
     nominated: dict[int, int] = field(default_factory=dict)  # node -> pods promised or reserved in an earlier cycle
     lasts_s: float = inf  # after its first pod has started, if it has a deadline
     bind_failures: int = 0

@@ -268,6 +268,21 @@ def test_who_was_promised_a_node_is_known_before_it_is_reported() -> None:
     assert promised() == ["default/q"]
 
 
+def test_it_is_known_for_whose_promise_pods_were_evicted() -> None:
+    cache = cache_of(node("n0"), pod("p"), pod("q"))
+
+    def claimants() -> list[str]:
+        return [job.name for job in cache.snapshot(NOW).jobs if job.has_evicted]
+
+    both = {"default/p": "n0", "default/q": "n0"}
+    cache.promise(both, ["default/p"])
+    assert claimants() == ["default/p"]
+    cache.promise(both, ["default/q"])
+    assert claimants() == ["default/q"]
+    cache.promise(None)
+    assert not claimants()
+
+
 # Who belongs to whom.
 
 

@@ -193,7 +193,7 @@ class Applier:
     def _nominate(self, plan: Plan) -> None:
         """Writes the nominated node of pods that are promised one, and clears that of pods that no longer are."""
         wanted = {nomination.pod: nomination.node for nomination in plan.nominations}
-        self._mirror.cache.promise(wanted)
+        self._mirror.cache.promise(wanted, plan.claimants)
         bound = {bind.pod for bind in plan.binds} if self._gangs.nominated else set()
         for pod in (*wanted, *(self._gangs.nominated - wanted.keys() - bound)):
             node, seen = wanted.get(pod, ""), self._mirror.find(kubernetes.Pod, split_name(pod))

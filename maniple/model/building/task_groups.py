@@ -4,6 +4,7 @@ from msgspec import Struct, field
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import name_of
+from maniple.api.labels import HAS_EVICTED_ANNOTATION
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.job_builder import gpu_models
 from maniple.model.elastic import Elastic, replica_index
@@ -53,6 +54,7 @@ class TaskGroups:
             draft = self._drafts[key] = _Draft(role, priority, shape, pod_affinity, owner)
         if nominated := pod.status.nominated_node_name:
             job.was_promised = True
+            job.has_evicted |= HAS_EVICTED_ANNOTATION in meta.annotations
             node = tables.nodes.index.get(nominated)
             if node is not None:
                 job.nominated[node] = job.nominated.get(node, 0) + 1

@@ -112,14 +112,14 @@ class Deference:
 def keep_promises(session: Session) -> None:
     """Starts the gangs that earlier cycles promised resources, before any other job's turn.
 
-    Gangs whose victims are gone come before those whose victims are still leaving. A promise names a node and no GPUs,
-    so pods that need most GPUs choose first, and leave the others theirs.
+    Gangs whose victims are gone come first, and those whose victims are still leaving last. A promise names a node and
+    no GPUs, so pods that need most GPUs choose first, and leave the others theirs.
     """
 
     def key(job: Job) -> tuple[object, ...]:
         asks = [(ask.count, ask.milli) for group in job.groups for ask in group.shape.gpus]
         count, milli = max(asks, default=(0, 0))
-        return (session.promised_room.has_victims(job), -count, -milli, *session.job_key(job))
+        return (session.promised_room.rank(job), -count, -milli, *session.job_key(job))
 
     promised = [job for job in session.snapshot.waiting if job.was_promised]
     waiting = [job for job in promised if check_valid(session, job) and not session.job_ready(job)]

@@ -36,6 +36,7 @@ def make_plan(session: Session, thorough: str = "", has_reasons: bool = True) ->
         binds=tuple(sorted(_binds(session))),
         evictions=tuple(sorted(evictions)),
         nominations=tuple(sorted(_nominations(session))),
+        claimants=tuple(sorted(_claimants(session))),
         resizes=tuple(sorted(_resizes(session, leavers))),
         reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
         waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.kind))),
@@ -77,6 +78,12 @@ def _nominations(session: Session) -> Iterator[Nomination]:
             yield from (Nomination(pod, names[node]) for pod, node, _ in _pods(placed))
     for reservation in session.reservations.values():
         yield from (Nomination(pod, names[node]) for pod, node in reservation.pods)
+
+
+def _claimants(session: Session) -> Iterator[str]:
+    for placed in session.placed:
+        if placed.later and session.promised_room.has_evicted(placed.job):
+            yield from (pod for pod, _, _ in _pods(placed))
 
 
 def _pods(placed: Placed) -> Iterator[tuple[str, int, GpuGrants]]:

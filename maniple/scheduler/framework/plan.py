@@ -133,6 +133,7 @@ class Plan:
     binds: tuple[Bind, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Nomination, ...] = ()
+    claimants: tuple[str, ...] = ()  # the nominated pods for whose gang pods were evicted; not printed
     resizes: tuple[Resize, ...] = ()
     reservations: tuple[ReservedNodes, ...] = ()
     waiting: tuple[Waiting, ...] = ()

@@ -34,9 +34,7 @@ class PromisedRoom:
         for group in job.groups:
             for node, pods in group.nominated.items():
                 _add(needs, node, group.shape.requests * pods)
-        free = self._session.free
-        # If its victims are gone, it can start now.
-        if self.has_victims(job) or all((amount <= free[:, node]).all() for node, amount in needs.items()):
+        if self.has_evicted(job):
             self._keep(job, needs)
 
     def keep(self, placed: Iterable["Placed"]) -> None:
@@ -48,15 +46,26 @@ class PromisedRoom:
                 for node, used in zip(done.spot.nodes.tolist(), done.used().T, strict=True):
                     _add(needs, node, used)
         for job, needs in by_gang.values():
-            if self.has_victims(job) or any(done.beneficiary == job.name for done in self._session.evicted):
+            if self.has_evicted(job):
                 self._keep(job, needs)
 
     def drop(self, job: Job) -> None:
         for node, amount in self._of_gang.pop(job.key, {}).items():
             self._shift(node, -amount)
 
-    def has_victims(self, job: Job) -> bool:
-        """Whether pods that an earlier cycle evicted for the gang are still there."""
+    def rank(self, job: Job) -> int:
+        """The turn of a promised gang: first those whose victims are gone, last those whose victims are still there."""
+        if self._has_leaving_victims(job):
+            return 2
+        return 0 if job.has_evicted else 1
+
+    def has_evicted(self, job: Job) -> bool:
+        """Whether pods were evicted for the gang's promise, in this cycle or earlier."""
+        if job.has_evicted or self._has_leaving_victims(job):
+            return True
+        return any(done.beneficiary == job.name for done in self._session.evicted)
+
+    def _has_leaving_victims(self, job: Job) -> bool:
         return job.name in self._session.snapshot.leaving_for
 
     def _keep(self, job: Job, needs: Mapping[int, FloatArray]) -> None:
