@@ -232,7 +232,13 @@ def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -
             session.blocked[job.key] = reason
             continue
         with Statement(session) as statement:
+            before = session.state(job).allocated.copy()
             if place_more(session, statement, job, group):
+                # A request for GPU memory is a larger share of a smaller GPU.
+                reason = session.admissible(queue, session.state(job).allocated - before, is_charged=True)
+                if reason is not None:
+                    session.blocked[job.key] = reason
+                    continue
                 if not session.promised_pods.hold():
                     session.blocked[job.key] = _BREAKS_PROMISE
                     continue
