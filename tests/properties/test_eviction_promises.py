@@ -9,12 +9,14 @@ from properties.deserved_shares import lost_dues
 from properties.elastic_clusters import claimed_worlds, elastic_ruled_worlds, elastic_worlds, growing_worlds
 from properties.growth_verdicts import grown_in_vain
 from properties.job_stream import Setting, Stream
+from properties.missed_victims import missed_victims
 from properties.needless_victims import could_have_stayed
 from properties.plan_adapter import plan
 from properties.raw_objects import Object
 from properties.referee import violations
 from properties.replay_rounds import Promise
 from properties.test_promises import KUBE_BATCH, broken, moves, promised
+from properties.tight_clusters import tight_worlds
 
 many = settings(promised, max_examples=70)
 some = settings(promised, max_examples=40)
@@ -44,6 +46,13 @@ def test_sizes_change_within_bounds_in_steps_and_not_too_often(objects: list[Obj
 @given(claimed_worlds() | elastic_worlds())
 def test_no_step_pod_or_gang_could_have_stayed(objects: list[Object]) -> None:
     assert could_have_stayed(objects, plan(objects, rounds=2)) == []
+
+
+@settings(promised, max_examples=250)
+@given(tight_worlds())
+def test_a_gang_waits_only_if_no_victims_would_let_it_start(objects: list[Object]) -> None:
+    """Whatever rules the pods have about each other: every set of victims is tried with every place."""
+    assert missed_victims(objects, plan(objects)) == []
 
 
 @many

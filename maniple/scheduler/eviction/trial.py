@@ -7,6 +7,7 @@ these away. For it _MOST_TRIED prefixes are tried one by one, then each twice as
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -155,10 +156,40 @@ class Trial:
                 self._put_back(order, gone)
             return order[gone.units[order]]
 
+    def fits_without(self, units: IntArray) -> bool:
+        """Whether the gang fits if all these units are gone."""
+        with SupposedGone(self._session, self._table, as_neighbours=not self._is_counted) as gone:
+            gone.add(units)
+            return self.fits()
+
     def is_company(self, unit: int) -> bool:
         """Whether the gang's required affinity may need a pod of the unit."""
+        return bool(self._terms_met(unit))
+
+    def company_sets(self, company: Sequence[int]) -> Iterator[IntArray]:
+        """Units of `company` that may be enough for the gang's affinity if they stay. Later units are more expensive.
+
+        First one unit for each term on every node. Then for each unit, the most expensive first: the unit, and one more
+        for each term that it does not meet, on its own nodes if possible.
+        """
+        met = {unit: self._terms_met(unit) for unit in company}
+        nodes = {unit: {pod.node for pod in self._table.units[unit].pods} for unit in company}
+        for units in (company, company[::-1]):
+            by_place = {(node, term): unit for unit in units for node in nodes[unit] for term in met[unit]}
+            yield np.unique([*by_place.values()])
+        for first in reversed(company):
+            staying, missing = [first], set(range(len(self._company))) - met[first]
+            elsewhere = {unit: nodes[unit].isdisjoint(nodes[first]) for unit in company}
+            for unit in sorted(company, key=lambda unit, elsewhere=elsewhere: (elsewhere[unit], -unit)):  # type: ignore[misc]
+                if not missing.isdisjoint(met[unit]):
+                    staying.append(unit)
+                    missing -= met[unit]
+            yield np.array(staying)
+
+    def _terms_met(self, unit: int) -> set[int]:
+        """The required affinity terms for which a pod of the unit may be the company."""
         affinities = [pod.pod_affinity for pod in self._table.units[unit].pods if pod.pod_affinity is not None]
-        return any(affinity.match(term) for affinity in affinities for term in self._company)
+        return {number for number, term in enumerate(self._company) if any(a.match(term) for a in affinities)}
 
     def _take_enough(self, order: IntArray, first_look: int, gone: SupposedGone) -> bool:
         """Supposes the shortest prefix that makes room gone, trying `first_look` units first; False if none does."""

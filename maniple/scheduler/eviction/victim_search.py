@@ -27,6 +27,8 @@ from maniple.scheduler.placement.domains_and_models import by_domain, home_of, m
 
 _MOST_REFUSED = 8  # trials of one order that the rules may refuse; then they are asked about the whole order
 _MOST_DOMAINS = 8  # domains that are tried, those that evict least first
+_MOST_STAYING = 48  # units with a pod that the gang's affinity needs, each of which is tried as the one that stays
+_FEW_STAYING = 8  # up to so many such units, each choice is tried in full
 _DIGITS = 9  # a sum of losses depends on the order of its terms beyond these
 _NO_UNITS: IntArray = np.zeros(0, dtype=np.intp)
 
@@ -85,16 +87,29 @@ class RoomMaker:
         return None if len(self._refused(trial.job, unit)) else unit
 
     def _best_without_company(self, trial: Trial, left: BoolArray) -> IntArray | None:
-        """Returns the cheapest units, if possible none with a pod that the gang's affinity may need."""
-        if trial.needs_pods:
-            is_company = np.zeros(len(left), dtype=bool)
-            units = np.flatnonzero(left)
-            is_company[units] = [trial.is_company(unit) for unit in units.tolist()]
-            if is_company.any():
-                victims = self._best(trial, left & ~self._table.with_dependents(np.flatnonzero(is_company)))
-                if victims is not None:
-                    return victims
-        return self._best(trial, left)
+        """Returns the cheapest units, if possible none with a pod that the gang's affinity may need.
+
+        Where some of these pods have to go, others must stay: several choices of those that stay are tried.
+        """
+        if not trial.needs_pods:
+            return self._best(trial, left)
+        table = self._table
+        company = [unit for unit in np.flatnonzero(left).tolist() if trial.is_company(unit)]
+        if not company:
+            return self._best(trial, left)
+        best = self._best(trial, left & ~table.with_dependents(np.array(company)))
+        if best is not None:
+            return best
+        is_small = len(company) <= _FEW_STAYING
+        for staying in trial.company_sets(company[-_MOST_STAYING:]):
+            rest = left & ~table.with_dependents(staying)
+            # A gang that needs pods for its spread, too, may fit without some of the others and not without all.
+            if not is_small and not trial.fits_without(np.flatnonzero(rest)):
+                continue
+            victims = self._best(trial, rest)
+            if victims is not None and (best is None or self._price(victims) < self._price(best)):
+                best = victims
+        return self._best(trial, left) if best is None else best
 
     def _best(self, trial: Trial, left: BoolArray) -> IntArray | None:
         """Returns the cheapest units found in several orders, or None."""

@@ -5,7 +5,7 @@ with the same constraints. Pods on it (host ports, disks, affinity) are checked 
 with such rules. Resources are not a predicate: the framework always checks them.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 
 import numpy as np
@@ -248,13 +248,16 @@ def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[t
         every_counts = [view.counts for view in views]
         yield from (("podaffinity", check) for check in _affinity_checks(group.pod_affinity, *every_counts))
         eligible: dict[tuple[bool, bool], BoolArray] = {}
-        for spread in group.pod_affinity.spread:
-            if spread.is_required:
-                honours = (spread.honours_affinity, spread.honours_taints)
-                if honours not in eligible:
-                    eligible[honours] = _eligible(session, group, group.pod_affinity, spread, view.counts)
-                passes = _within_skew(session, group.pod_affinity, spread, view.counts, eligible[honours])
-                yield "topologyspread", Check("topology spread would be violated", passes)
+        required = [spread for spread in group.pod_affinity.spread if spread.is_required]
+        keys = {spread.term.topology_key: view.counts.has_label(spread.term.topology_key) for spread in required}
+        yield from (("topologyspread", check) for check in _label_checks(keys, "topology spread"))
+        for spread in required:
+            honours = (spread.honours_affinity, spread.honours_taints)
+            if honours not in eligible:
+                eligible[honours] = _eligible(session, group, group.pod_affinity, spread, view.counts)
+            passes = _within_skew(session, group.pod_affinity, spread, view.counts, eligible[honours])
+            passes |= ~keys[spread.term.topology_key]
+            yield "topologyspread", Check("topology spread would be violated", passes)
 
 
 def _claim_checks(
@@ -305,14 +308,24 @@ def _reaches(nodes: NodeTable, node: int, volume: FreeVolume) -> bool:
     return volume.terms is None or bool(nodes.selected(volume.terms)[node])
 
 
+def _label_checks(keys: Mapping[str, BoolArray], rule: str) -> Iterator[Check]:
+    """`keys`: the labels of the domains that the rule is about, and the nodes that have each."""
+    for key, labelled in keys.items():
+        if not labelled.all():
+            yield Check(f"node lacks label {key} ({rule})", labelled)
+
+
 def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others: AffinityCounts) -> Iterator[Check]:
     """Pods to be close to are looked for in `counts`, pods to keep away from also in `others`."""
     if company := pod_affinity.company:
+        keys = {term.topology_key: counts.has_label(term.topology_key) for term in company}
+        yield from _label_checks(keys, "pod affinity")
         together = [counts.by_domain(term) > 0 for term in company]
         # The first pod of a set with affinity to itself finds no peer. It may go to any node with the labels.
         if not any(peers.any() for peers in together) and pod_affinity.match(company[0]):
             together = [counts.has_label(term.topology_key) for term in company]
-        yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together))
+        unlabelled = ~np.logical_and.reduce([*keys.values()])
+        yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together) | unlabelled)
     views = (counts, *others)
     for term in pod_affinity.anti_affinity:
         away = np.logical_and.reduce([view.by_domain(term) == 0 for view in views])
