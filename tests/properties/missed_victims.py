@@ -7,7 +7,7 @@ pods that run have a lower priority in its queue.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, product
+from itertools import combinations, islice, product
 
 from properties.cluster_facts import Facts, Node, Pod, read_facts
 from properties.kubernetes_rules import Site, objections_between, objections_of_company, objections_of_node
@@ -27,8 +27,8 @@ def missed_victims(objects: list[Object], plan: Object) -> list[str]:
     return [
         f"{', '.join(pod.key for pod in gang)} wait; if {', '.join(gone) or 'nobody'} left, they could go to "
         f"{', '.join(node.name for node in nodes)}"
-        for gone, nodes in ways_to_start(facts, state, gang)
-    ][:1]
+        for gone, nodes in islice(ways_to_start(facts, state, gang), 1)
+    ]
 
 
 def ways_to_start(facts: Facts, state: State, gang: list[Pod]) -> Iterator[tuple[list[str], tuple[Node, ...]]]:

@@ -48,7 +48,7 @@ def test_no_step_pod_or_gang_could_have_stayed(objects: list[Object]) -> None:
     assert could_have_stayed(objects, plan(objects, rounds=2)) == []
 
 
-@settings(promised, max_examples=250)
+@settings(promised, max_examples=400)
 @given(tight_worlds())
 def test_a_gang_waits_only_if_no_victims_would_let_it_start(objects: list[Object]) -> None:
     """Whatever rules the pods have about each other: every set of victims is tried with every place."""

@@ -179,8 +179,8 @@ class Trial:
             yield np.unique([*by_place.values()])
         for first in reversed(company):
             staying, missing = [first], set(range(len(self._company))) - met[first]
-            elsewhere = {unit: nodes[unit].isdisjoint(nodes[first]) for unit in company}
-            for unit in sorted(company, key=lambda unit, elsewhere=elsewhere: (elsewhere[unit], -unit)):  # type: ignore[misc]
+            near = [unit for unit in reversed(company) if not nodes[unit].isdisjoint(nodes[first])]
+            for unit in [*near, *reversed(company)]:
                 if not missing.isdisjoint(met[unit]):
                     staying.append(unit)
                     missing -= met[unit]

@@ -256,7 +256,6 @@ def pod_checks(session: Session, group: TaskGroup, *, later: bool) -> Iterator[t
             if honours not in eligible:
                 eligible[honours] = _eligible(session, group, group.pod_affinity, spread, view.counts)
             passes = _within_skew(session, group.pod_affinity, spread, view.counts, eligible[honours])
-            passes |= ~keys[spread.term.topology_key]
             yield "topologyspread", Check("topology spread would be violated", passes)
 
 
@@ -323,7 +322,7 @@ def _affinity_checks(pod_affinity: AffinityInfo, counts: AffinityCounts, *others
         together = [counts.by_domain(term) > 0 for term in company]
         # The first pod of a set with affinity to itself finds no peer. It may go to any node with the labels.
         if not any(peers.any() for peers in together) and pod_affinity.match(company[0]):
-            together = [counts.has_label(term.topology_key) for term in company]
+            together = [*keys.values()]
         unlabelled = ~np.logical_and.reduce([*keys.values()])
         yield Check("no pod to be close to (pod affinity)", np.logical_and.reduce(together) | unlabelled)
     views = (counts, *others)
@@ -357,18 +356,18 @@ def _eligible(
 def _within_skew(
     session: Session, pod_affinity: AffinityInfo, spread: Spread, counts: AffinityCounts, eligible: BoolArray
 ) -> BoolArray:
-    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain.
+    """Nodes where one more pod leaves its domain at most max_skew above the emptiest domain, and nodes in no domain.
 
     As in kube-scheduler, terminating pods do not count.
     """
     nodes = session.snapshot.nodes
-    labelled = counts.has_label(spread.term.topology_key)
+    unlabelled = ~counts.has_label(spread.term.topology_key)
     if not eligible.any():
-        return labelled & False
+        return unlabelled
     matching = np.where(eligible, counts.staying(spread.term), 0.0)
     by_domain = counts.spread_out(matching, spread.term.topology_key)
     codes, _ = nodes.column(spread.term.topology_key)
     domains = len(np.unique(codes[eligible]))
     lowest = float(by_domain[eligible].min()) if domains >= spread.min_domains else 0.0
     own = 1.0 if pod_affinity.match(spread.term) else 0.0
-    return labelled & (by_domain + own - lowest <= spread.max_skew)
+    return unlabelled | (by_domain + own - lowest <= spread.max_skew)
