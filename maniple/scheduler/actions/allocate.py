@@ -17,6 +17,7 @@ from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.plan import format_rounded_up
 from maniple.scheduler.framework.session import Session
@@ -46,8 +47,8 @@ class Allocate:
 def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
     """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside."""
     line = JobQueue(session, jobs)
-    while (queue := line.next_queue()) is not None:
-        job = line.next_job(queue)
+    while (turn := line.next()) is not None:
+        queue, job = turn
         if deference is not None and deference.is_due_by(job):
             session.put_aside.append(job)
             continue
@@ -71,23 +72,30 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
 
 
 class Deference:
-    """Which jobs leave free resources to a blocked gang, because it would evict them again.
+    """Which jobs leave free resources to a blocked gang, because it would evict others for them, or these jobs again.
 
-    These are lower priorities and surplus of its queue, if such pods already run there. After shrink, reclaim and
-    preempt have tried to make room for the gang, backfill gives these jobs what is left, in the same cycle.
+    These are lower priorities and surplus of its queue, if such pods already run there. And if its queue may take from
+    others, these are jobs that would bring another queue above its due. After shrink, reclaim and preempt have tried to
+    make room for the gang, backfill gives these jobs what is left, in the same cycle.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         between = session.abilities_between(Ability.ALLOCATE, Ability.BACKFILL)
         self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
+        self._takes_from_others = self._shrinks or Ability.RECLAIM in between
         self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that did not fit
+        self._claimants: set[int] = set()  # queues of gangs that did not fit and may take from other queues
 
     def expect(self, job: Job) -> None:
         """The job did not fit, and others may be evicted for it."""
         self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
+        if self._takes_from_others and not borrows(self._session, job):
+            self._claimants.add(job.queue)
 
     def is_due_by(self, job: Job) -> bool:
+        if not self._claimants <= {job.queue} and borrows(self._session, job):
+            return True
         highest = self._highest.get(job.queue)
         if highest is None:
             return False

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from maniple.model.job import Job, PlacedPod
 from maniple.model.pod_identity import JobKey
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.framework.due_rules import EPSILON
 from maniple.scheduler.framework.plan import SHRUNK, Holder, format_rounded_up
 from maniple.scheduler.framework.session import Session
@@ -127,6 +128,18 @@ class Holders:
                 left_of[pod.role] -= 1
                 yield pod.pod
 
+    @cached_property
+    def claims(self) -> QueueClaims | None:
+        """What queues may take from each other; None: nobody says what they deserve."""
+        return None if self.session.due is None else QueueClaims(self.session, self.session.due)
+
+    def is_guaranteed(self, claimant: Job, job: Job, pod: PlacedPod) -> bool:
+        """Whether the pod is inside a guarantee, as the claimant's queue sees it."""
+        if self.claims is None:
+            return False
+        below = self.claims.meeting(claimant.queue, job.queue)[1]
+        return bool(below) and pod in self.claims.parts.inside(below[-1])
+
     def is_above_share(self, queue: int) -> bool:
         """Whether the queue holds more than it deserves of something scarce."""
         due = self.session.due
@@ -197,6 +210,8 @@ class Holders:
         if self._is_budgeted(pod, below=len(job.placed)) or self._is_budgeted(pod, spent=spent):
             return _BUDGET
         if claimant.queue != job.queue:
+            if self.is_guaranteed(claimant, job, pod):
+                return Guard("guaranteed to their queue")
             if not is_surplus and self.is_above_share(job.queue):
                 whole = "" if is_alone else "of gangs that go whole or not at all, and "
                 return Guard(f"{whole}of which their queue deserves a part")

@@ -185,11 +185,19 @@ class Session:
         keys = [order(job) for order in self._callbacks["job_order"]]
         return (*keys, job.created, *job.key)  # the tie-breakers close the tuple
 
-    def queue_key(self, queue: Queue) -> tuple[tuple[Key, ...], ...]:
+    def queue_key(self, queue: Queue, next_job: Job | None = None) -> tuple[tuple[Key, ...], ...]:
         """Keys from the top of the tree down: ancestors are compared first."""
         path = [self.snapshot.queues[index] for index in reversed(self.queue_paths[queue.index])]
+        standings = self._callbacks["queue_standing"] if next_job is not None else ()
+        need = self.next_need(next_job) if next_job is not None and standings else np.zeros(0)
+        orders = self._callbacks["queue_order"]
         return tuple(
-            (*(order(queue) for order in self._callbacks["queue_order"]), float(queue.index)) for queue in path
+            (
+                *(standing(queue, need) for standing in standings),
+                *(order(queue) for order in orders),
+                float(queue.index),
+            )
+            for queue in path
         )
 
     def groups(self, job: Job) -> list[TaskGroup]:
@@ -236,6 +244,13 @@ class Session:
             spare -= more
             total += group.shape.requests * (own + more)
         return total
+
+    def next_need(self, job: Job) -> FloatArray:
+        """The requests of the pods that the job needs to start; once it has started, of its next pod."""
+        if not self.job_ready(job):
+            return self.needed_resources(job)
+        group = next((group for group in self.groups(job) if self.state(job).left(group)), None)
+        return np.zeros(len(self.snapshot.axis)) if group is None else group.shape.requests
 
     def asked(self, job: Job) -> FloatArray:
         """The requests of all its waiting pods."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from maniple.model.job import Queue
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, spared
+from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, standing
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -40,6 +40,9 @@ class Proportion:
             # decides among these, and among the others.
             has_its_due = served >= 1.0 or not (held < deserved)[counted].any()
             return (float(has_its_due), -float(queue.priority), served)
+
+        def stand(queue: Queue, need: FloatArray) -> float:
+            return standing(due, queue.index, accounting.asked(need))
 
         def overused(queue: Queue, asked: FloatArray) -> Reason | None:
             # Scarce GPUs do not block jobs that ask for none. A resource that the cluster lacks is never overused.
@@ -66,9 +69,11 @@ class Proportion:
 
         return Hooks(
             queue_order=order,
+            queue_standing=stand if due.scarce.any() or due.guaranteed.any() else None,
             overused=None if self._borrow else overused,
             admissible=admissible,
-            reclaimable=lambda claimant, candidates: spared(session, claimant, candidates),
+            # Any: what queues may take from each other is not up to plugins (eviction/queue_claims.py).
+            reclaimable=lambda _, candidates: candidates,
             due=due,
             job_kind=nothing_else,
             victim_kind=nothing_else,
@@ -80,19 +85,22 @@ def find_dues(accounting: Accounting, own_demand: FloatArray) -> Due:
     queues = accounting.queues
     demand = np.zeros_like(own_demand)
     deserved = np.zeros_like(own_demand)
+    guaranteed = np.zeros_like(own_demand)
     scarce = np.zeros(own_demand.shape, dtype=bool)
 
     order = _parents_first(queues)
     for queue in reversed(order):
-        below = own_demand[queue.index].copy()
+        below, promised = own_demand[queue.index].copy(), np.zeros(own_demand.shape[1])
         for child in queue.children:
             below += demand[child]
+            promised += guaranteed[child]
         demand[queue.index] = np.minimum(below, queue.limit)
+        guaranteed[queue.index] = np.minimum(np.maximum(queue.guaranteed, promised), demand[queue.index])
 
     def pour(siblings: Sequence[Queue], amount: FloatArray) -> None:
         wants = np.array([demand[queue.index] for queue in siblings])
         weights = np.array([queue.weight for queue in siblings])
-        first = np.minimum(np.array([queue.guaranteed for queue in siblings]), wants)
+        first = np.array([guaranteed[queue.index] for queue in siblings])
         for row in np.flatnonzero(wants.any(axis=0)).tolist():  # a queue that asks for nothing deserves nothing
             shares = water_fill(float(amount[row]), first[:, row], wants[:, row], weights)
             is_scarce = float(wants[:, row].sum()) > amount[row] + EPSILON
@@ -105,7 +113,7 @@ def find_dues(accounting: Accounting, own_demand: FloatArray) -> Due:
     for queue in order:
         if queue.children:
             pour([queues[child] for child in queue.children], deserved[queue.index])
-    return Due(deserved, scarce, accounting)
+    return Due(deserved, guaranteed, scarce, accounting)
 
 
 def _parents_first(queues: Sequence[Queue]) -> list[Queue]:

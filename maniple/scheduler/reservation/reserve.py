@@ -20,10 +20,10 @@ import numpy as np
 from maniple.model.gpu.devices import MIXED
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.resources import BoolArray, FloatArray
+from maniple.scheduler.eviction.queue_claims import displaceable
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.eviction.victim_search import RoomMaker
-from maniple.scheduler.framework.due_rules import displaceable
 from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement

@@ -1,0 +1,362 @@
+"""What a queue may take from other queues: three claims, tried in this order for each gang that waits.
+
+STRICT: the gang's queues stay within their dues, and every queue that loses pods keeps its due.
+FAIRER: the outcome is strictly fairer. The measure of a level (the children of one queue, or the roots) is the sorted
+list of min(1, held / due) over queues and scarce resources; the list whose first difference is higher is fairer. A
+queue may fall below its due, and a gang may carry its queue above it.
+GUARANTEED: a queue stays within its guarantee with the gang. Others then lose what is outside their own guarantees,
+whatever they deserve and whether or not anything is scarce.
+
+For the first two claims no job goes while work of lower priority stays in its queue: it would preempt that next.
+
+Claimant and victim meet in their lowest common queue, or in the cluster. All rules look at the queues below that. What
+is inside a guarantee is never taken (guaranteed_parts.py), nor pods of a queue with `reclaimable: false`. Plugins may
+allow less than these rules, never more. docs/decisions/005-how-victims-are-chosen.md says why claims end.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Container, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.guaranteed_parts import GuaranteedParts
+from maniple.scheduler.eviction.unit_table import UnitTable
+from maniple.scheduler.eviction.units import may_go_whole
+from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, standing_with
+from maniple.scheduler.framework.hooks import Victim, VictimRule
+from maniple.scheduler.framework.session import Session
+
+_NONE = -1
+
+
+class Claim(IntEnum):
+    STRICT = 0
+    FAIRER = 1
+    GUARANTEED = 2
+
+
+class QueueClaims:
+    """The claims of one action. Must not outlive it: what is inside guarantees is found once."""
+
+    def __init__(self, session: Session, due: Due) -> None:
+        self._session = session
+        self._due = due
+        self.parts = GuaranteedParts(session, due)
+        self._meetings: dict[tuple[int, int], tuple[int, list[int]]] = {}
+        self._kinds_of: tuple[UnitTable, _Kinds] | None = None
+        self._running: dict[int, list[Job]] = {}  # queue -> see _by_priority
+        self._seen: int | None = None  # how much of session.placed is in it
+
+    # -- which claims a gang has
+
+    def possible(self, claimant: Job) -> list[Claim]:
+        """The claims that its queues may have, if all that its own branches lend to others comes back."""
+        due, path = self._due, self._session.queue_paths[claimant.queue]
+        need = self.need(claimant)
+        held = due.accounting.queue_held
+        leaf = path[0]
+        is_within = standing_with(due, leaf, held[leaf] + need, need) != Standing.BORROWING
+        has_guarantee = standing_with(due, leaf, held[leaf] + need, need) == Standing.GUARANTEED or any(
+            standing_with(due, queue, need, need) == Standing.GUARANTEED for queue in path[1:]
+        )
+        is_below = self._is_below_due(leaf, held[leaf], need) is not False and any(
+            self._is_below_due(queue, held[queue], need) for queue in path
+        )
+        has = {Claim.STRICT: is_within, Claim.FAIRER: is_below, Claim.GUARANTEED: has_guarantee}
+        return [claim for claim in Claim if has[claim]]
+
+    def _is_below_due(self, queue: int, held: FloatArray, need: FloatArray) -> bool | None:
+        """Whether the queue holds less than its due of something scarce that is needed; None: nothing is scarce."""
+        counted = self._due.scarce[queue] & (need > 0)
+        return bool((held < self._due.deserved[queue] - EPSILON)[counted].any()) if counted.any() else None
+
+    # -- which victims a claim allows
+
+    def rule(self, claim: Claim) -> VictimRule:
+        return partial(self.allowed, claim)
+
+    def allowed(self, claim: Claim, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+        """Candidates that may be evicted for the claimant, each given the ones before it that are nearer or as near.
+
+        Nearer ones come first: what they give back is no longer held by the queues in which they meet the claimant.
+        """
+        return self._taken(_Outcome(self, self._session, self._due, claim, claimant), candidates)
+
+    def displaceable(self, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+        outcome = _Outcome(self, self._session, self._due, Claim.STRICT, claimant, of_guests=True)
+        return self._taken(outcome, candidates)
+
+    def _taken(self, outcome: "_Outcome", candidates: Sequence[Victim]) -> list[Victim]:
+        claimant = outcome.claimant.queue
+        nearest_first = candidates
+        if len(self._session.queue_paths[claimant]) > 1:
+            nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant, victim.job.queue)[0])
+        staying = set() if outcome.claim == Claim.GUARANTEED else self._before_their_lesser(candidates)
+        chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
+        return [victim for victim in candidates if victim in chosen]
+
+    def _before_their_lesser(self, candidates: Sequence[Victim]) -> set[JobKey]:
+        """Jobs that would go whole while work of lower priority stays in their queue, which they would then preempt."""
+        session = self._session
+        if not session.has_action(Ability.PREEMPT):
+            return set()
+        going = Counter(victim.job.key for victim in candidates)
+        whole = {
+            victim.job.key: victim.job
+            for victim in candidates
+            if going[victim.job.key] >= session.state(victim.job).placed_count
+        }
+        return {key for key, job in whole.items() if self._outranks_staying(job, whole)}
+
+    def _outranks_staying(self, job: Job, going: Container[JobKey]) -> bool:
+        """Whether work of lower priority stays in its queue that holds some of the same scarce resources."""
+        session = self._session
+        scarce = self._due.scarce[job.queue] & (session.state(job).allocated > 0)
+        for other in self._by_priority(job.queue):
+            if other.priority >= job.priority:
+                return False
+            if other.key not in going and (session.state(other).allocated > 0)[scarce].any():
+                return True
+        return False
+
+    def _by_priority(self, queue: int) -> list[Job]:
+        """The jobs of the queue that hold something and that preempt may evict whole, the lowest priority first."""
+        session = self._session
+        if self._seen is None:
+            self._seen = 0
+            for job in sorted(session.snapshot.jobs, key=_priority):
+                if job.placed and may_go_whole(session, job):
+                    self._running.setdefault(job.queue, []).append(job)
+        fresh = {done.job.key: done.job for done in session.placed[self._seen :]}
+        self._seen = len(session.placed)
+        for job in fresh.values():
+            if not job.placed and may_go_whole(session, job):
+                insort(self._running.setdefault(job.queue, []), job, key=_priority)
+        return self._running.get(queue, [])
+
+    def offered(self, claim: Claim, claimant: Job, table: UnitTable) -> BoolArray:
+        """[units] those that the claim might allow if they went alone. Others are not worth a search."""
+        kinds = self._kinds(table)
+        wanted = self._offered_kinds(claim, claimant, kinds.queues, kinds.amounts)
+        return np.asarray(wanted[kinds.of_unit] & ~self._inside(claimant.queue, table))
+
+    def _offered_kinds(self, claim: Claim, claimant: Job, queues: IntArray, amounts: FloatArray) -> BoolArray:
+        due = self._due
+        tops = np.full(len(due.scarce), _NONE, dtype=np.intp)  # queue -> the one below the meeting queue
+        for queue in np.unique(queues).tolist():
+            below = self.meeting(claimant.queue, queue)[1]
+            if below and self.are_reclaimable(below):
+                tops[queue] = below[-1]
+        top = tops[queues]
+        held = due.accounting.queue_held
+        if claim == Claim.STRICT:
+            touched = due.scarce[queues] & (amounts > 0)
+            is_short = touched & (held[queues] - amounts < due.deserved[queues] - EPSILON)
+            return np.asarray((top != _NONE) & ~is_short.any(axis=1))
+        if claim == Claim.GUARANTEED:
+            return np.asarray(top != _NONE)
+        need = self.need(claimant)
+        fairer = np.zeros(len(queues), dtype=bool)
+        path = self._session.queue_paths[claimant.queue]
+        levels = np.array([self.meeting(claimant.queue, queue)[0] for queue in queues.tolist()], dtype=np.intp)
+        for level in np.unique(levels[top != _NONE]).tolist():
+            here, own = np.flatnonzero((levels == level) & (top != _NONE)), path[level - 1]
+            before = [self.parts_of_due(held[[own]], own), self.parts_of_due(held[top[here]], top[here])]
+            after = [
+                self.parts_of_due(held[[own]] + need, own),
+                self.parts_of_due(held[top[here]] - amounts[here], top[here]),
+            ]
+            fairer[here] = _are_fairer(*(np.hstack([np.repeat(c, len(here), axis=0), w]) for c, w in (before, after)))
+        return fairer
+
+    def are_reclaimable(self, queues: Sequence[int]) -> bool:
+        return all(self._session.snapshot.queues[queue].reclaimable for queue in queues)
+
+    def may_claim(self, claim: Claim, claimant: Job, level: int) -> bool:
+        """Whether its queues below the meeting queue at that level have the claim, with all that they hold now."""
+        return _Outcome(self, self._session, self._due, claim, claimant).may_claim_at(level)
+
+    def parts_of_due(self, held: FloatArray, queue: int | IntArray) -> FloatArray:
+        """min(1, held / due) of each resource; 1 for what does not count in the measure."""
+        due = self._due.deserved[queue]
+        counts = self._due.scarce[queue] & (due > EPSILON)
+        return np.minimum(1.0, np.divide(held, due, out=np.ones_like(held), where=counts))
+
+    def _kinds(self, table: UnitTable) -> "_Kinds":
+        """The units by queue and by what they hold. Others with the same are as good."""
+        if self._kinds_of is None or self._kinds_of[0] is not table:
+            pods = table.pods.pods
+            amounts = np.zeros((0, len(self._session.snapshot.axis)))
+            if pods:
+                starts = np.cumsum(table.counts) - table.counts
+                of_pods = np.array([self._due.accounting.of_pod(pod) for pod in pods])
+                amounts = np.add.reduceat(of_pods, starts, axis=0)
+            queues = np.array([job.queue for job in table.jobs], dtype=np.intp)[table.job_of]
+            rows, of_unit = np.unique(np.column_stack([queues, amounts]), axis=0, return_inverse=True)
+            self._kinds_of = table, _Kinds(rows[:, 0].astype(np.intp), rows[:, 1:], of_unit.reshape(-1))
+        return self._kinds_of[1]
+
+    def _inside(self, claimant: int, table: UnitTable) -> BoolArray:
+        """[units] those with a pod that is inside a guarantee, as seen from the claimant's queue."""
+        if self.parts.is_empty:
+            return np.zeros(len(table), dtype=bool)
+        tops = {job.queue: self.meeting(claimant, job.queue)[1][-1:] for job in table.jobs}
+        inside = {queue: self.parts.inside(top[0]) if top else frozenset() for queue, top in tops.items()}
+        return np.array([not inside[unit.job.queue].isdisjoint(unit.pods) for unit in table.units], dtype=bool)
+
+    def distance(self, claimant: Job, table: UnitTable) -> IntArray | None:
+        """[units] how many queues the claimant is below the one in which it meets each; None: the same for all."""
+        if len(self._session.queue_paths[claimant.queue]) == 1:
+            return None
+        levels = [self.meeting(claimant.queue, job.queue)[0] for job in table.jobs]
+        return np.array(levels, dtype=np.intp)[table.job_of]
+
+    def meeting(self, claimant: int, victim: int) -> tuple[int, list[int]]:
+        """How many of the claimant's queues are below the one in which the two meet, and which of the victim's are."""
+        key = (claimant, victim)
+        if key not in self._meetings:
+            mine, theirs = self._session.queue_paths[claimant], self._session.queue_paths[victim]
+            below = [queue for queue in theirs if queue not in mine]
+            shared = len(theirs) - len(below)
+            self._meetings[key] = len(mine) - shared, below
+        return self._meetings[key]
+
+    def need(self, claimant: Job) -> FloatArray:
+        return self._due.accounting.asked(self._session.needed_resources(claimant))
+
+
+def displaceable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+    """Candidates that run in the reservation of `claimant` and may be displaced, each given the ones before.
+
+    They started there on the condition that they leave. Yet a claimant above its due must not bring another queue below
+    its due, and nothing takes what is inside a guarantee.
+    """
+    due = session.due
+    return list(candidates) if due is None else QueueClaims(session, due).displaceable(claimant, candidates)
+
+
+def _priority(job: Job) -> int:
+    return job.priority
+
+
+class _Kinds(NamedTuple):
+    queues: IntArray  # [kinds]
+    amounts: FloatArray  # [kinds, R]
+    of_unit: IntArray
+
+
+class _Outcome:
+    """What queues hold after a claimant started and victims left, while victims are taken one by one."""
+
+    def __init__(
+        self,
+        claims: QueueClaims,
+        session: Session,
+        due: Due,
+        claim: Claim,
+        claimant: Job,
+        *,
+        of_guests: bool = False,
+    ) -> None:
+        self._claims = claims
+        self._session = session
+        self._due = due
+        self.claim = claim
+        self.claimant = claimant
+        self._of_guests = of_guests  # the victims run where they are on the condition that they leave
+        self._path: list[int] = session.queue_paths[claimant.queue]
+        self._need = claims.need(claimant)
+        self._held = due.accounting.queue_held
+        self._left = self._held.copy()  # without the victims, and without the claimant
+        self._level = 0  # at which the last victim meets the claimant
+        self._is_entitled = True
+        self._refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
+        # Parts of dues that the victims of this level have changed: queue -> before and after.
+        self._changed: dict[int, tuple[FloatArray, FloatArray]] = {}
+
+    def take(self, victim: Victim) -> bool:
+        """Takes the victim if the claim allows it, and returns whether it did."""
+        queue, amount = victim.job.queue, self._due.accounting.of_pod(victim.pod)
+        level, below = self._claims.meeting(self.claimant.queue, queue)
+        if level != self._level:
+            self._is_entitled = self.may_claim_at(level)
+        kind = (queue, id(amount))
+        if kind in self._refused:
+            return False
+        if below:
+            is_kept = not self._of_guests and not all(
+                self._session.snapshot.queues[other].reclaimable for other in below
+            )
+            if is_kept or victim.pod in self._claims.parts.inside(below[-1]):
+                return False
+            if not self._allows(below, amount):
+                self._refused.add(kind)
+                return False
+        self._left[self._session.queue_paths[queue]] -= amount
+        return True
+
+    def may_claim_at(self, level: int) -> bool:
+        """Goes on to victims of that level. Returns whether the claimant's queues have such a claim on them."""
+        self._level, self._changed = level, {}
+        self._refused.clear()
+        due, mine = self._due, self._path[: self._level]
+        stands = [standing_with(due, queue, self._left[queue] + self._need, self._need) for queue in mine]
+        if self.claim == Claim.STRICT:
+            return Standing.BORROWING not in stands
+        if self.claim == Claim.GUARANTEED:
+            # What a queue is guaranteed, the queues above it are, too.
+            return Standing.GUARANTEED in stands
+        own = self._path[self._level - 1]
+        before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
+        self._changed[own] = before, after
+        return _is_fairer(before, after)
+
+    def _allows(self, below: Sequence[int], amount: FloatArray) -> bool:
+        """Whether the claim allows a victim with this amount from queues that are not the claimant's."""
+        if self._of_guests:
+            return self._is_entitled or not self._is_short(below, amount)
+        if not self._is_entitled or self.claim == Claim.GUARANTEED:
+            return self._is_entitled
+        if self.claim == Claim.STRICT:
+            touched = self._due.scarce[below] & (amount > 0)
+            return bool(touched.any()) and not self._is_short(below, amount)
+        top = below[-1]
+        before, after = self._parts(top, self._held[top]), self._parts(top, self._left[top] - amount)
+        changed = {**self._changed, top: (before, after)}
+        pairs = list(zip(*changed.values(), strict=True))
+        if not _is_fairer(np.concatenate(pairs[0]), np.concatenate(pairs[1])):
+            return False
+        for queue in self._path[self._level :]:  # the levels above may not get poorer
+            after = self._parts(queue, self._left[queue] - amount + self._need)
+            if (after < self._parts(queue, self._held[queue]) - EPSILON).any():
+                return False
+        self._changed = changed
+        return True
+
+    def _is_short(self, below: Sequence[int], amount: FloatArray) -> bool:
+        """Whether a queue would hold less than its due of something scarce."""
+        touched = self._due.scarce[below] & (amount > 0)
+        return bool((touched & (self._left[below] - amount < self._due.deserved[below] - EPSILON)).any())
+
+    def _parts(self, queue: int, held: FloatArray) -> FloatArray:
+        return self._claims.parts_of_due(held, queue)
+
+
+def _is_fairer(before: FloatArray, after: FloatArray) -> bool:
+    return bool(_are_fairer(before[None], after[None])[0])
+
+
+def _are_fairer(before: FloatArray, after: FloatArray) -> BoolArray:
+    """[rows] whether the sorted row is higher where it first differs."""
+    change = np.sort(after, axis=1) - np.sort(before, axis=1)
+    differs = np.abs(change) > EPSILON
+    first = differs.argmax(axis=1)
+    return np.asarray(differs.any(axis=1) & (change[np.arange(len(change)), first] > 0))
