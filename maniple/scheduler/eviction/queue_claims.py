@@ -7,7 +7,7 @@ queue may fall below its due, and a gang may carry its queue above it.
 GUARANTEED: a queue stays within its guarantee with the gang. Others then lose what is outside their own guarantees,
 whatever they deserve and whether or not anything is scarce.
 
-For the first two claims no job goes while work of lower priority stays in its queue: it would preempt that next.
+The first two claims leave alone what would come back by preempting more than it gives, and make its queue poorer.
 
 Claimant and victim meet in their lowest common queue, or in the cluster. All rules look at the queues below that. What
 is inside a guarantee is never taken (guaranteed_parts.py), nor pods of a queue with `reclaimable: false`. Plugins may
@@ -99,33 +99,45 @@ class QueueClaims:
         nearest_first = candidates
         if len(self._session.queue_paths[claimant]) > 1:
             nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant, victim.job.queue)[0])
-        staying = set() if outcome.claim == Claim.GUARANTEED else self._before_their_lesser(candidates)
+        staying = set() if outcome.claim == Claim.GUARANTEED else self._would_come_back(candidates)
         chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
         return [victim for victim in candidates if victim in chosen]
 
-    def _before_their_lesser(self, candidates: Sequence[Victim]) -> set[JobKey]:
-        """Jobs that would go whole while work of lower priority stays in their queue, which they would then preempt."""
+    def _would_come_back(self, candidates: Sequence[Victim]) -> set[JobKey]:
+        """Jobs that would go whole, and next preempt larger ones of their queue, so that it holds less than its due.
+
+        Such a queue would then have a claim for what it lost, and it would go on for ever.
+        """
         session = self._session
         if not session.has_action(Ability.PREEMPT):
             return set()
-        going = Counter(victim.job.key for victim in candidates)
-        whole = {
+        pods = Counter(victim.job.key for victim in candidates)
+        going = {
             victim.job.key: victim.job
             for victim in candidates
-            if going[victim.job.key] >= session.state(victim.job).placed_count
+            if pods[victim.job.key] >= session.state(victim.job).placed_count
         }
-        return {key for key, job in whole.items() if self._outranks_staying(job, whole)}
+        left: dict[int, FloatArray] = {}  # queue -> what it holds without the candidates
+        for victim in candidates if going else ():
+            held = left.get(victim.job.queue, self._due.accounting.queue_held[victim.job.queue])
+            left[victim.job.queue] = held - self._due.accounting.of_pod(victim.pod)
+        return {key for key, job in going.items() if self._displaces_larger(job, going, left[job.queue])}
 
-    def _outranks_staying(self, job: Job, going: Container[JobKey]) -> bool:
-        """Whether work of lower priority stays in its queue that holds some of the same scarce resources."""
-        session = self._session
-        scarce = self._due.scarce[job.queue] & (session.state(job).allocated > 0)
+    def _displaces_larger(self, job: Job, going: Container[JobKey], left: FloatArray) -> bool:
+        """Whether a job of lower priority stays without which its queue, with the job again, has less than its due."""
+        scarce, deserved = self._due.scarce[job.queue], self._due.deserved[job.queue]
+        own = self._held(job)
         for other in self._by_priority(job.queue):
             if other.priority >= job.priority:
                 return False
-            if other.key not in going and (session.state(other).allocated > 0)[scarce].any():
+            lost = self._held(other) - own
+            if other.key not in going and (scarce & (lost > EPSILON) & (left - lost < deserved - EPSILON)).any():
                 return True
         return False
+
+    def _held(self, job: Job) -> FloatArray:
+        held = self._due.accounting.job_held(job)
+        return np.zeros(len(self._session.snapshot.axis)) if held is None else held
 
     def _by_priority(self, queue: int) -> list[Job]:
         """The jobs of the queue that hold something and that preempt may evict whole, the lowest priority first."""
