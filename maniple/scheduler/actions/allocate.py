@@ -90,11 +90,14 @@ class Deference:
     def expect(self, job: Job) -> None:
         """The job did not fit, and others may be evicted for it."""
         self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
-        if self._takes_from_others and not borrows(self._session, job):
+        if self._takes_from_others and not self._borrows(job):
             self._claimants.add(job.queue)
 
+    def _borrows(self, job: Job) -> bool:
+        return borrows(self._session, self._session.queue_of(job), self._session.next_need(job))
+
     def is_due_by(self, job: Job) -> bool:
-        if not self._claimants <= {job.queue} and borrows(self._session, job):
+        if not self._claimants <= {job.queue} and self._borrows(job):
             return True
         highest = self._highest.get(job.queue)
         if highest is None:

@@ -7,7 +7,7 @@ It ends: a claim on a guarantee adds a gang to those inside guarantees, which no
 makes the division strictly fairer. docs/decisions/005-how-victims-are-chosen.md has the proof.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from maniple.model.job import Job
 from maniple.scheduler.actions.common.contend import Attempt, claim_attempts, contend
@@ -29,7 +29,7 @@ class Reclaim:
             return
         claims = QueueClaims(session, session.due)
 
-        def attempts(claimant: Job) -> Sequence[Attempt]:
+        def attempts(claimant: Job) -> Iterable[Attempt]:
             return claim_attempts(claims, claimant, rules, takes_own=False)
 
         contend(session, "Reclaimed", OfferedUnits(session, evictable_jobs(session)), attempts)

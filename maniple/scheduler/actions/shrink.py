@@ -8,7 +8,7 @@ It ends: only a gang that starts takes anything, and it takes only surplus. So e
 and surplus never evicts. A job gets its surplus back only by growing into free room.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Shrink:
         claims = None if session.due is None else QueueClaims(session, session.due)
         everything = Attempt(None, (), lambda table: np.ones(len(table), dtype=bool))
 
-        def attempts(claimant: Job) -> Sequence[Attempt]:
+        def attempts(claimant: Job) -> Iterable[Attempt]:
             if claims is None:
                 return [everything]
             return claim_attempts(claims, claimant, (), takes_own=True)

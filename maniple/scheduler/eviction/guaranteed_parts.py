@@ -45,7 +45,7 @@ class GuaranteedParts:
                     self._parts.setdefault(job.queue, []).extend(self._split(job))
 
     def inside(self, queue: int) -> frozenset[PlacedPod]:
-        """The pods at and below the queue that are inside its guarantee."""
+        """The pods at and below the queue that are inside its guarantee, or inside that of a queue below it."""
         if self.is_empty or not self._due.guaranteed[queue].any():
             return frozenset()
         if queue not in self._inside:
@@ -66,7 +66,9 @@ class GuaranteedParts:
         outside: set[JobKey] = set()
         for part in sorted(self._below(queue), key=order):
             asks = bool((part.held[named] > 0).any())
-            if asks and part.job.key not in outside and (total + part.held <= guaranteed + EPSILON)[named].all():
+            fits = bool((total + part.held <= guaranteed + EPSILON)[named].all())
+            # What a child is guaranteed is inside even if others beside it hold more than theirs.
+            if part.pods[0] in within_child or (asks and fits and part.job.key not in outside):
                 total += part.held
                 yield from part.pods
             else:

@@ -1,4 +1,4 @@
-"""What a queue may take from other queues: three claims, tried in this order for each gang that waits.
+"""What a queue may take from other queues: claims, tried in this order for each gang that waits.
 
 STRICT: the gang's queues stay within their dues, and every queue that loses pods keeps its due.
 FAIRER: the outcome is strictly fairer. The measure of a level (the children of one queue, or the roots) is the sorted
@@ -16,7 +16,7 @@ allow less than these rules, never more. docs/decisions/005-how-victims-are-chos
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
@@ -41,6 +41,10 @@ class Claim(IntEnum):
     STRICT = 0
     FAIRER = 1
     GUARANTEED = 2
+    GUARANTEED_BELOW = 3  # the same, where the departments above that queue go beyond their guarantees with the gang
+
+
+_GUARANTEES = (Claim.GUARANTEED, Claim.GUARANTEED_BELOW)
 
 
 class QueueClaims:
@@ -57,21 +61,24 @@ class QueueClaims:
 
     # -- which claims a gang has
 
-    def possible(self, claimant: Job) -> list[Claim]:
-        """The claims that its queues may have, if all that its own branches lend to others comes back."""
+    def possible(self, claimant: Job) -> Iterator[Claim]:
+        """Yields the claims that its queues may have, if all that their own branches lend to others comes back."""
         due, path = self._due, self._session.queue_paths[claimant.queue]
         need = self.need(claimant)
         held = due.accounting.queue_held
-        leaf = path[0]
-        is_within = standing_with(due, leaf, held[leaf] + need, need) != Standing.BORROWING
-        has_guarantee = standing_with(due, leaf, held[leaf] + need, need) == Standing.GUARANTEED or any(
-            standing_with(due, queue, need, need) == Standing.GUARANTEED for queue in path[1:]
-        )
-        is_below = self._is_below_due(leaf, held[leaf], need) is not False and any(
+        stands = standing_with(due, path[0], held[path[0]] + need, need)
+        if stands != Standing.BORROWING:
+            yield Claim.STRICT
+        if self._is_below_due(path[0], held[path[0]], need) is not False and any(
             self._is_below_due(queue, held[queue], need) for queue in path
-        )
-        has = {Claim.STRICT: is_within, Claim.FAIRER: is_below, Claim.GUARANTEED: has_guarantee}
-        return [claim for claim in Claim if has[claim]]
+        ):
+            yield Claim.FAIRER
+        if stands == Standing.GUARANTEED or any(
+            standing_with(due, queue, need, need) == Standing.GUARANTEED for queue in path[1:]
+        ):
+            yield Claim.GUARANTEED
+        if stands == Standing.GUARANTEED and len(path) > 1:
+            yield Claim.GUARANTEED_BELOW
 
     def _is_below_due(self, queue: int, held: FloatArray, need: FloatArray) -> bool | None:
         """Whether the queue holds less than its due of something scarce that is needed; None: nothing is scarce."""
@@ -99,7 +106,7 @@ class QueueClaims:
         nearest_first = candidates
         if len(self._session.queue_paths[claimant]) > 1:
             nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant, victim.job.queue)[0])
-        staying = set() if outcome.claim == Claim.GUARANTEED else self._would_come_back(candidates)
+        staying = set() if outcome.claim in _GUARANTEES else self._would_come_back(candidates)
         chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
         return [victim for victim in candidates if victim in chosen]
 
@@ -109,7 +116,7 @@ class QueueClaims:
         Such a queue would then have a claim for what it lost, and it would go on for ever.
         """
         session = self._session
-        if not session.has_action(Ability.PREEMPT):
+        if not session.has_action(Ability.PREEMPT) or not any(self._has_lower(job) for job in _jobs_of(candidates)):
             return set()
         pods = Counter(victim.job.key for victim in candidates)
         going = {
@@ -122,6 +129,11 @@ class QueueClaims:
             held = left.get(victim.job.queue, self._due.accounting.queue_held[victim.job.queue])
             left[victim.job.queue] = held - self._due.accounting.of_pod(victim.pod)
         return {key for key, job in going.items() if self._displaces_larger(job, going, left[job.queue])}
+
+    def _has_lower(self, job: Job) -> bool:
+        """Whether anything of lower priority holds something in its queue."""
+        lowest = next(iter(self._by_priority(job.queue)), job)
+        return lowest.priority < job.priority
 
     def _displaces_larger(self, job: Job, going: Container[JobKey], left: FloatArray) -> bool:
         """Whether a job of lower priority stays without which its queue, with the job again, has less than its due."""
@@ -173,7 +185,7 @@ class QueueClaims:
             touched = due.scarce[queues] & (amounts > 0)
             is_short = touched & (held[queues] - amounts < due.deserved[queues] - EPSILON)
             return np.asarray((top != _NONE) & ~is_short.any(axis=1))
-        if claim == Claim.GUARANTEED:
+        if claim in _GUARANTEES:
             return np.asarray(top != _NONE)
         need = self.need(claimant)
         fairer = np.zeros(len(queues), dtype=bool)
@@ -203,17 +215,25 @@ class QueueClaims:
         return np.minimum(1.0, np.divide(held, due, out=np.ones_like(held), where=counts))
 
     def _kinds(self, table: UnitTable) -> "_Kinds":
-        """The units by queue and by what they hold. Others with the same are as good."""
+        """The units by queue and by what they hold. Equal pods share the array of what they hold."""
         if self._kinds_of is None or self._kinds_of[0] is not table:
-            pods = table.pods.pods
-            amounts = np.zeros((0, len(self._session.snapshot.axis)))
-            if pods:
-                starts = np.cumsum(table.counts) - table.counts
-                of_pods = np.array([self._due.accounting.of_pod(pod) for pod in pods])
-                amounts = np.add.reduceat(of_pods, starts, axis=0)
-            queues = np.array([job.queue for job in table.jobs], dtype=np.intp)[table.job_of]
-            rows, of_unit = np.unique(np.column_stack([queues, amounts]), axis=0, return_inverse=True)
-            self._kinds_of = table, _Kinds(rows[:, 0].astype(np.intp), rows[:, 1:], of_unit.reshape(-1))
+            numbers: dict[tuple[object, ...], int] = {}
+            queues: list[int] = []
+            amounts: list[FloatArray] = []
+            of_unit: list[int] = []
+            for unit in table.units:
+                held = [self._due.accounting.of_pod(pod) for pod in unit.pods]
+                key = (unit.job.queue, *sorted(map(id, held))) if len(held) > 1 else (unit.job.queue, id(held[0]))
+                number = numbers.setdefault(key, len(numbers))
+                of_unit.append(number)
+                if number == len(amounts):
+                    queues.append(unit.job.queue)
+                    amounts.append(np.sum(held, axis=0) if len(held) > 1 else held[0])
+            shape = (len(amounts), len(self._session.snapshot.axis))
+            kinds = _Kinds(
+                np.array(queues, dtype=np.intp), np.array(amounts).reshape(shape), np.array(of_unit, np.intp)
+            )
+            self._kinds_of = table, kinds
         return self._kinds_of[1]
 
     def _inside(self, claimant: int, table: UnitTable) -> BoolArray:
@@ -255,6 +275,15 @@ def displaceable(session: Session, claimant: Job, candidates: Sequence[Victim]) 
     return list(candidates) if due is None else QueueClaims(session, due).displaceable(claimant, candidates)
 
 
+def _jobs_of(victims: Sequence[Victim]) -> Iterator[Job]:
+    """The jobs of the victims. Pods of one job stand together."""
+    last = None
+    for victim in victims:
+        if victim.job is not last:
+            last = victim.job
+            yield last
+
+
 def _priority(job: Job) -> int:
     return job.priority
 
@@ -291,6 +320,7 @@ class _Outcome:
         self._level = 0  # at which the last victim meets the claimant
         self._is_entitled = True
         self._refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
+        self._floors: dict[tuple[int, int], FloatArray] = {}  # (queue, amount) -> what the queues below must keep
         # Parts of dues that the victims of this level have changed: queue -> before and after.
         self._changed: dict[int, tuple[FloatArray, FloatArray]] = {}
 
@@ -309,7 +339,7 @@ class _Outcome:
             )
             if is_kept or victim.pod in self._claims.parts.inside(below[-1]):
                 return False
-            if not self._allows(below, amount):
+            if not self._allows(below, amount, kind):
                 self._refused.add(kind)
                 return False
         self._left[self._session.queue_paths[queue]] -= amount
@@ -324,22 +354,22 @@ class _Outcome:
         if self.claim == Claim.STRICT:
             return Standing.BORROWING not in stands
         if self.claim == Claim.GUARANTEED:
-            # What a queue is guaranteed, the queues above it are, too.
+            return stands[-1:] == [Standing.GUARANTEED]
+        if self.claim == Claim.GUARANTEED_BELOW:
             return Standing.GUARANTEED in stands
         own = self._path[self._level - 1]
         before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
         self._changed[own] = before, after
         return _is_fairer(before, after)
 
-    def _allows(self, below: Sequence[int], amount: FloatArray) -> bool:
+    def _allows(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
         """Whether the claim allows a victim with this amount from queues that are not the claimant's."""
         if self._of_guests:
-            return self._is_entitled or not self._is_short(below, amount)
-        if not self._is_entitled or self.claim == Claim.GUARANTEED:
+            return self._is_entitled or self._keep_dues(below, amount, kind)
+        if not self._is_entitled or self.claim in _GUARANTEES:
             return self._is_entitled
         if self.claim == Claim.STRICT:
-            touched = self._due.scarce[below] & (amount > 0)
-            return bool(touched.any()) and not self._is_short(below, amount)
+            return self._keep_dues(below, amount, kind) and bool(np.isfinite(self._floors[kind]).any())
         top = below[-1]
         before, after = self._parts(top, self._held[top]), self._parts(top, self._left[top] - amount)
         changed = {**self._changed, top: (before, after)}
@@ -353,10 +383,13 @@ class _Outcome:
         self._changed = changed
         return True
 
-    def _is_short(self, below: Sequence[int], amount: FloatArray) -> bool:
-        """Whether a queue would hold less than its due of something scarce."""
-        touched = self._due.scarce[below] & (amount > 0)
-        return bool((touched & (self._left[below] - amount < self._due.deserved[below] - EPSILON)).any())
+    def _keep_dues(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
+        """Whether each queue still holds its due of all that is scarce and that the victim holds."""
+        floor = self._floors.get(kind)
+        if floor is None:
+            touched = self._due.scarce[below] & (amount > 0)
+            floor = self._floors[kind] = np.where(touched, self._due.deserved[below] - EPSILON + amount, -np.inf)
+        return bool((self._left[below] >= floor).all())
 
     def _parts(self, queue: int, held: FloatArray) -> FloatArray:
         return self._claims.parts_of_due(held, queue)

@@ -333,7 +333,7 @@ class Surplus(Victims):
 def _no_claim(case: Case, claims: QueueClaims) -> str:
     """Why its queue may take nothing of others; empty if it may of some."""
     session, due = case.session, case.session.due
-    if due is None or claims.possible(case.job):
+    if due is None or next(claims.possible(case.job), None) is not None:
         return ""
     need = claims.need(case.job)
     queue = session.queue_of(case.job)
@@ -351,7 +351,7 @@ def _lenders(case: Case, claims: QueueClaims, queues: set[int]) -> list[int] | s
     """Those of the queues that may lose something to the gang; or why there are none."""
     session, holders, job = case.session, case.holders, case.job
     own = session.queue_of(job)
-    possible = claims.possible(job)
+    possible = list(claims.possible(job))
     able: list[int] = []
     refusals: list[str] = []
     for queue in sorted(queues, key=lambda queue: (claims.meeting(own.index, queue)[0], queue)):

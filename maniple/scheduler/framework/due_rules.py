@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from maniple.model.job import Job, Queue
+from maniple.model.job import Queue
 from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.share_accounting import Accounting
@@ -63,13 +63,13 @@ def standing_with(due: Due, queue: int, held: FloatArray, need: FloatArray) -> S
     return Standing.BORROWING if is_over.any() else Standing.DESERVED
 
 
-def borrows(session: Session, job: Job) -> bool:
-    """Whether a queue of the job would hold more than its due with what the job needs next."""
+def borrows(session: Session, queue: Queue, need: FloatArray) -> bool:
+    """Whether the queue, or one above it, would hold more than its due with `need`."""
     due = session.due
     if due is None or not due.scarce.any():
         return False
-    need = due.accounting.asked(session.next_need(job))
-    return any(standing(due, queue, need) == Standing.BORROWING for queue in session.queue_paths[job.queue])
+    asked = due.accounting.asked(need)
+    return any(standing(due, index, asked) == Standing.BORROWING for index in session.queue_paths[queue.index])
 
 
 def counted_of(session: Session, queue: Queue) -> BoolArray:

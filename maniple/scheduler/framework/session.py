@@ -185,18 +185,17 @@ class Session:
         keys = [order(job) for order in self._callbacks["job_order"]]
         return (*keys, job.created, *job.key)  # the tie-breakers close the tuple
 
-    def queue_key(self, queue: Queue, next_job: Job | None = None) -> tuple[tuple[Key, ...], ...]:
-        """Keys from the top of the tree down: ancestors are compared first."""
+    @property
+    def has_standings(self) -> bool:
+        return bool(self._callbacks["queue_standing"])
+
+    def queue_key(self, queue: Queue, need: FloatArray | None = None) -> tuple[tuple[Key, ...], ...]:
+        """Keys from the top of the tree down: ancestors are compared first. `need`: of the queue's next job."""
         path = [self.snapshot.queues[index] for index in reversed(self.queue_paths[queue.index])]
-        standings = self._callbacks["queue_standing"] if next_job is not None else ()
-        need = self.next_need(next_job) if next_job is not None and standings else np.zeros(0)
+        standings = self._callbacks["queue_standing"] if need is not None else ()
         orders = self._callbacks["queue_order"]
         return tuple(
-            (
-                *(standing(queue, need) for standing in standings),
-                *(order(queue) for order in orders),
-                float(queue.index),
-            )
+            (*(stand(queue, need) for stand in standings), *(order(queue) for order in orders), float(queue.index))
             for queue in path
         )
 

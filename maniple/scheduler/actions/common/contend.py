@@ -4,7 +4,7 @@ Only gangs that have not started are claimants: pods above a minimum never evict
 waits for the next one.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -37,29 +37,37 @@ class Attempt(NamedTuple):
 
 def claim_attempts(
     claims: QueueClaims, claimant: Job, rules: Sequence[VictimRule], *, takes_own: bool
-) -> list[Attempt]:
-    """The attempts of a gang that takes from other queues and, with `takes_own`, from its own as it likes."""
+) -> Iterator[Attempt]:
+    """Yields the attempts of a gang that takes from other queues and, with `takes_own`, from its own as it likes."""
 
     def own(table: UnitTable) -> BoolArray:
-        return table.of_jobs(lambda job: takes_own and job.queue == claimant.queue)
+        return table.of_jobs(lambda job: job.queue == claimant.queue)
 
-    possible = claims.possible(claimant)
-    attempts = [
-        Attempt(
+    is_first = True
+    for claim in claims.possible(claimant):
+        if is_first and takes_own and claim != Claim.STRICT:
+            yield Attempt(None, rules, own)  # no due is touched if its own queue has enough
+        is_first = False
+        yield Attempt(
             claim,
             [*rules, claims.rule(claim)],
-            lambda table, claim=claim: own(table) | claims.offered(claim, claimant, table),  # type: ignore[misc]
+            partial(_offered, claims, claim, claimant, own if takes_own else None),
             partial(claims.distance, claimant),
             rules,
         )
-        for claim in possible
-    ]
-    # Nobody else's due or guarantee is touched if its own queue has enough.
-    return [Attempt(None, rules, own), *attempts] if takes_own and Claim.STRICT not in possible else attempts
+    if is_first and takes_own:
+        yield Attempt(None, rules, own)
+
+
+def _offered(
+    claims: QueueClaims, claim: Claim, claimant: Job, own: Callable[[UnitTable], BoolArray] | None, table: UnitTable
+) -> BoolArray:
+    offered = claims.offered(claim, claimant, table)
+    return offered if own is None else offered | own(table)
 
 
 def contend(
-    session: Session, reason: str, offered: OfferedUnits, attempts_of: Callable[[Job], Sequence[Attempt]]
+    session: Session, reason: str, offered: OfferedUnits, attempts_of: Callable[[Job], Iterable[Attempt]]
 ) -> None:
     """Makes room for each blocked gang in turn, by the first of its attempts that succeeds.
 
