@@ -64,7 +64,11 @@ def with_moves(state: State, moves: Iterable[Move]) -> State:
 
 
 def lost_guarantees(objects: list[Object], plan: Object) -> list[str]:
-    """Parts inside a guarantee that go for a claimant that meets them above the guaranteed queue."""
+    """Parts inside a guarantee that go for a claimant that meets them above the guaranteed queue.
+
+    What a queue is guaranteed may not fit into its parent's guarantee, where siblings hold what they are not guaranteed
+    beside what they are. It is a promise all the same.
+    """
     tree = Tree(objects)
     return [
         f"round {index}: {sentence}"
@@ -84,13 +88,12 @@ def _lost_in(facts: Facts, state: State, played: Round, tree: Tree) -> Iterator[
     for claimant, victims in claims.items():
         for gang in sorted({state.pods[key].gang for key in victims}):
             theirs, _ = sides(facts, facts.gang(gang).queue, facts.gang(claimant).queue)
-            if not theirs:
-                continue
-            above = theirs[-1]
-            answers = [inside for view in views for inside in view.in_each_order(above)]
-            if all(_loses(state, played, {part for part in inside if part.gang == gang}) for inside in answers):
-                named = ", ".join(key for key in victims if state.pods[key].gang == gang)
-                yield f"{named} leave for {claimant}, and are inside what {above} is guaranteed"
+            for queue in theirs:
+                answers = [inside for view in views for inside in view.in_each_order(queue)]
+                if all(_loses(state, played, {part for part in inside if part.gang == gang}) for inside in answers):
+                    named = ", ".join(key for key in victims if state.pods[key].gang == gang)
+                    yield f"{named} leave for {claimant}, and are inside what {queue} is guaranteed"
+                    break
 
 
 def _loses(state: State, played: Round, inside: set[Part]) -> bool:

@@ -159,12 +159,11 @@ class Search:
         )
 
     def is_outside(self, part: Part, gang: Gang, order: int | None) -> bool:
-        """Whether the part is outside the guarantee of its queue, in this order of jobs or in each."""
+        """Whether the part is outside the guarantees of its queues, in this order of jobs or in each."""
         theirs, _ = sides(self.facts, part.queue, gang.queue)
-        if not theirs:
-            return True
-        answers = self.guarantees.in_each_order(theirs[-1])
-        return bool(answers) and not any(part in inside for inside in (answers if order is None else [answers[order]]))
+        answers = [self.guarantees.in_each_order(queue) for queue in theirs]
+        asked = [inside for of_queue in answers for inside in (of_queue if order is None else [of_queue[order]])]
+        return bool(self.guarantees.orders) and not any(part in inside for inside in asked)
 
     def is_reclaimable(self, victims: list[Part], gang: Gang) -> bool:
         lines = [sides(self.facts, part.queue, gang.queue)[0] for part in victims]

@@ -179,6 +179,20 @@ def test_a_guarantee_protects_from_those_who_meet_it_above_its_queue() -> None:
     assert lost_guarantees(stranger, plan_of(takes("new", "lent-0")))
 
 
+def test_what_does_not_fit_the_departments_guarantee_is_still_inside_the_queues_own() -> None:
+    """d's guarantee names the CPU of d1, and the CPU beside d0's GPU uses it up."""
+    tree = [
+        queue("d"),
+        queue("d0", parent="d", guaranteed=gpus(1)),
+        queue("d1", parent="d", guaranteed={"cpu": "100m"}),
+    ]
+    held = [*gang("first", "d0", start=1), *gang("second", "d1", gpus=0, start=2)]
+    held[-1]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "100m"}  # type: ignore[index]
+    objects = [node("n1"), CLOCK, *tree, queue("e"), *held, *gang("new", "e")]
+    assert inside("d", *tree, *held) == {("first", 0)}
+    assert lost_guarantees(objects, plan_of(takes("new", "second-0")))
+
+
 # A queue below its guarantee does not wait where victims exist.
 
 
@@ -344,6 +358,9 @@ def test_room_that_goes_to_somebody_above_its_due_is_caught_where_others_need_it
     modest = [*held, *gang("an", "a"), *gang("am", "a"), *gang("bn", "b")]
     within = round_of(binds=[bind("an-0", "n1", "2")])
     assert not overtaken(modest, plan_of(within)), "who gets it stays within its due"
+    over = [queue("a", guaranteed=gpus(3)), queue("b", guaranteed=gpus(3))]
+    promised = [*held[:2], *over, *held[4:], *gang("an", "a", gpus=2), *gang("bn", "b")]
+    assert not overtaken(promised, plan_of(round_of(binds=[greedy]))), "it stays within its guarantee, which is more"
     own = [*held, *gang("an", "b", gpus=2), *gang("bn", "b")]
     assert not overtaken(own, plan_of(round_of(binds=[greedy]))), "of the same queue"
 

@@ -95,6 +95,11 @@ class Turns:
         return {name: amount * max(1, missing) for name, amount in move.pod.requests.items()}
 
     def goes_above(self, held: Shares, queue: str, asked: Resources) -> bool:
+        """Above what the queue is guaranteed, which may be more than its due, and above its due."""
+        named = {name: amount for name, amount in self.due.guaranteed[queue].items() if amount and asked.get(name)}
+        now = held.get(queue, {})
+        if named and all(now.get(name, Fraction(0)) + asked[name] <= named[name] + TOLERANCE for name in named):
+            return False
         return any(
             (queue, name) in self.due.scarce
             and held.get(queue, {}).get(name, Fraction(0)) + amount > self.due.deserved[queue][name] + TOLERANCE
