@@ -14,7 +14,7 @@ from math import prod
 
 from properties.cluster_facts import PROTECTED_CLASSES, Facts, Gang, Pod
 from properties.deserved_shares import TOLERANCE, Dues, Shares, Tree, find_dues, held_by_queue, is_charged
-from properties.eviction_verdicts import RECLAIMED
+from properties.eviction_verdicts import RECLAIMED, priority_of
 from properties.guarantee_parts import Guarantees, Part, sides
 from properties.guarantee_verdicts import coming, replayed, taken_from_others
 from properties.kubernetes_rules import is_plain, selects
@@ -43,7 +43,8 @@ def kept_waiting(objects: list[Object], plan: Object) -> list[str]:
 def needlessly_lost(objects: list[Object], plan: Object) -> list[str]:
     """Queues that lose something due to a claim although other victims would have left every queue its due.
 
-    Judged in rounds in which one gang claims and nobody else moves.
+    Judged in rounds in which one gang claims and nobody else moves. Victims that would next preempt what stays in their
+    queue are no better.
     """
     tree = Tree(objects)
     sentences: list[str] = []
@@ -189,7 +190,7 @@ class Search:
 
     def is_strict(self, gang: Gang, asked: Resources, victims: list[Part]) -> bool:
         """Every queue on the claimant's side stays within its due, and every other keeps its own."""
-        if not self.is_reclaimable(victims, gang):
+        if not self.is_reclaimable(victims, gang) or self.would_preempt(victims):
             return False
         for part in victims:
             theirs, mine = sides(self.facts, part.queue, gang.queue)
@@ -204,6 +205,20 @@ class Search:
             if any(self.is_short(queue, self.left(queue, victims), asks) for queue in theirs):
                 return False
         return True
+
+    def would_preempt(self, victims: list[Part]) -> bool:
+        """Whether a job goes whole and work of lower priority stays in its queue, which it may preempt next."""
+        going = {part.gang for part in victims if part.nth == 0}
+        priority = {part.gang: self.priority(part.gang) for part in self.guarantees.parts}
+        return any(
+            other.queue == part.queue and other.gang not in going and priority[other.gang] < priority[part.gang]
+            for part in victims
+            if part.nth == 0
+            for other in self.guarantees.parts
+        )
+
+    def priority(self, gang: str) -> int:
+        return priority_of(self.facts, self.state, self.facts.gang(gang))
 
     def is_short(self, queue: str, left: Resources, asks: Resources) -> bool:
         return any(

@@ -334,6 +334,15 @@ def test_a_due_that_is_lost_in_vain_is_caught() -> None:
     held += [*gang("y", "c", 2, start=2), *gang("z", "c", 2, start=3), *gang("new", "a", 2)]
     assert needlessly_lost(held, plan_of(takes("new", "x-0", "x-1", pods=2)))
     assert not needlessly_lost(held, plan_of(takes("new", "y-0", "y-1", pods=2)))
+
+    def rest(priority: int) -> list[Object]:
+        """y may not go, and z has this priority."""
+        classes: Object = {"kind": "PriorityClass", "metadata": {"name": "other"}, "value": priority}
+        made = [*gang("y", "c", 2, start=2, preemptable=False), *gang("z", "c", 2, start=3, priorityClassName="other")]
+        return [*held[:-9], classes, *made, *gang("new", "a", 2)]
+
+    assert needlessly_lost(rest(0), plan_of(takes("new", "x-0", "x-1", pods=2)))
+    assert not needlessly_lost(rest(9), plan_of(takes("new", "x-0", "x-1", pods=2))), "z would preempt y next"
     firm = [*held[:-9], *gang("y", "c", 4, start=2, preemptable=False), *gang("new", "a", 2)]
     assert not needlessly_lost(firm, plan_of(takes("new", "x-0", "x-1", pods=2))), "nobody else may go"
 
