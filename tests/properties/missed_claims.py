@@ -51,8 +51,10 @@ def needlessly_lost(objects: list[Object], plan: Object) -> list[str]:
     for index, facts, state, played in replayed(objects, plan):
         claims = taken_from_others(facts, state, played)
         movers = {move.pod.gang for move in coming(played)}
-        if len(claims) != 1 or movers != set(claims) or len(set(played.reasons.values())) != 1 or state.leaving:
+        if len(claims) != 1 or movers != set(claims) or len(set(played.reasons.values())) != 1:
             continue
+        if state.leaving or played.reserved or state.promised:
+            continue  # some room is kept for others
         (claimant,) = claims
         search, kind = Search(facts, state, tree), next(iter(played.reasons.values()))
         if not search.loses_due(list(played.evicted), claimant):
