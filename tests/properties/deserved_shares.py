@@ -1,19 +1,21 @@
 """What each queue deserves, computed a second time in another way: exactly, as a water level.
 
 The scheduler pours round by round in floating point; here the level is found directly: over the queues sorted by the
-level at which each is full, the amount left decides between which two the water stands.
+level at which each is full, the amount left decides between which two the water stands. What comes in whole units is
+then handed out in whole units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
+from math import floor
 
-from properties.cluster_facts import DEFAULT_QUEUE, Facts, read_facts
-from properties.eviction_verdicts import DISPLACED
-from properties.raw_objects import Object, Resources, add, flat, number, resources, rows, table, text
-from properties.replay_rounds import Round, State, after, read_round, read_state
+from properties.cluster_facts import DEFAULT_QUEUE, Facts
+from properties.gpu_facts import GPU
+from properties.raw_objects import Object, Resources, add, flat, number, resources, table, text
+from properties.replay_rounds import State
 
 TOLERANCE = Fraction(1, 100_000)
 
@@ -22,10 +24,11 @@ Shares = dict[str, Resources]  # queue -> resources
 
 @dataclass
 class Dues:
-    """What each queue deserves, and the resources that are scarce among it and its siblings."""
+    """What each queue deserves and is guaranteed, and the resources that are scarce among it and its siblings."""
 
     deserved: Shares
     scarce: set[tuple[str, str]]
+    guaranteed: Shares = field(default_factory=dict)  # as far as it is asked for; of a parent at least its children's
 
 
 class Tree:
@@ -37,6 +40,7 @@ class Tree:
         specs: dict[str, Object] = {name: table(written.get(name, {}), "spec") for name in self.names}
         self.parent = {name: text(spec, "parent") for name, spec in specs.items()}
         self.weight = {name: Fraction(number(spec, "weight", default=1)) for name, spec in specs.items()}
+        self.priority = {name: number(spec, "priority") for name, spec in specs.items()}
         self.guaranteed = {name: resources(spec.get("guaranteed", {})) for name, spec in specs.items()}
         self.limit = {name: resources(spec.get("limit", {})) for name, spec in specs.items()}
         self.is_reclaimable = {name: spec.get("reclaimable", True) is True for name, spec in specs.items()}
@@ -70,7 +74,8 @@ def find_dues(facts: Facts, state: State, tree: Tree) -> Dues:
     asked = held_by_queue(facts, state, [*ours, *waiting])
     names = {name for node in facts.nodes.values() for name in node.allocatable}
     names |= {name for wanted in asked.values() for name in wanted}
-    found = Dues({name: {} for name in tree.names}, set())
+    found = Dues({name: {} for name in tree.names}, set(), {name: {} for name in tree.names})
+    shared = {GPU} if any(not pod.ask.is_whole for pod in state.pods.values()) else set()
     for resource in names:
         total = Fraction(0)
         for node in facts.nodes.values():
@@ -82,7 +87,10 @@ def find_dues(facts: Facts, state: State, tree: Tree) -> Dues:
             if state.where[key] in facts.nodes:
                 total -= state.requests(facts, key).get(resource, Fraction(0))
         wants = {name: _want(tree, asked, name, resource) for name in tree.names}
-        _pour(tree, "", max(total, Fraction(0)), wants, resource, found)
+        for name in tree.names:
+            found.guaranteed[name][resource] = _guarantee(tree, wants, name, resource)
+        is_whole = "/" in resource and resource not in shared
+        _pour(tree, "", max(total, Fraction(0)), wants, resource, found, is_whole)
     return found
 
 
@@ -94,20 +102,44 @@ def _want(tree: Tree, asked: Shares, name: str, resource: str) -> Fraction:
     return min(want, tree.limit[name].get(resource, want))
 
 
-def _pour(tree: Tree, parent: str, amount: Fraction, wants: dict[str, Fraction], resource: str, found: Dues) -> None:
+def _guarantee(tree: Tree, wants: dict[str, Fraction], name: str, resource: str) -> Fraction:
+    own = min(tree.guaranteed[name].get(resource, Fraction(0)), wants[name])
+    below = sum((_guarantee(tree, wants, child, resource) for child in tree.children(name)), Fraction(0))
+    return min(max(own, below), tree.limit[name].get(resource, max(own, below)))
+
+
+def _pour(
+    tree: Tree,
+    parent: str,
+    amount: Fraction,
+    wants: dict[str, Fraction],
+    resource: str,
+    found: Dues,
+    is_whole: bool,
+) -> None:
     siblings = tree.children(parent)
-    first = {name: min(tree.guaranteed[name].get(resource, Fraction(0)), wants[name]) for name in siblings}
+    first = {name: found.guaranteed[name][resource] for name in siblings}
     promised = sum(first.values(), Fraction(0))
     if promised > amount:
         given = {name: value * amount / promised for name, value in first.items()}
     else:
         level = _level({n: wants[n] - first[n] for n in siblings}, tree.weight, amount - promised)
         given = {name: min(wants[name], first[name] + level * tree.weight[name]) for name in siblings}
+    if is_whole:
+        given = _in_units(tree, given)
     for name in siblings:
         found.deserved[name][resource] = given[name]
         if sum((wants[sibling] for sibling in siblings), Fraction(0)) > amount:
             found.scarce.add((name, resource))
-        _pour(tree, name, given[name], wants, resource, found)
+        _pour(tree, name, given[name], wants, resource, found, is_whole)
+
+
+def _in_units(tree: Tree, exact: dict[str, Fraction]) -> dict[str, Fraction]:
+    """Whole units of each share, and one more for those who lose the largest part of one."""
+    given = {name: Fraction(floor(share)) for name, share in exact.items()}
+    left = floor(sum(exact.values(), Fraction(0))) - sum(given.values(), Fraction(0))
+    losers = sorted(exact, key=lambda name: (given[name] - exact[name], -tree.priority[name], name))
+    return {name: given[name] + (name in losers[: int(left)]) for name in exact}
 
 
 def _level(room: dict[str, Fraction], weight: dict[str, Fraction], amount: Fraction) -> Fraction:
@@ -121,46 +153,3 @@ def _level(room: dict[str, Fraction], weight: dict[str, Fraction], amount: Fract
         amount -= (full_at - level) * width
         level, width = full_at, width - own
     return level
-
-
-def lost_dues(objects: list[Object], plan: Object) -> list[str]:
-    """Queues that lose what they deserve of what is scarce to pods of other queues.
-
-    What a queue gets in the same round counts, and room that moves within it is no loss. A pod in room reserved for
-    a gang of another queue must make way: losing it is no loss either.
-    """
-    facts, tree = read_facts(objects), Tree(objects)
-    state = read_state(facts, objects)
-    sentences: list[str] = []
-    for index, written in enumerate(rows(plan, "rounds"), 1):
-        played = read_round(facts, state, written)
-        sentences += [f"round {index}: {sentence}" for sentence in _lost_in(facts, state, played, tree)]
-        state = after(facts, state, played)
-    return sentences
-
-
-def _lost_in(facts: Facts, state: State, played: Round, tree: Tree) -> Iterator[str]:
-    def lines(key: str) -> tuple[list[str], list[str]]:
-        loser, winner = facts.gang(state.pods[key].gang), facts.gang(played.evicted[key])
-        return facts.queue_line(loser.queue), facts.queue_line(winner.queue)
-
-    leaving = [key for key in played.evicted if lines(key)[0] != lines(key)[1] and played.reasons[key] != DISPLACED]
-    if not leaving:
-        return
-    swapping = {gang for key, gang in played.evicted.items() if lines(key)[0] == lines(key)[1]}
-    coming = [move for move in (*played.binds, *played.nominations) if move.pod.gang not in swapping]
-    there = replace(state, where=state.where | {move.pod.key: move.node.name for move in coming})
-    kept = [key for key in there.staying(leaving) if is_charged(facts, there, key)]
-    held, due = held_by_queue(facts, there, kept), find_dues(facts, state, tree)
-    touched = {
-        (queue, resource)
-        for key in leaving
-        for queue in set(lines(key)[0]) - set(lines(key)[1])
-        for resource in state.pods[key].requests
-    }
-    for queue, resource in sorted(touched):
-        left, deserved = held.get(queue, {}).get(resource, Fraction(0)), due.deserved[queue][resource]
-        if not tree.is_reclaimable[queue]:
-            yield f"{queue} loses {resource}, and is not reclaimable"
-        elif (queue, resource) in due.scarce and left < deserved - TOLERANCE:
-            yield f"{queue} keeps {left} {resource} of {deserved}"

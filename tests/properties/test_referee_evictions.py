@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from properties.cluster_facts import read_facts
-from properties.deserved_shares import lost_dues
 from properties.elastic_clusters import NOW, claimed_worlds, elastic_worlds, growing_worlds
 from properties.elastic_job_facts import Elasticity, moment, newest, read_elasticity, written_moment
 from properties.gpu_facts import GPU
@@ -312,38 +311,6 @@ def test_room_taken_for_a_gang_must_go_to_it() -> None:
     assert not broken(objects, LEAVES, round_of(binds=[bind("new", "n1", "0")], waiting=[wait("old")]))
     other = round_of(binds=[bind("old-0", "n1", "0")], waiting=[wait("new")])
     assert broken(objects, LEAVES, other) == {Promise.VICTIMS}
-
-
-# Queues.
-
-
-def test_a_queue_that_loses_what_it_deserves_is_caught() -> None:
-    objects = [node("n1", gpus=4), queue("a"), queue("b"), group("new", 1, queue="b"), group("old", 1, queue="a")]
-    objects += [pod(f"new-{i}", group="new") for i in range(4)]
-    objects += [pod(f"old-{i}", group="old", on="n1", ids=str(i)) for i in range(4)]
-
-    def lost(*victims: int, reason: str = "Reclaimed") -> list[str]:
-        done = round_of(evictions=[take(f"old-{index}", "new", reason) for index in victims])
-        return lost_dues(objects, plan_of(done))
-
-    assert not lost(2, 3)
-    assert lost(1, 2, 3) == [f"round 1: a keeps 1 {GPU} of 2"]
-    assert lost(1, 2, 3, reason="Shrunk")
-    assert not lost(1, 2, 3, reason="Displaced"), "it was there on sufferance"
-    objects[1] = queue("a", reclaimable=False)
-    assert lost(3)
-
-
-def test_room_that_moves_within_a_queue_is_no_loss() -> None:
-    objects = [node("n1", gpus=2), queue("a"), queue("b"), group("other", 1, queue="b"), group("old", 1, queue="a")]
-    objects += [
-        pod("old-0", 2, group="old", on="n1", ids="0,1"),
-        group("new", 1, queue="a"),
-        pod("other-0", group="other"),
-    ]
-    objects += [pod("new-0", group="new", priority=1)]
-    done = round_of(evictions=[take("old-0", "new", "Preempted")], nominations=[nominate("new-0", "n1")])
-    assert not lost_dues(objects, plan_of(done))
 
 
 # Needless victims.

@@ -28,11 +28,11 @@ class Chapter:
     """Rounds in a row without events between them."""
 
     events: Table
-    rounds: list[Table]
+    rounds: list[Table | None]  # what is expected; None: nothing is said about the round
 
 
 def chapters(scenario: Mapping[str, Any]) -> list[Chapter]:
-    made = [Chapter({}, [scenario["expect"]])]
+    made = [Chapter({}, [scenario.get("expect")])]
     for step in scenario.get("then", []):
         events = {key: step[key] for key in EVENTS if key in step}
         wanted = {key: value for key, value in step.items() if key not in EVENTS}
