@@ -69,7 +69,8 @@ class Proportion:
 
         return Hooks(
             queue_order=order,
-            queue_standing=stand if due.scarce.any() or due.guaranteed.any() else None,
+            # kube-batch looks at the share alone.
+            queue_standing=stand if (self._borrow and due.scarce.any()) or due.guaranteed.any() else None,
             overused=None if self._borrow else overused,
             admissible=admissible,
             # Any: what queues may take from each other is not up to plugins (eviction/queue_claims.py).
