@@ -21,9 +21,14 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """[Q, R] what each queue deserves, and whether the resource is scarce among the queue and its siblings."""
+    """[Q, R] what each queue deserves, and whether the resource is scarce among the queue and its siblings.
+
+    `guaranteed`: what it gets before weights count, as far as it asks for it; of a parent at least that of its children
+    together. It may be more than there is; then `deserved` is less.
+    """
 
     deserved: FloatArray
+    guaranteed: FloatArray
     scarce: BoolArray
     accounting: Accounting  # in whose units
 
