@@ -19,6 +19,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 DEFAULT_QUEUE = "default"
 RESERVED_ENV_PREFIX = "MANIPLE_"  # environment variables that the controller and the agent set and read
 RESERVED_MOUNT_PATH = "/var/run/maniple"  # the controller mounts volumes below it
+MOST_WEIGHT = 1_000_000  # of a queue
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
@@ -52,11 +53,23 @@ class QueueSpec(Struct, frozen=True):
     weight: Annotated[
         int,
         Meta(
-            ge=1,
-            le=1_000_000,
-            description="Share of what is left after the guarantees, relative to the queue's siblings.",
+            ge=0,
+            le=MOST_WEIGHT,
+            description="Share of what is left after the guarantees, relative to the queue's siblings. "
+            "0: only what no sibling with a weight asks for.",
         ),
     ] = 1
+    weights: Annotated[
+        dict[str, int],
+        # The bounds are checked in validate/ours.py, where the error can name the resource.
+        Meta(
+            description="The weight for single resources, instead of `weight`.",
+            extra_json_schema={
+                "maxProperties": 64,
+                "additionalProperties": {"type": "integer", "format": "int32", "minimum": 0, "maximum": MOST_WEIGHT},
+            },
+        ),
+    ] = {}
     guaranteed: Annotated[
         ResourceList,
         # Before Kubernetes 1.34 the rule guaranteed <= limit costs the API server too much for more than 15.

@@ -146,13 +146,13 @@ class Job(Struct, eq=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queue:
-    """A queue of the tree. `parent` is an index, -1 for a root. `limit` is inf where there is no limit."""
+    """A queue of the tree. `parent` is an index, -1 for a root. [R]: `limit` is inf where there is none."""
 
     name: str
     index: int
     parent: int
     children: tuple[int, ...]
-    weight: float
+    weights: FloatArray
     guaranteed: FloatArray
     limit: FloatArray
     reclaimable: bool

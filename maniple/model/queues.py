@@ -8,7 +8,7 @@ from maniple.api import types
 from maniple.api.errors import nearest
 from maniple.api.meta import ObjectMeta
 from maniple.model.job import Queue
-from maniple.model.resources import Axis, amounts
+from maniple.model.resources import Axis, FloatArray, amounts
 
 MAX_LEVELS = 100  # of the tree; what a queue holds is counted in every queue above it
 _IN_LOOP = -1
@@ -86,6 +86,14 @@ def sound_queues(queues: Sequence[types.Queue]) -> tuple[list[types.Queue], dict
     return sound, wrong
 
 
+def _weights(spec: types.QueueSpec, axis: Axis) -> FloatArray:
+    weights = np.full(len(axis), float(spec.weight))
+    for name, weight in spec.weights.items():
+        if name in axis.index:  # nobody has or asks for the others
+            weights[axis.index[name]] = weight
+    return weights
+
+
 def build_queues(queues: Sequence[types.Queue], axis: Axis) -> tuple[list[Queue], Mapping[str, int]]:
     """The queues of the snapshot in the given order, and their index by name. The queues must form a tree."""
     index = {queue.metadata.name: number for number, queue in enumerate(queues)}
@@ -98,7 +106,7 @@ def build_queues(queues: Sequence[types.Queue], axis: Axis) -> tuple[list[Queue]
             index=number,
             parent=index.get(queue.spec.parent, -1),
             children=tuple(children.get(queue.metadata.name, ())),
-            weight=float(queue.spec.weight),
+            weights=_weights(queue.spec, axis),
             guaranteed=axis.vector(amounts(queue.spec.guaranteed)),
             limit=axis.vector(amounts(queue.spec.limit), missing=np.inf),
             reclaimable=queue.spec.reclaimable,

@@ -13,7 +13,7 @@ from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import PodsOnNodes
 from maniple.model.pod_shape import Exclusive
-from maniple.model.resources import Axis, FloatArray
+from maniple.model.resources import Axis, BoolArray, FloatArray
 from maniple.model.topology_domains import Domains
 
 
@@ -28,6 +28,7 @@ class Snapshot:
     queues: Sequence[Queue]  # by name
     queue_allocated: FloatArray  # [Q, R] held by the queue's own jobs, without child queues
     queue_pending: FloatArray  # [Q, R] requested by waiting pods of its own jobs
+    indivisible: BoolArray  # [R] extended resources of which every job of a queue holds and requests whole units
     jobs: Sequence[Job]
     waiting: Sequence[Job]  # the jobs with pods to place
     gpus: Gpus

@@ -38,6 +38,7 @@ ARGUMENT_WORDS = {
     ("gang", "evict.whole"): "whether a gang may be evicted whole",
     ("drf", "gpu.speeds"): _SPEEDS,
     ("proportion", "borrow"): "whether a queue may hold more than it deserves while others do not use it",
+    ("proportion", "divide.byPriority"): "whether queues of a higher priority get what they ask for first",
     ("proportion", "gpu.speeds"): _SPEEDS,
     ("predicates", "checks"): "the checks that run",
     ("predicates", "predicate.MemoryPressureEnable"): "whether nodes with memory pressure are refused",

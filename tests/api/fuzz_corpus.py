@@ -75,7 +75,13 @@ PLAIN: list[Object] = [
         "apiVersion": "maniple.dev/v1alpha1",
         "kind": "Queue",
         "metadata": meta("research"),
-        "spec": {"parent": "company", "guaranteed": {GPU: 1}, "limit": {GPU: 3}, "reclaimable": True},
+        "spec": {
+            "parent": "company",
+            "guaranteed": {GPU: 1},
+            "limit": {GPU: 3},
+            "reclaimable": True,
+            "weights": {GPU: 2},
+        },
     },
     {
         "apiVersion": "maniple.dev/v1alpha1",

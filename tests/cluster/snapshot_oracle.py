@@ -13,6 +13,7 @@ import numpy as np
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.errors import InputError
+from maniple.api.gpu.requests import WHOLE
 from maniple.api.labels import BACKFILL_ANNOTATION, JOB_LABEL
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.implied_pods import next_replicas, pods_by_job
@@ -31,7 +32,7 @@ from maniple.model.pod_shape import Exclusive
 from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default
-from maniple.model.resources import FloatArray, RequestTable
+from maniple.model.resources import BoolArray, FloatArray, RequestTable
 from maniple.model.snapshot import Snapshot
 from maniple.model.volume_claims import Storage
 
@@ -156,6 +157,7 @@ class _Oracle:
             queues=tables.queues,
             queue_allocated=usage.queue_allocated,
             queue_pending=queue_pending,
+            indivisible=tables.axis.extended & self.in_whole_units(jobs),
             jobs=jobs,
             waiting=waiting,
             gpus=tables.gpus,
@@ -171,6 +173,13 @@ class _Oracle:
             owners={owner: usage.owners.get(owner, {}) for owner in owners},
             budgets=tables.budgets,
         )
+
+    def in_whole_units(self, jobs: list[Job]) -> BoolArray:
+        asked = [group.shape.requests for job in jobs if job.exists and not job.is_suspended for group in job.groups]
+        held = [pod.requests for job in jobs for pod in job.placed]
+        vectors = np.array([*asked, *held]).reshape(-1, len(self.tables.axis))
+        whole: BoolArray = (vectors % WHOLE == 0).all(axis=0)
+        return whole
 
     def gpu_pods(self, usage: _Usage, waiting: list[Job]) -> dict[GpuPod, int]:
         counts: dict[GpuPod, int] = {}

@@ -45,6 +45,7 @@ def picture(snapshot: Snapshot) -> Picture:
         "queues": [_plain(queue) for queue in snapshot.queues],
         "queue_allocated": _plain(snapshot.queue_allocated),
         "queue_pending": _plain(snapshot.queue_pending),
+        "indivisible": _plain(snapshot.indivisible),
         "jobs": [_job(job) for job in snapshot.jobs],
         "waiting": [job.key for job in snapshot.waiting],
         "gpu_pods": sorted((str(kind), count) for kind, count in snapshot.gpu_pods.items()),

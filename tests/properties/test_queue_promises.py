@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.cluster_facts import read_facts
@@ -13,21 +16,36 @@ from properties.guarantee_clusters import guarantee_worlds
 from properties.guarantee_verdicts import unfair_claims
 from properties.missed_room import missed_opportunities
 from properties.plan_adapter import plan
-from properties.random_clusters import contended_worlds, simple_worlds, worlds
+from properties.random_clusters import contended_worlds, divided_worlds, simple_worlds, worlds
 from properties.raw_objects import Object, flat, key_of, rows, table, text
 from properties.referee import excess
 from properties.replay_rounds import after, read_round, read_state
 from properties.test_promises import KUBE_BATCH, long_promised, promised
 from properties.topology_clusters import close_worlds
 
+DEFAULT = (Path(__file__).parents[2] / "maniple" / "scheduler" / "default_policy.yaml").read_text()
+BY_PRIORITY = re.sub(r"(\n *)(borrow: \S+)", r'\1\2\1divide.byPriority: "true"', DEFAULT)
 
-@promised
-@given(st.one_of(worlds(), contended_worlds(), close_worlds(), guarantee_worlds()))
-def test_deserved_shares_match_an_exact_calculation(objects: list[Object]) -> None:
+
+@pytest.mark.parametrize("policy", [DEFAULT, BY_PRIORITY], ids=["by weight", "by priority"])
+@settings(promised, max_examples=160)
+@given(
+    st.one_of(
+        worlds(),
+        contended_worlds(),
+        close_worlds(),
+        guarantee_worlds(),
+        divided_worlds(),
+        divided_worlds(),
+        divided_worlds(),
+    )
+)
+def test_deserved_shares_match_an_exact_calculation(policy: str, objects: list[Object]) -> None:
+    """Weights of queues and of resources, weight 0, guarantees, limits, priorities, trees, and what is indivisible."""
     facts = read_facts(objects)
     state = read_state(facts, objects)
-    expected = find_dues(facts, state, Tree(objects)).deserved
-    shown = {text(queue, "name"): table(queue, "deserved") for queue in rows(plan(objects), "queues")}
+    expected = find_dues(facts, state, Tree(objects), by_priority=policy is BY_PRIORITY).deserved
+    shown = {text(queue, "name"): table(queue, "deserved") for queue in rows(plan(objects, policy), "queues")}
     assert set(shown) == set(expected)
     for queue, amounts in expected.items():
         for resource, amount in amounts.items():

@@ -197,6 +197,7 @@ def _queue(name: str, given: Mapping[str, Any] | None) -> Table:
     fields = Fields(f"queues.{name}", given)
     spec = fields.take_some(("parent", "weight", "reclaimable", "priority"))
     spec |= {key: amounts(value) for key, value in fields.take_some(("guaranteed", "limit")).items()}
+    spec["weights"] = {name: int(weight) for name, weight in amounts(fields.take("weights")).items()}
     fields.finish()
     return {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 

@@ -13,7 +13,8 @@ def assemble_snapshot(
     tables: ClusterTables, usage: NodeUsage, queue_usage: QueueUsage, jobs: Sequence[Job], waiting: Sequence[Job]
 ) -> Snapshot:
     """The time is left open: `now` is 0."""
-    queue_allocated, queue_pending = queue_usage.sums(usage.vectors())
+    vectors = usage.vectors()
+    queue_allocated, queue_pending = queue_usage.sums(vectors)
     return Snapshot(
         now=0.0,
         axis=tables.axis,
@@ -24,6 +25,7 @@ def assemble_snapshot(
         queues=tables.queues,
         queue_allocated=queue_allocated,
         queue_pending=queue_pending,
+        indivisible=tables.axis.extended & queue_usage.in_whole_units(vectors),
         jobs=jobs,
         waiting=waiting,
         gpus=tables.gpus,

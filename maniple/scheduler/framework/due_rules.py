@@ -21,9 +21,10 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """[Q, R] what each queue deserves and is guaranteed, and whether a resource is scarce among it and its siblings.
+    """[Q, R] what each queue deserves, and whether the resource is scarce among the queue and its siblings.
 
-    A guarantee counts as far as the queue asks for it. A parent is guaranteed at least what its children are.
+    `guaranteed`: what it gets before weights count, as far as it asks for it; of a parent at least that of its children
+    together. It may be more than there is; then `deserved` is less.
     """
 
     deserved: FloatArray
