@@ -19,6 +19,7 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from properties.elastic_clusters import ElasticWorld, nearly_full
+from properties.guaranteed_starts import beyond_guarantees
 from properties.object_builder import Builder
 from properties.object_writer import Mix, T
 from properties.plan_adapter import plan_until_settled
@@ -61,7 +62,7 @@ def cluster(seed: int) -> list[Object]:
         raise AssertionError("drawn from the seeded generator only")
 
     kind, limits = seed % 5, 0 if seed % 3 else 4
-    mix = Mix(rules_one_in=2, limits_one_in=limits)
+    mix = Mix(rules_one_in=2, limits_one_in=limits, firm_one_in=8 if seed % 7 else 2)
     # A promise of the GPU of a pod that does not name its GPUs holds only until the next round.
     names = grace_of(seed) > 1
     if kind < 2:
@@ -94,6 +95,8 @@ def verdict(seed: int) -> tuple[int, list[str], bool]:
     except Exception as error:
         return seed, [f"planning failed: {error!r}"], False
     sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned, grace)]
+    if policy is None:
+        sentences += [f"a guarantee: {sentence}" for sentence in beyond_guarantees(objects, planned)]
     if moves(planned)[-1]:
         sentences.append(f"not settled after {rounds} rounds: {moves(planned)}")
     return seed, sentences, any(rows(done, "evictions") for done in rows(planned, "rounds"))

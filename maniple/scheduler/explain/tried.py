@@ -239,7 +239,7 @@ def _effect(case: Case, units: Sequence[Unit]) -> str:
                 if refusal := session.refusal(job, "job_pipelined"):
                     return f"would make room, but {refusal}"
                 more = session.state(job).allocated - before
-                limit = session.admissible(session.queue_of(job), more, is_charged=True)
+                limit = session.may_start(session.queue_of(job), job, more, is_charged=True)
                 if limit is not None:
                     return f"would make room, but {limit.message}"
                 return "would make room by the end of this cycle: it is tried again in the next one"

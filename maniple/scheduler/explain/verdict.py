@@ -224,8 +224,8 @@ class Explainer:
 
     def _limits(self, job: Job, miss: Miss) -> str:
         """What limits and shares of its queue would have to change; empty if nothing."""
-        queue = self._session.queue_of(job)
-        reason = self._session.admissible(queue, miss.needs) or self._session.overused(queue, miss.needs)
+        session, queue = self._session, self._session.queue_of(job)
+        reason = session.may_start(queue, job, miss.needs) or session.overused(queue, miss.needs)
         return "" if reason is None else reason.cure
 
     # -- what the gang needs

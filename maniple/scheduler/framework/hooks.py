@@ -90,8 +90,8 @@ class Hooks:
     at, with the three kinds. Kinds must not change in a cycle. A plugin without them is asked about each gang.
     """
 
-    # What preemptable, reclaimable, job_ready and job_pipelined look at of the job (the claimant), apart from its
-    # queue, priority, need, groups, placed pods and topology.
+    # What preemptable, reclaimable, startable, job_ready and job_pipelined look at of the job (the claimant), apart
+    # from its queue, priority, need, groups, placed pods and topology.
     job_kind: Callable[[Job], Hashable] | None = None
     # What predicate, pod_predicate, node_order, batch_node_order and is_placed_singly look at of the group, apart from
     # its shape, and for pod_predicate and batch_node_order its pod affinity.
@@ -124,6 +124,9 @@ class Hooks:
     overused: Callable[[Queue, FloatArray], Reason | None] | None = None
     # Whether a queue may hold so much more (True: it is charged for it already). A hard limit, unlike overused.
     admissible: Callable[[Queue, FloatArray, bool], Reason | None] | None = None
+    # Why a gang may not start with these requests, whoever leaves for it. What is refused once in a cycle must be
+    # refused for the rest of it.
+    startable: Callable[[Job, FloatArray], Reason | None] | None = None
     job_valid: Callable[[Job], Reason | None] | None = None
     job_ready: Callable[[Job], bool] | None = None
     job_pipelined: Callable[[Job], bool] | None = None

@@ -247,6 +247,18 @@ class Session:
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         return _first(admissible(queue, more, is_charged) for admissible in self._callbacks["admissible"])
 
+    def startable(self, job: Job, more: FloatArray) -> Reason | None:
+        """Why the gang may not start with `more`, whoever leaves for it."""
+        return _first(startable(job, more) for startable in self._callbacks["startable"])
+
+    def may_start(self, queue: Queue, job: Job, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
+        """Why neither the limits nor any other rule about starts let the gang start with `more`; None if all do."""
+        limit = self.admissible(queue, more, is_charged=is_charged)
+        reason = self.startable(job, more)
+        if limit is None or reason is None:
+            return limit or reason
+        return replace(limit, would_start_if=f"{limit.cure} and {reason.cure}")
+
     def accounting(self, speeds: Speeds) -> Accounting:
         """What queues and jobs hold, with GPUs counted by these speeds; (): as they are."""
         if not speeds:

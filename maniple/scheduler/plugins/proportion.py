@@ -6,7 +6,8 @@ is left (water-filling). No queue gets more than it asks for, or than its limit.
 
 The queue with the lowest share (allocated / deserved, the largest over scarce resources) is next. With `borrow: "true"`
 a queue may hold more than it deserves while others do not use it. Without it, as in kube-batch, a queue that has what
-it deserves is skipped. A limit is never exceeded.
+it deserves is skipped. A limit is never exceeded. With `preemptable.guarantee: "true"` gangs that may not be preempted
+start only within their queue's guarantee.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from maniple.model.job import Queue
 from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, spared
+from maniple.scheduler.framework.guaranteed_starts import GuaranteedStarts
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -26,6 +28,7 @@ class Proportion:
     def __init__(self, arguments: Arguments) -> None:
         self._borrow = arguments.boolean("borrow", default=False)
         self._speeds = speeds_argument(arguments)
+        self._starts_guaranteed = arguments.boolean("preemptable.guarantee", default=False)
 
     def open(self, session: Session) -> Hooks:
         snapshot = session.snapshot
@@ -68,9 +71,10 @@ class Proportion:
             queue_order=order,
             overused=None if self._borrow else overused,
             admissible=admissible,
+            startable=GuaranteedStarts(session).refusal if self._starts_guaranteed else None,
             reclaimable=lambda claimant, candidates: spared(session, claimant, candidates),
             due=due,
-            job_kind=nothing_else,
+            job_kind=(lambda job: job.preemptable) if self._starts_guaranteed else nothing_else,
             victim_kind=nothing_else,
         )
 

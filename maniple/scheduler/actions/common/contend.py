@@ -53,6 +53,9 @@ def contend(
             continue
         if demand in failed:
             continue
+        if session.startable(job, session.needed_resources(job)) is not None:
+            failed.add(demand)
+            continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
             continue
         maker = makers.pop(demand, None)
