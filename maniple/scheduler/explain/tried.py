@@ -63,9 +63,14 @@ class Case:
         return tuple(entry for entry in tried if entry.why)
 
     def would_get_room(self, wanted: Mapping[TaskGroup, int]) -> bool:
-        """Whether an action would take enough from others for these pods, if nothing but room were in their way."""
+        """Whether these pods would get room from pods that leave, if nothing but room were in their way.
+
+        Some leave already; of others an action would take enough.
+        """
         if self.job.is_best_effort or self.session.state(self.job).evicted:
             return False
+        if self.session.anything_leaving and not find_miss(self.session, self.job, wanted, later=True).missing:
+            return True
         notes = (notes.get(self.job.key) or notes.get(None) for notes in self.session.notes.values())
         return any(isinstance(note, Victims) and note.frees_room(self, wanted) for note in notes)
 
