@@ -53,14 +53,11 @@ def contend(
             continue
         if demand in failed:
             continue
-        if session.startable(job, session.needed_resources(job)) is not None:
-            failed.add(demand)
-            continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
             continue
         maker = makers.pop(demand, None)
         if maker is None:
-            if not may_claim(job):
+            if not may_claim(job) or session.startable(job, session.needed_resources(job)) is not None:
                 continue
             kind = (queue.index, job.priority, job.may_preempt)
             if kind not in units_of_kind:
