@@ -85,6 +85,13 @@ class QueueSpec(Struct, frozen=True):
     priority: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="Queues with a higher priority are served first.")
     ] = 0
+    min_runtime_seconds: (
+        Annotated[
+            Seconds,
+            Meta(description="The minRuntimeSeconds of its jobs that name none. Default: that of the queue above."),
+        ]
+        | None
+    ) = None
 
 
 class QueueStatus(Struct, frozen=True):
@@ -152,9 +159,13 @@ class PodGroupSpec(Struct, frozen=True):
         str, Meta(max_length=253, description="PriorityClass of the gang. Empty: the highest priority of its pods.")
     ] = ""
     preemptable: Annotated[bool, Meta(description="Whether the gang may be evicted for others.")] = True
-    min_runtime_seconds: Annotated[
-        Seconds, Meta(description="For this long after its start the gang is not evicted for others.")
-    ] = 0
+    min_runtime_seconds: (
+        Annotated[
+            Seconds,
+            Meta(description="For this long after its start the gang is not evicted for others. Default: its queue's."),
+        ]
+        | None
+    ) = None
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums for pods of a role.")] = ()
     mixed_gpu_models: MixedGpuModels = False
@@ -235,9 +246,13 @@ class ElasticJobSpec(Struct, frozen=True):
     ] = "torch"
     elastic: Annotated[Elasticity, Meta(description="What resizing gains and costs.")] = Elasticity()
     preemptable: Annotated[bool, Meta(description="Whether the job may be evicted for others.")] = True
-    min_runtime_seconds: Annotated[
-        Seconds, Meta(description="For this long after its start the job is not evicted for others.")
-    ] = 0
+    min_runtime_seconds: (
+        Annotated[
+            Seconds,
+            Meta(description="For this long after its start the job is not evicted for others. Default: its queue's."),
+        ]
+        | None
+    ) = None
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     mixed_gpu_models: MixedGpuModels = False
     suspend: Annotated[bool, Meta(description="While true the job holds no resources.")] = False

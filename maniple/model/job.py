@@ -157,3 +157,4 @@ class Queue:
     limit: FloatArray
     reclaimable: bool
     priority: int
+    min_runtime_s: float = 0.0  # of its jobs that name none: its own, or that of the nearest queue above that has one

@@ -97,6 +97,7 @@ def _weights(spec: types.QueueSpec, axis: Axis) -> FloatArray:
 def build_queues(queues: Sequence[types.Queue], axis: Axis) -> tuple[list[Queue], Mapping[str, int]]:
     """The queues of the snapshot in the given order, and their index by name. The queues must form a tree."""
     index = {queue.metadata.name: number for number, queue in enumerate(queues)}
+    by_name = {queue.metadata.name: queue for queue in queues}
     children: dict[str, list[int]] = {}
     for number, queue in enumerate(queues):
         children.setdefault(queue.spec.parent, []).append(number)
@@ -111,7 +112,20 @@ def build_queues(queues: Sequence[types.Queue], axis: Axis) -> tuple[list[Queue]
             limit=axis.vector(amounts(queue.spec.limit), missing=np.inf),
             reclaimable=queue.spec.reclaimable,
             priority=queue.spec.priority,
+            min_runtime_s=_min_runtime_s(queue, by_name),
         )
         for number, queue in enumerate(queues)
     ]
     return tree, index
+
+
+def _min_runtime_s(queue: types.Queue, by_name: Mapping[str, types.Queue]) -> float:
+    """That of the nearest queue that names one, from the queue upwards; 0 if none does."""
+    above: types.Queue | None = queue
+    for _ in range(MAX_LEVELS):
+        if above is None:
+            break
+        if above.spec.min_runtime_seconds is not None:
+            return float(above.spec.min_runtime_seconds)
+        above = by_name.get(above.spec.parent)
+    return 0.0

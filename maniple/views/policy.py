@@ -40,6 +40,7 @@ ARGUMENT_WORDS = {
     ("proportion", "borrow"): "whether a queue may hold more than it deserves while others do not use it",
     ("proportion", "divide.byPriority"): "whether queues of a higher priority get what they ask for first",
     ("proportion", "gpu.speeds"): _SPEEDS,
+    ("proportion", "preemptable.guarantee"): "whether jobs with preemptable: false start only within a guarantee",
     ("predicates", "checks"): "the checks that run",
     ("predicates", "predicate.MemoryPressureEnable"): "whether nodes with memory pressure are refused",
     ("predicates", "predicate.DiskPressureEnable"): "whether nodes with disk pressure are refused",

@@ -331,6 +331,30 @@ def test_a_pod_that_names_a_job_that_is_gone_and_a_group_is_the_groups() -> None
     assert job.key == ("default/g", "PodGroup")
 
 
+def test_the_minimum_runtime_of_a_queue_reaches_the_jobs_below_it() -> None:
+    model = Model()
+    groups = group("own", 1, queue="a", minRuntimeSeconds=0), group("g", 1, queue="a"), group("other", 1, queue="b")
+    lone = pod("p", metadata={"labels": {"maniple.dev/queue": "a"}})
+    for raw in (node("n0"), queue("top"), queue("a", parent="top"), queue("b"), *groups, lone):
+        model.put(typed(raw))
+
+    def least() -> dict[str, float]:
+        model.check()  # its snapshot is the one made from scratch
+        return {job.name.removeprefix("default/"): job.min_runtime_s for job in model.cache.snapshot(NOW).jobs}
+
+    assert least() == {"own": 0, "g": 0, "other": 0, "p": 0}
+    model.put(typed(queue("top", minRuntimeSeconds=60)))
+    assert least() == {"own": 0, "g": 60, "other": 0, "p": 60}
+    model.put(typed(queue("a", parent="top", minRuntimeSeconds=30)))
+    assert least() == {"own": 0, "g": 30, "other": 0, "p": 30}
+    model.put(typed(queue("a", parent="top", minRuntimeSeconds=0)))
+    assert least() == {"own": 0, "g": 0, "other": 0, "p": 0}
+    model.put(typed(group("g", 1, queue="a", minRuntimeSeconds=5)))
+    model.put(typed(group("other", 1, queue="a")))
+    model.put(typed(queue("a", parent="top")))
+    assert least() == {"own": 0, "g": 5, "other": 60, "p": 60}
+
+
 # What is wrong.
 
 

@@ -82,7 +82,7 @@ class Gang:
     role_min: dict[str, int] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
     is_preemptable: bool = True
-    min_runtime_s: int = 0
+    min_runtime_s: int | None = None  # what it says itself
     priority_class: str = ""
     required: str = ""  # levels of a Topology
     preferred: str = ""
@@ -104,6 +104,7 @@ class Queue:
     name: str
     parent: str
     limit: Resources
+    min_runtime_s: int | None = None  # what it says itself
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,11 @@ class Facts:
 
     def gang(self, key: str) -> Gang:
         return self.gangs.get(key) or Gang(key)
+
+    def min_runtime_s(self, gang: Gang) -> int:
+        """What the gang says, else the nearest queue that says something."""
+        queues = (self.queues[name].min_runtime_s for name in self.queue_line(gang.queue) if name in self.queues)
+        return next((seconds for seconds in (gang.min_runtime_s, *queues) if seconds is not None), 0)
 
     def queue_line(self, name: str) -> list[str]:
         """The queue and all queues above it."""
@@ -303,6 +309,10 @@ def read_closeness(gang: Gang, spec: Object) -> Gang:
     )
 
 
+def read_min_runtime(spec: object) -> int | None:
+    return None if at(spec, "minRuntimeSeconds") is None else number(spec, "minRuntimeSeconds")
+
+
 def read_group(item: object) -> Gang:
     spec = table(item, "spec")
     gang = Gang(
@@ -311,7 +321,7 @@ def read_group(item: object) -> Gang:
         role_min={text(role, "name"): number(role, "minMember", default=1) for role in rows(spec, "roles")},
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
-        min_runtime_s=number(spec, "minRuntimeSeconds"),
+        min_runtime_s=read_min_runtime(spec),
         priority_class=text(spec, "priorityClassName"),
     )
     return read_closeness(gang, spec)
@@ -326,7 +336,7 @@ def read_job(item: object) -> Job:
         role_min=role_min,
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
-        min_runtime_s=number(spec, "minRuntimeSeconds"),
+        min_runtime_s=read_min_runtime(spec),
         priority_class=text(spec, "priorityClassName"),
     )
     return Job(read_closeness(gang, spec), read_elasticity(item))
@@ -414,6 +424,7 @@ def read_facts(objects: Iterable[object]) -> Facts:
             name=text(item, "metadata", "name"),
             parent=text(item, "spec", "parent"),
             limit=resources(at(item, "spec", "limit") or at(item, "spec", "capability")),
+            min_runtime_s=read_min_runtime(at(item, "spec")),
         )
         for item in kinds.get("Queue", [])
     ]

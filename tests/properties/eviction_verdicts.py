@@ -49,9 +49,9 @@ def judge_protection(facts: Facts, state: State, played: Round) -> Iterator[str]
         is_surplus = reason in {SHRUNK, DISPLACED} and keeps_minimum(facts, state, played, gang.key)
         if not gang.is_preemptable and not is_surplus:
             yield f"{key} is evicted, but {gang.key} says preemptable: false"
-        ran_s = state.now - state.started.get(key, 0)
-        if ran_s < gang.min_runtime_s and reason != DISPLACED:
-            yield f"{key} is evicted after {ran_s} s, but {gang.key} has {gang.min_runtime_s} s for sure"
+        ran_s, least_s = state.now - state.started.get(key, 0), facts.min_runtime_s(gang)
+        if ran_s < least_s and reason != DISPLACED:
+            yield f"{key} is evicted after {ran_s} s, but {gang.key} has {least_s} s for sure"
     for budget in facts.budgets:
         covered = [
             key
@@ -139,7 +139,7 @@ def may_go(facts: Facts, state: State, key: str) -> bool:
     """Nothing in the pod or its gang protects it."""
     pod = state.pods[key]
     covered = any(pod.namespace == b.namespace and selects(b.selector, pod.labels) for b in facts.budgets)
-    return not covered and state.now - state.started.get(key, 0) >= facts.gang(pod.gang).min_runtime_s
+    return not covered and state.now - state.started.get(key, 0) >= facts.min_runtime_s(facts.gang(pod.gang))
 
 
 # Sizes.

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from properties.elastic_clusters import ElasticWorld, nearly_full
 from properties.guarantee_clusters import GuaranteeWorld, guarantee_cluster
 from properties.guarantee_verdicts import lost_guarantees, unfair_claims
+from properties.guaranteed_starts import beyond_guarantees
 from properties.missed_claims import kept_waiting, needlessly_lost
 from properties.object_writer import Mix, ObjectWriter, T
 from properties.plan_adapter import plan_until_settled
@@ -78,7 +79,7 @@ def cluster_with_guarantees(seed: int) -> list[Object]:
 
 def cluster(seed: int) -> list[Object]:
     kind, limits = seed % 5, 0 if seed % 3 else 4
-    mix = Mix(rules_one_in=2, limits_one_in=limits)
+    mix = Mix(rules_one_in=2, limits_one_in=limits, firm_one_in=8 if seed % 7 else 2)
     # A promise of the GPU of a pod that does not name its GPUs holds only until the next round.
     names = grace_of(seed) > 1
     if kind < 2:
@@ -111,6 +112,8 @@ def verdict(seed: int) -> tuple[int, list[str], bool]:
     except Exception as error:
         return seed, [f"planning failed: {error!r}"], False
     sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned, grace)]
+    if policy is None:
+        sentences += [f"a guarantee: {sentence}" for sentence in beyond_guarantees(objects, planned)]
     if moves(planned)[-1]:
         sentences.append(f"not settled after {rounds} rounds: {moves(planned)}")
     return seed, sentences, any(rows(done, "evictions") for done in rows(planned, "rounds"))

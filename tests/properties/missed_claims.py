@@ -158,7 +158,7 @@ class Search:
         mine = [key for key in self.state.staying() if self.state.pods[key].gang == part.gang]
         staying = part.pods if part.nth > 0 else mine
         return is_offered and all(
-            self.state.now - self.state.started.get(key, 0) >= known.min_runtime_s for key in staying
+            self.state.now - self.state.started.get(key, 0) >= self.facts.min_runtime_s(known) for key in staying
         )
 
     def is_outside(self, part: Part, gang: Gang, order: int | None) -> bool:

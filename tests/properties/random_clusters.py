@@ -41,8 +41,9 @@ class World(Builder):
             spec["weights"] = {GPU: self.between(0, 4)} if self.one_in(2) else {"cpu": self.between(0, 4), GPU: 2}
         if self.one_in(6):
             spec["priority"] = self.pick(-1, 1, 10)
-        if self.one_in(4):
-            spec["guaranteed"] = {GPU: str(least)} if self.one_in(2) else {"cpu": self.cpu(least * 1000)}
+        if self.one_in(1 + self.mix.firm_one_in // 3):
+            gpus = least if self.mix.limits_one_in else least * self.pick(1, 2, 4)
+            spec["guaranteed"] = {"cpu": self.cpu(least * 1000)} if self.one_in(4) else {GPU: str(gpus)}
         if self.mix.limits_one_in and self.one_in(self.mix.limits_one_in):
             spec["limit"] = {
                 "cpu": self.cpu(self.between(least, least + 6) * 1000),
@@ -50,6 +51,8 @@ class World(Builder):
             }
         if self.one_in(6):
             spec["reclaimable"] = False
+        if self.one_in(8):
+            spec["minRuntimeSeconds"] = self.pick(600, 86400)
         return spec
 
     def add_branch(self, name: str, parent: str, levels: int) -> list[str]:
@@ -194,7 +197,7 @@ class World(Builder):
         if priority:
             spec["priorityClassName"] = priority
             urgent = {"priorityClassName": priority, "priority": PRIORITIES[priority]}
-        if self.one_in(8):
+        if self.one_in(self.mix.firm_one_in):
             spec["preemptable"] = False
         if self.levels and self.one_in(4):
             spec["topology"] = {"required": self.pick(*self.levels)}
@@ -219,7 +222,7 @@ class World(Builder):
         GPUs are scarce; CPU is plentiful, as on real nodes, or not requested.
         """
         greedy, cpu = self.pick(*self.queues), self.pick(0, 100)
-        for index in range(12):
+        for index in range(12 if self.mix.firm_one_in > 2 else self.between(1, 6)):
             if not any(host.free.get(GPU, Fraction(0)) for host in self.hosts):
                 break
             queue = greedy if not self.one_in(3) else self.pick(*self.queues)
@@ -289,6 +292,12 @@ def single_queue_worlds() -> st.SearchStrategy[list[Object]]:
 def contended_worlds(draw: st.DrawFn) -> list[Object]:
     """Full clusters with several queues and priorities, and gangs that arrive late."""
     return full_cluster(World(draw, Mix(rules_one_in=0, limits_one_in=0)))
+
+
+@st.composite
+def firm_worlds(draw: st.DrawFn) -> list[Object]:
+    """Less full ones where many gangs may not be preempted, and queues, also above others, guarantee more."""
+    return full_cluster(World(draw, Mix(rules_one_in=draw(st.sampled_from((0, 4))), limits_one_in=0, firm_one_in=2)))
 
 
 @st.composite

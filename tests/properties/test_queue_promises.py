@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from properties.cluster_facts import read_facts
 from properties.deserved_shares import TOLERANCE, Tree, find_dues
+from properties.elastic_clusters import elastic_firm_worlds, elastic_worlds
 from properties.guarantee_clusters import guarantee_worlds
 from properties.guarantee_verdicts import unfair_claims
+from properties.guaranteed_starts import beyond_guarantees
 from properties.missed_room import missed_opportunities
 from properties.plan_adapter import plan
-from properties.random_clusters import contended_worlds, divided_worlds, simple_worlds, worlds
+from properties.random_clusters import contended_worlds, divided_worlds, firm_worlds, simple_worlds, worlds
 from properties.raw_objects import Object, flat, key_of, rows, table, text
 from properties.referee import excess
 from properties.replay_rounds import after, read_round, read_state
@@ -68,6 +70,12 @@ def _amount(written: object) -> Fraction:
 def test_claims_on_other_queues_are_fair_with_the_policy_of_kube_batch(objects: list[Object]) -> None:
     """If pods leave for another queue, the outcome is strictly fairer, or a guarantee demands it."""
     assert unfair_claims(objects, plan(objects, KUBE_BATCH, rounds=4)) == []
+
+
+@settings(promised, max_examples=150)
+@given(st.one_of(firm_worlds(), elastic_firm_worlds(), elastic_worlds(limits_one_in=2)))
+def test_what_may_not_be_preempted_starts_only_within_its_queues_guarantee(objects: list[Object]) -> None:
+    assert beyond_guarantees(objects, plan(objects, rounds=4)) == []
 
 
 @promised

@@ -276,6 +276,30 @@ def test_eviction_before_the_minimum_runtime_is_caught() -> None:
     assert broken(held("Preempted", 61), LEAVES) == {Promise.VICTIMS}
 
 
+@pytest.mark.parametrize(
+    ("own", "queues", "is_fine"),
+    [
+        (None, {"a": {}}, True),
+        (None, {"a": {"minRuntimeSeconds": 3601}}, False),
+        (None, {"a": {"minRuntimeSeconds": 3600}}, True),
+        (0, {"a": {"minRuntimeSeconds": 3601}}, True),
+        (3601, {"a": {"minRuntimeSeconds": 0}}, False),
+        (None, {"a": {"parent": "top"}, "top": {"minRuntimeSeconds": 3601}}, False),
+        (None, {"a": {"parent": "top", "minRuntimeSeconds": 0}, "top": {"minRuntimeSeconds": 3601}}, True),
+    ],
+)
+def test_eviction_before_the_minimum_runtime_of_the_queue_is_caught(
+    own: int | None, queues: dict[str, Object], is_fine: bool
+) -> None:
+    """Of the nearest queue that names one, if the gang does not."""
+    said = {} if own is None else {"minRuntimeSeconds": own}
+    old = [group("old", 1, queue="a", **said), pod("old-0", on="n1", group="old", ids="0")]
+    new = [group("new", 1, queue="a"), pod("new", group="new", priority=1)]
+    written = [queue(name, **spec) for name, spec in queues.items()]
+    found = broken([node("n1", gpus=1), CLOCK, *written, *old, *new], LEAVES)
+    assert found == (set() if is_fine else {Promise.VICTIMS})
+
+
 @pytest.mark.parametrize(("spec", "status", "is_fine"), [(0, {}, True), (1, {}, False), (1, 1, True), (0, 0, False)])
 def test_evictions_beyond_a_disruption_budget_are_caught(spec: int, status: object, is_fine: bool) -> None:
     selector = {"matchLabels": {"maniple.dev/pod-group": "old"}}

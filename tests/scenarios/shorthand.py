@@ -195,7 +195,7 @@ def _taint(text: str) -> Table:
 
 def _queue(name: str, given: Mapping[str, Any] | None) -> Table:
     fields = Fields(f"queues.{name}", given)
-    spec = fields.take_some(("parent", "weight", "reclaimable", "priority"))
+    spec = fields.take_some(("parent", "weight", "reclaimable", "minRuntimeSeconds", "priority"))
     spec |= {key: amounts(value) for key, value in fields.take_some(("guaranteed", "limit")).items()}
     spec["weights"] = {name: int(weight) for name, weight in amounts(fields.take("weights")).items()}
     fields.finish()

@@ -63,16 +63,16 @@ class JobBuilder:
         return job
 
     def _of_object(self, item: types.PodGroup | types.ElasticJob, min_member: int, role_min: dict[str, int]) -> Job:
-        spec = item.spec
+        spec, queue = item.spec, self._queue(item)
         job = Job(
             key=job_key(item.metadata, type(item).__name__),
-            queue=self._queue(item),
+            queue=queue,
             priority=self._class(item, spec.priority_class_name),
             created=self.time(item.metadata.creation_timestamp),
             min_member=min_member,
             role_min=role_min,
             preemptable=spec.preemptable,
-            min_runtime_s=spec.min_runtime_seconds,
+            min_runtime_s=self._min_runtime_s(queue, spec.min_runtime_seconds),
             required=self._level(spec.topology.required),
             preferred=self._level(spec.topology.preferred),
             mixed_models=spec.mixed_gpu_models,
@@ -85,6 +85,7 @@ class JobBuilder:
         """A pod without a group is a gang of one."""
         job = self._without_object(key)
         job.queue = self._tables.queue_choice.find(pod.metadata)[0]
+        job.min_runtime_s = self._min_runtime_s(job.queue)
         job.priority = priority
         job.created = self.time(pod.metadata.creation_timestamp)
         self._read_metadata(pod.metadata, job)
@@ -102,7 +103,12 @@ class JobBuilder:
 
     def _without_object(self, key: JobKey) -> Job:
         queue, _ = self._tables.queue_choice.find(ObjectMeta(namespace=split_name(key[0])[0]))
-        return Job(key=key, queue=queue, priority=_OF_ITS_PODS, created=inf, min_member=1, role_min={})
+        least = self._min_runtime_s(queue)
+        return Job(key, queue, _OF_ITS_PODS, created=inf, min_member=1, role_min={}, min_runtime_s=least)
+
+    def _min_runtime_s(self, queue: int, own: int | None = None) -> float:
+        """How long pods of a job run at least: what the job says, else what its queue says."""
+        return self._tables.queues[queue].min_runtime_s if own is None else own
 
     def settle(self, job: Job) -> None:
         """Fills in what depends on all pods of the job."""

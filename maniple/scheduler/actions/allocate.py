@@ -55,7 +55,7 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
         reason = session.overused(queue, session.asked(job))
         if reason is not None:
             # A limit is the stronger reason of the two.
-            session.blocked[job.key] = session.admissible(queue, session.needed_resources(job)) or reason
+            session.blocked[job.key] = session.may_start(queue, job, session.needed_resources(job)) or reason
             continue
         if session.job_ready(job):
             moved = place_one(session, queue, job)
@@ -199,10 +199,12 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
     remembers = alike is not None and session.reserved.binds_as_usual and session.reserved.surely_binds(job)
     if alike is not None:
         # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
-        reason = session.admissible(queue, alike.shape.requests * need.total)
-        if reason is not None:
-            session.blocked[job.key] = reason
-            return False
+        reason = session.may_start(queue, job, alike.shape.requests * need.total)
+    else:
+        reason = session.startable(job, session.needed_resources(job))
+    if reason is not None:
+        session.blocked[job.key] = reason
+        return False
     for later in (False, True) if promises and session.anything_leaving else (False,):
         if remembers and alike and session.known_not_to_fit(job, alike, need.total, later=later):
             continue
@@ -212,7 +214,7 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
                 if remembers and alike:
                     session.remember_not_to_fit(job, alike, need.total, later=later)
                 continue
-            reason = session.admissible(queue, session.state(job).allocated - before, is_charged=True)
+            reason = session.may_start(queue, job, session.state(job).allocated - before, is_charged=True)
             if reason is not None:
                 session.blocked[job.key] = reason
                 return False

@@ -17,7 +17,6 @@ allow less than these rules, never more. docs/decisions/005-how-victims-are-chos
 from bisect import insort
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ import numpy as np
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.claim_outcome import GUARANTEES, Claim, Outcome, are_fairer, parts_of_due
 from maniple.scheduler.eviction.guaranteed_parts import GuaranteedParts
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import may_go_whole
@@ -35,16 +35,6 @@ from maniple.scheduler.framework.hooks import Victim, VictimRule
 from maniple.scheduler.framework.session import Session
 
 _NONE = -1
-
-
-class Claim(IntEnum):
-    STRICT = 0
-    FAIRER = 1
-    GUARANTEED = 2
-    GUARANTEED_BELOW = 3  # the same, where the departments above that queue go beyond their guarantees with the gang
-
-
-_GUARANTEES = (Claim.GUARANTEED, Claim.GUARANTEED_BELOW)
 
 
 class QueueClaims:
@@ -95,18 +85,18 @@ class QueueClaims:
 
         Nearer ones come first: what they give back is no longer held by the queues in which they meet the claimant.
         """
-        return self._taken(_Outcome(self, self._session, self._due, claim, claimant), candidates)
+        return self._taken(Outcome(self, self._session, self._due, claim, claimant), candidates)
 
     def displaceable(self, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-        outcome = _Outcome(self, self._session, self._due, Claim.STRICT, claimant, of_guests=True)
+        outcome = Outcome(self, self._session, self._due, Claim.STRICT, claimant, of_guests=True)
         return self._taken(outcome, candidates)
 
-    def _taken(self, outcome: "_Outcome", candidates: Sequence[Victim]) -> list[Victim]:
+    def _taken(self, outcome: Outcome, candidates: Sequence[Victim]) -> list[Victim]:
         claimant = outcome.claimant.queue
         nearest_first = candidates
         if len(self._session.queue_paths[claimant]) > 1:
             nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant, victim.job.queue)[0])
-        staying = set() if outcome.claim in _GUARANTEES else self._would_come_back(candidates)
+        staying = set() if outcome.claim in GUARANTEES else self._would_come_back(candidates)
         chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
         return [victim for victim in candidates if victim in chosen]
 
@@ -185,7 +175,7 @@ class QueueClaims:
             touched = due.scarce[queues] & (amounts > 0)
             is_short = touched & (held[queues] - amounts < due.deserved[queues] - EPSILON)
             return np.asarray((top != _NONE) & ~is_short.any(axis=1))
-        if claim in _GUARANTEES:
+        if claim in GUARANTEES:
             return np.asarray(top != _NONE)
         need = self.need(claimant)
         fairer = np.zeros(len(queues), dtype=bool)
@@ -193,12 +183,12 @@ class QueueClaims:
         levels = np.array([self.meeting(claimant.queue, queue)[0] for queue in queues.tolist()], dtype=np.intp)
         for level in np.unique(levels[top != _NONE]).tolist():
             here, own = np.flatnonzero((levels == level) & (top != _NONE)), path[level - 1]
-            before = [self.parts_of_due(held[[own]], own), self.parts_of_due(held[top[here]], top[here])]
+            before = [parts_of_due(due, held[[own]], own), parts_of_due(due, held[top[here]], top[here])]
             after = [
-                self.parts_of_due(held[[own]] + need, own),
-                self.parts_of_due(held[top[here]] - amounts[here], top[here]),
+                parts_of_due(due, held[[own]] + need, own),
+                parts_of_due(due, held[top[here]] - amounts[here], top[here]),
             ]
-            fairer[here] = _are_fairer(*(np.hstack([np.repeat(c, len(here), axis=0), w]) for c, w in (before, after)))
+            fairer[here] = are_fairer(*(np.hstack([np.repeat(c, len(here), axis=0), w]) for c, w in (before, after)))
         return fairer
 
     def are_reclaimable(self, queues: Sequence[int]) -> bool:
@@ -206,13 +196,7 @@ class QueueClaims:
 
     def may_claim(self, claim: Claim, claimant: Job, level: int) -> bool:
         """Whether its queues below the meeting queue at that level have the claim, with all that they hold now."""
-        return _Outcome(self, self._session, self._due, claim, claimant).may_claim_at(level)
-
-    def parts_of_due(self, held: FloatArray, queue: int | IntArray) -> FloatArray:
-        """min(1, held / due) of each resource; 1 for what does not count in the measure."""
-        due = self._due.deserved[queue]
-        counts = self._due.scarce[queue] & (due > EPSILON)
-        return np.minimum(1.0, np.divide(held, due, out=np.ones_like(held), where=counts))
+        return Outcome(self, self._session, self._due, claim, claimant).may_claim_at(level)
 
     def _kinds(self, table: UnitTable) -> "_Kinds":
         """The units by queue and by what they hold. Equal pods share the array of what they hold."""
@@ -292,116 +276,3 @@ class _Kinds(NamedTuple):
     queues: IntArray  # [kinds]
     amounts: FloatArray  # [kinds, R]
     of_unit: IntArray
-
-
-class _Outcome:
-    """What queues hold after a claimant started and victims left, while victims are taken one by one."""
-
-    def __init__(
-        self,
-        claims: QueueClaims,
-        session: Session,
-        due: Due,
-        claim: Claim,
-        claimant: Job,
-        *,
-        of_guests: bool = False,
-    ) -> None:
-        self._claims = claims
-        self._session = session
-        self._due = due
-        self.claim = claim
-        self.claimant = claimant
-        self._of_guests = of_guests  # the victims run where they are on the condition that they leave
-        self._path: list[int] = session.queue_paths[claimant.queue]
-        self._need = claims.need(claimant)
-        self._held = due.accounting.queue_held
-        self._left = self._held.copy()  # without the victims, and without the claimant
-        self._level = 0  # at which the last victim meets the claimant
-        self._is_entitled = True
-        self._refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
-        self._floors: dict[tuple[int, int], FloatArray] = {}  # (queue, amount) -> what the queues below must keep
-        # Parts of dues that the victims of this level have changed: queue -> before and after.
-        self._changed: dict[int, tuple[FloatArray, FloatArray]] = {}
-
-    def take(self, victim: Victim) -> bool:
-        """Takes the victim if the claim allows it, and returns whether it did."""
-        queue, amount = victim.job.queue, self._due.accounting.of_pod(victim.pod)
-        level, below = self._claims.meeting(self.claimant.queue, queue)
-        if level != self._level:
-            self._is_entitled = self.may_claim_at(level)
-        kind = (queue, id(amount))
-        if kind in self._refused:
-            return False
-        if below:
-            is_kept = not self._of_guests and not all(
-                self._session.snapshot.queues[other].reclaimable for other in below
-            )
-            if is_kept or victim.pod in self._claims.parts.inside(below[-1]):
-                return False
-            if not self._allows(below, amount, kind):
-                self._refused.add(kind)
-                return False
-        self._left[self._session.queue_paths[queue]] -= amount
-        return True
-
-    def may_claim_at(self, level: int) -> bool:
-        """Goes on to victims of that level. Returns whether the claimant's queues have such a claim on them."""
-        self._level, self._changed = level, {}
-        self._refused.clear()
-        due, mine = self._due, self._path[: self._level]
-        stands = [standing_with(due, queue, self._left[queue] + self._need, self._need) for queue in mine]
-        if self.claim == Claim.STRICT:
-            return Standing.BORROWING not in stands
-        if self.claim == Claim.GUARANTEED:
-            return stands[-1:] == [Standing.GUARANTEED]
-        if self.claim == Claim.GUARANTEED_BELOW:
-            return Standing.GUARANTEED in stands
-        own = self._path[self._level - 1]
-        before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
-        self._changed[own] = before, after
-        return _is_fairer(before, after)
-
-    def _allows(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
-        """Whether the claim allows a victim with this amount from queues that are not the claimant's."""
-        if self._of_guests:
-            return self._is_entitled or self._keep_dues(below, amount, kind)
-        if not self._is_entitled or self.claim in _GUARANTEES:
-            return self._is_entitled
-        if self.claim == Claim.STRICT:
-            return self._keep_dues(below, amount, kind) and bool(np.isfinite(self._floors[kind]).any())
-        top = below[-1]
-        before, after = self._parts(top, self._held[top]), self._parts(top, self._left[top] - amount)
-        changed = {**self._changed, top: (before, after)}
-        pairs = list(zip(*changed.values(), strict=True))
-        if not _is_fairer(np.concatenate(pairs[0]), np.concatenate(pairs[1])):
-            return False
-        for queue in self._path[self._level :]:  # the levels above may not get poorer
-            after = self._parts(queue, self._left[queue] - amount + self._need)
-            if (after < self._parts(queue, self._held[queue]) - EPSILON).any():
-                return False
-        self._changed = changed
-        return True
-
-    def _keep_dues(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
-        """Whether each queue still holds its due of all that is scarce and that the victim holds."""
-        floor = self._floors.get(kind)
-        if floor is None:
-            touched = self._due.scarce[below] & (amount > 0)
-            floor = self._floors[kind] = np.where(touched, self._due.deserved[below] - EPSILON + amount, -np.inf)
-        return bool((self._left[below] >= floor).all())
-
-    def _parts(self, queue: int, held: FloatArray) -> FloatArray:
-        return self._claims.parts_of_due(held, queue)
-
-
-def _is_fairer(before: FloatArray, after: FloatArray) -> bool:
-    return bool(_are_fairer(before[None], after[None])[0])
-
-
-def _are_fairer(before: FloatArray, after: FloatArray) -> BoolArray:
-    """[rows] whether the sorted row is higher where it first differs."""
-    change = np.sort(after, axis=1) - np.sort(before, axis=1)
-    differs = np.abs(change) > EPSILON
-    first = differs.argmax(axis=1)
-    return np.asarray(differs.any(axis=1) & (change[np.arange(len(change)), first] > 0))

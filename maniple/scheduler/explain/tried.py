@@ -17,7 +17,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
-from maniple.scheduler.eviction.queue_claims import Claim, QueueClaims
+from maniple.scheduler.eviction.claim_outcome import Claim
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.eviction.victim_consent import allowed_units
@@ -64,9 +65,14 @@ class Case:
         return tuple(entry for entry in tried if entry.why)
 
     def would_get_room(self, wanted: Mapping[TaskGroup, int]) -> bool:
-        """Whether an action would take enough from others for these pods, if nothing but room were in their way."""
+        """Whether these pods would get room from pods that leave, if nothing but room were in their way.
+
+        Some leave already; of others an action would take enough.
+        """
         if self.job.is_best_effort or self.session.state(self.job).evicted:
             return False
+        if self.session.anything_leaving and not find_miss(self.session, self.job, wanted, later=True).missing:
+            return True
         notes = (notes.get(self.job.key) or notes.get(None) for notes in self.session.notes.values())
         return any(isinstance(note, Victims) and note.frees_room(self, wanted) for note in notes)
 
@@ -246,7 +252,7 @@ def _effect(case: Case, units: Sequence[Unit]) -> str:
                 if refusal := session.refusal(job, "job_pipelined"):
                     return f"would make room, but {refusal}"
                 more = session.state(job).allocated - before
-                limit = session.admissible(session.queue_of(job), more, is_charged=True)
+                limit = session.may_start(session.queue_of(job), job, more, is_charged=True)
                 if limit is not None:
                     return f"would make room, but {limit.message}"
                 return "would make room by the end of this cycle: it is tried again in the next one"

@@ -131,8 +131,9 @@ class Explainer:
             blocked = Reason("NotEnoughPods", message, "they were created", is_in_line=False)
         if not need.total and (job.groups or job.gated):
             return self._judge_surplus(job, left, blocked)
-        if blocked is None and not job.groups:
-            blocked = _gated(job)
+        if blocked is None:
+            # What others have started with since its turn may have left it no guarantee.
+            blocked = session.startable(job, session.needed_resources(job)) if job.groups else _gated(job)
         nodes: tuple[NodeCount, ...] = ()
         if blocked is not None:
             reason = self._with_all_conditions(job, wanted, blocked)
@@ -224,8 +225,8 @@ class Explainer:
 
     def _limits(self, job: Job, miss: Miss) -> str:
         """What limits and shares of its queue would have to change; empty if nothing."""
-        queue = self._session.queue_of(job)
-        reason = self._session.admissible(queue, miss.needs) or self._session.overused(queue, miss.needs)
+        session, queue = self._session, self._session.queue_of(job)
+        reason = session.may_start(queue, job, miss.needs) or session.overused(queue, miss.needs)
         return "" if reason is None else reason.cure
 
     # -- what the gang needs

@@ -8,7 +8,8 @@ shared in whole units. Examples: docs/plugins/proportion.md.
 
 The queue with the lowest share (allocated / deserved, the largest over scarce resources) is next. With `borrow: "true"`
 a queue may hold more than it deserves while others do not use it. Without it, as in kube-batch, a queue that has what
-it deserves is skipped. A limit is never exceeded.
+it deserves is skipped. A limit is never exceeded. With `preemptable.guarantee: "true"` gangs that may not be preempted
+start only within their queue's guarantee.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from maniple.api.gpu.requests import WHOLE
 from maniple.model.job import Queue
 from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, standing
+from maniple.scheduler.framework.guaranteed_starts import GuaranteedStarts
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -31,6 +33,7 @@ class Proportion:
         self._borrow = arguments.boolean("borrow", default=False)
         self._by_priority = arguments.boolean("divide.byPriority", default=False)
         self._speeds = speeds_argument(arguments)
+        self._starts_guaranteed = arguments.boolean("preemptable.guarantee", default=False)
 
     def open(self, session: Session) -> Hooks:
         snapshot = session.snapshot
@@ -79,10 +82,11 @@ class Proportion:
             queue_standing=stand if (self._borrow and due.scarce.any()) or due.guaranteed.any() else None,
             overused=None if self._borrow else overused,
             admissible=admissible,
+            startable=GuaranteedStarts(session).refusal if self._starts_guaranteed else None,
             # Any: what queues may take from each other is not up to plugins (eviction/queue_claims.py).
             reclaimable=lambda _, candidates: candidates,
             due=due,
-            job_kind=nothing_else,
+            job_kind=(lambda job: job.preemptable) if self._starts_guaranteed else nothing_else,
             victim_kind=nothing_else,
         )
 

@@ -13,7 +13,8 @@ import numpy as np
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.eviction.queue_claims import Claim, QueueClaims, displaceable
+from maniple.scheduler.eviction.claim_outcome import Claim
+from maniple.scheduler.eviction.queue_claims import QueueClaims, displaceable
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.job_state import SurplusCount

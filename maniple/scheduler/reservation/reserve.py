@@ -116,7 +116,7 @@ def _may_reserve(session: Session, queue: Queue, job: Job) -> bool:
     has_waited = patience is not None and session.snapshot.now - job.created >= patience
     if not has_waited or session.overused(queue, session.asked(job)) is not None:
         return False
-    return session.admissible(queue, session.needed_resources(job)) is None
+    return session.may_start(queue, job, session.needed_resources(job)) is None
 
 
 def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:

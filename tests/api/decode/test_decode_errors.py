@@ -56,7 +56,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {**QUEUE, "spec": {"zzz": 2}},
-        "Queue q1: spec: unknown field 'zzz'; known: guaranteed, limit, parent, priority, reclaimable, weight, weights",
+        "Queue q1: spec: unknown field 'zzz'; known: guaranteed, limit, minRuntimeSeconds, parent, priority, "
+        "reclaimable, weight, weights",
     ),
     (
         {**ELASTIC, "spec": {"roles": [{**ROLE, "minimum": 2}]}},
@@ -162,6 +163,15 @@ def test_all_problems_of_one_object_are_reported() -> None:
         "spec.roles[0]: unknown field 'mx'; did you mean 'max'?",
         "spec: unknown field 'sspend'; did you mean 'suspend'?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "value", "ours"),
+    [("preemptible", False, "preemptable"), ("protectSeconds", 60, "minRuntimeSeconds")],
+)
+def test_words_of_others_are_answered_with_ours(theirs: str, value: object, ours: str) -> None:
+    written = {**ELASTIC, "spec": {"roles": [ROLE], theirs: value}}
+    assert errors(written) == [f"a.yaml: ElasticJob ml/j: spec: unknown field {theirs!r}; did you mean {ours!r}?"]
 
 
 def test_documents_are_counted_from_one() -> None:

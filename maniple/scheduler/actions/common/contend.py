@@ -13,7 +13,8 @@ from maniple.model.resources import BoolArray, IntArray
 from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
 from maniple.scheduler.actions.common.job_queue import JobQueue
-from maniple.scheduler.eviction.queue_claims import Claim, QueueClaims
+from maniple.scheduler.eviction.claim_outcome import Claim
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.eviction.unit_table import OfferedUnits, UnitTable
 from maniple.scheduler.eviction.victim_search import RoomMaker
 from maniple.scheduler.explain.tried import OwnPodsLeave
@@ -91,6 +92,9 @@ def contend(
         if demand in failed:
             continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
+            continue
+        if session.startable(job, session.needed_resources(job)) is not None:
+            failed.add(demand)
             continue
         for attempt in attempts_of(job):
             key = (demand, attempt.key)
