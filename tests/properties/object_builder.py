@@ -195,7 +195,9 @@ class Builder(PodRules):
             spec["nodeName"] = host.node.name
             self.take(host, spec, annotations, scheduler)
             if leaves:
-                metadata |= {"deletionTimestamp": "2026-01-01T01:00:00Z", "deletionGracePeriodSeconds": 30}
+                # Pods of the second kind are stuck, if there are any of the first, which tell the time.
+                ends = self.pick("2026-01-01T01:00:00Z", "2026-01-01T01:00:00Z", "2026-01-01T00:30:00Z")
+                metadata |= {"deletionTimestamp": ends, "deletionGracePeriodSeconds": 30}
         if annotations:
             metadata["annotations"] = annotations
         status = {"phase": "Running" if host is not None else "Pending"}

@@ -48,7 +48,7 @@ def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
 
 def judge_capacity(facts: Facts, state: State, played: Round) -> Iterator[str]:
     """Now, with leaving pods still there; and later, without them and with the nominated pods."""
-    staying = set(state.staying(played.evicted))
+    staying = set(state.remaining(played.evicted))
     for node in facts.nodes.values():
         here = [key for key, name in state.where.items() if name == node.name]
         bound = [move.pod for move in played.binds if move.node is node]
@@ -65,9 +65,9 @@ def judge_binds(facts: Facts, state: State, played: Round) -> Iterator[str]:
         for move in moves:
             for objection in objections_of_node(facts, move.pod, move.node):
                 yield f"{move.pod.key} is {kind} to {move.node.name}, but {objection}"
-    staying = set(state.staying(played.evicted))
+    staying = set(state.remaining(played.evicted))
     stays = sites(facts, state, [key for key in state.where if key in staying])
-    leaves = sites(facts, state, [key for key in state.where if key in state.leaving])
+    leaves = sites(facts, state, [key for key in state.where if key in state.leaving - staying])
     victims = sites(facts, state, [key for key in state.where if key not in staying | state.leaving])
     bound = [Site(move.pod, move.node) for move in played.binds]
     promised = [Site(move.pod, move.node) for move in played.nominations]

@@ -351,12 +351,12 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
         "annotations": {**_of_gpus(fields), **fields.take("annotations", {})},
         "creationTimestamp": moment(at),
     }
-    owner = fields.take("owner")
+    owner, grace_ends = fields.take("owner"), fields.take("graceEnds")
     if owner:
         reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
         metadata["ownerReferences"] = [reference]
     if phase == "Leaving":
-        metadata["deletionTimestamp"] = moment(at + 1)
+        metadata["deletionTimestamp"] = moment(at + 1 if grace_ends is None else grace_ends)
     if phase in ("Pending", "Gated"):
         metadata["annotations"].pop(OF_GPUS["gpus"], None)  # the pods of a gang that do not run hold none yet
     spec, more = _pod_spec(fields), fields.take("status", {})

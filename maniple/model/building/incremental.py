@@ -158,12 +158,16 @@ class SnapshotBuilder:
     def snapshot(self, now: float | None = None) -> Snapshot:
         """The cluster at `now`; None: at the latest time that an object mentions."""
         self.update()
+        assert self._tables is not None
+        moment = self.latest if now is None else now
+        if self._node_usage.pass_to(moment):
+            self._node_usage.settle()
+            self._is_updated = True
         if self._last is None or self._is_updated:
-            assert self._tables is not None
             jobs, waiting = self._jobs.jobs(), self._waiting.jobs()
             self._last = assemble_snapshot(self._tables, self._node_usage, self._queue_usage, jobs, waiting)
             self._is_updated = False
-        return replace(self._last, now=self.latest if now is None else now)
+        return replace(self._last, now=moment)
 
     def update(self) -> None:
         """Builds again what depends on changed objects."""

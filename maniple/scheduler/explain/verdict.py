@@ -20,6 +20,7 @@ from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.no_room import NoRoom
 from maniple.scheduler.explain.running_pods import Holders
+from maniple.scheduler.explain.stuck_in_the_way import stuck_in_the_way
 from maniple.scheduler.explain.tried import Case
 from maniple.scheduler.explain.words import change, held_by, listed, pods
 from maniple.scheduler.framework.hooks import Need, Reason
@@ -144,6 +145,7 @@ class Explainer:
             views = {group: self._view(job, group) for group in session.groups(job)}
             no_room = NoRoom(session, job, need, views, miss, self._held(nearest, miss))
             reason, nodes = no_room.reason(), views[no_room.hardest].node_counts
+            reason = replace(reason, message=reason.message + stuck_in_the_way(session, no_room.hardest))
             limits = self._limits(job, miss)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
@@ -172,6 +174,7 @@ class Explainer:
                 why, would = apart.message, apart.would_start_if
             elif view.fits:
                 why, would = no_room.why_not_placed()
+            why += stuck_in_the_way(session, group)
         message = f"the gang runs; {pods(left)} above its minimum {'waits' if left == 1 else 'wait'}: {why}"
         reason = Reason("SurplusWaiting", message, would, is_in_line=False)
         case = Case(self._holders, job, replace(reason, message=why), None, nearest, is_surplus=True)
