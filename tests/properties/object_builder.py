@@ -195,8 +195,8 @@ class Builder(PodRules):
             spec["nodeName"] = host.node.name
             self.take(host, spec, annotations, scheduler)
             if leaves:
-                # Pods of the second kind are stuck, if there are any of the first, which tell the time.
-                ends = self.pick("2026-01-01T01:00:00Z", "2026-01-01T01:00:00Z", "2026-01-01T00:30:00Z")
+                # Every third pod or so is stuck, if there are any of the others, which tell the time.
+                ends = "2026-01-01T01:00:00Z" if self.moment % 3 else "2026-01-01T00:30:00Z"
                 metadata |= {"deletionTimestamp": ends, "deletionGracePeriodSeconds": 30}
         if annotations:
             metadata["annotations"] = annotations
