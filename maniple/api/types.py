@@ -142,6 +142,10 @@ class PodGroupSpec(Struct, frozen=True):
     min_runtime_seconds: Annotated[
         Seconds, Meta(description="For this long after its start the gang is not evicted for others.")
     ] = 0
+    stale_seconds: Annotated[
+        Seconds,
+        Meta(description="A gang that stays below its minimum for this long gives back what it holds. 0: never."),
+    ] = 600
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums for pods of a role.")] = ()
     mixed_gpu_models: MixedGpuModels = False

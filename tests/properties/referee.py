@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from properties.cluster_facts import Facts, Node, Pod, read_facts
 from properties.eviction_verdicts import (
+    STALE,
     judge_ends,
     judge_kept,
     judge_protection,
@@ -112,6 +113,8 @@ def judge_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
     moved = by_gang(move.pod for move in [*played.binds, *played.nominations])
     kept = members(state, state.staying(played.evicted))
     for victim, key in sorted(played.evicted.items()):
+        if played.reasons.get(victim) == STALE:
+            continue  # for nobody else
         gang = facts.gang(key)
         whole = kept.get(key, []) + moved.get(key, []) + state.succeeded.get(key, [])
         if not key:
@@ -176,7 +179,9 @@ def judge_waiting(facts: Facts, state: State, played: Round) -> Iterator[str]:
         named, queue = text(entry, "queue"), facts.gang(key).queue
         if named != queue:
             yield f"{key} is listed as waiting in queue {named}, but it is in {queue}"
-        if key not in still | others and (key in have_pods or key not in facts.gangs):
+        roles = members(state, state.staying()).get(key, [])
+        is_stale = text(entry, "reason") == STALE and facts.gang(key).missing(roles) > 0
+        if not is_stale and key not in still | others and (key in have_pods or key not in facts.gangs):
             yield f"{key} is listed as waiting, but none of its pods is"
     for key in sorted(still - moved - listed):
         yield f"{key} has pending pods that got neither a bind nor a nomination, and is not listed as waiting"

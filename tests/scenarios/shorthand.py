@@ -32,6 +32,7 @@ OF_GPUS = {
     "gpus": "maniple.dev/gpus",
 }
 # Keys of a gang about failed binds.
+INCOMPLETE_SINCE = "maniple.dev/incomplete-since"
 OF_FAILURES = {"bindFailures": "maniple.dev/bind-failures", "lastBindFailure": "maniple.dev/last-bind-failure"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -288,7 +289,7 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     shapes = fields.take("shapes")
     roles: Table = fields.take("roles") or {}
     own, least, at = fields.take("pods"), fields.take("min"), fields.take("at", 0)
-    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "topology", "mixedGpuModels"))
+    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "staleSeconds", "topology", "mixedGpuModels"))
     has_group, priority = fields.take("podGroup", True), fields.take("priority")
     if priority:
         spec["priorityClassName"] = priority
@@ -299,6 +300,9 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     placed += [("Gated", "", fields.take("gated", 0))]
     placed += [("Pending", node, count) for node, count in fields.take("nominated", {}).items()]
     annotations = _of_failures(fields)
+    since = fields.take("incompleteSince")
+    if since is not None:
+        annotations[INCOMPLETE_SINCE] = moment(since)
     shared = fields.given
     if roles:
         parts = [{"role": role, **part} for role, part in roles.items()]
