@@ -160,9 +160,7 @@ class SnapshotBuilder:
         self.update()
         assert self._tables is not None
         moment = self.latest if now is None else now
-        if self._node_usage.pass_to(moment):
-            self._node_usage.settle()
-            self._is_updated = True
+        self._is_updated |= self._node_usage.pass_to(moment)
         if self._last is None or self._is_updated:
             jobs, waiting = self._jobs.jobs(), self._waiting.jobs()
             self._last = assemble_snapshot(self._tables, self._node_usage, self._queue_usage, jobs, waiting)
@@ -173,15 +171,13 @@ class SnapshotBuilder:
         """Builds again what depends on changed objects."""
         if not self._has_touched:
             return
-        self._is_updated = True
-        is_done = False
+        self._is_updated, is_done = True, False
         try:
             if self._are_tables_stale or not self._fit_tables():
                 self._build_tables()
                 touched: Iterable[tuple[str, kubernetes.Pod | None]] = self.index.pods.items()
             else:
-                pods = self.index.pods
-                touched = [(name, pods.get(name)) for name in sorted(self.index.touched)]  # gangs are read together
+                touched = [(name, self.index.pods.get(name)) for name in sorted(self.index.touched)]  # by gang
             self._refresh_budgets()
             self._count_pods(touched)
             self._node_usage.settle()

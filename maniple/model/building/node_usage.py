@@ -188,6 +188,7 @@ class NodeUsage:
                 turned[name] = self._stuck[name] = leaving
         for usage in turned.values():
             self._turn(usage)
+        self.settle()
         return bool(turned)
 
     def _turn(self, usage: PodUsage) -> None:
