@@ -166,6 +166,10 @@ class PodGroupSpec(Struct, frozen=True):
         ]
         | None
     ) = None
+    stale_seconds: Annotated[
+        Seconds,
+        Meta(description="A gang that stays below its minimum for this long gives back what it holds. 0: never."),
+    ] = 600
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums for pods of a role.")] = ()
     mixed_gpu_models: MixedGpuModels = False

@@ -5,7 +5,7 @@ Assumptions are laid over objects as reported. An assumption ends when its objec
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -16,9 +16,9 @@ from maniple.api.keys import name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, HAS_EVICTED_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.phases import FINISHED
 from maniple.elastic.target_sizes import decided_sizes, resized
+from maniple.model.stuck_pods import GRACE_UNKNOWN
 from maniple.scheduler.framework.plan import Bind
 
-_LEAVES = datetime.fromtimestamp(0, UTC)  # only that it leaves matters, not when
 Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, kubernetes.Pod)
 
 replace = msgspec.structs.replace
@@ -63,7 +63,7 @@ def applied(pod: kubernetes.Pod, assumed: Assumed | None) -> kubernetes.Pod:
     if assumed.bind is not None:
         pod = with_bind(pod, assumed.bind)
     if assumed.is_leaving:
-        pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_LEAVES))
+        pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=GRACE_UNKNOWN))
     return pod
 
 

@@ -123,6 +123,7 @@ class Job(Struct, eq=False):
     lasts_s: float = inf  # after its first pod has started, if it has a deadline
     bind_failures: int = 0
     backs_off_until: float = 0.0
+    stale_at: float = inf  # when it gives back what it holds, unless it is whole by then
     may_preempt: bool = True
     allocated: FloatArray | None = None  # held by its placed pods. None: nothing
     pending: FloatArray | None = None

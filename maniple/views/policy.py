@@ -17,6 +17,7 @@ ACTION_WORDS = {
     "reclaim": "takes back what other queues hold above their share",
     "preempt": "evicts lower-priority work in the same queue",
     "backfill": "places pods that request nothing, and fills reserved room without delaying its gang",
+    "release": "evicts gangs that stay below their minimum",
     "grow": "grows elastic jobs with what is left",
 }
 PLUGIN_WORDS = {

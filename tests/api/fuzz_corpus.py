@@ -92,6 +92,7 @@ PLAIN: list[Object] = [
             "queue": "research",
             "priorityClassName": "high",
             "preemptable": True,
+            "staleSeconds": 600,
             "minRuntimeSeconds": 5,
             "topology": {"required": "", "preferred": "zone"},
             "roles": [{"name": "worker", "minMember": 1, "gpuModels": [{"model": "A100", "speed": 2.5}]}],

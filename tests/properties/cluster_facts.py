@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from properties.elastic_job_facts import Elasticity, read_elasticity
+from properties.elastic_job_facts import Elasticity, moment, read_elasticity
 from properties.gpu_facts import (
     FRACTION_ANNOTATION,
     GPU,
@@ -83,6 +83,7 @@ class Gang:
     queue: str = DEFAULT_QUEUE
     is_preemptable: bool = True
     min_runtime_s: int | None = None  # what it says itself
+    stale_at: int | None = None  # when it gives back what it holds, if it is not whole by then
     priority_class: str = ""
     required: str = ""  # levels of a Topology
     preferred: str = ""
@@ -323,8 +324,15 @@ def read_group(item: object) -> Gang:
         is_preemptable=spec.get("preemptable") is not False,
         min_runtime_s=read_min_runtime(spec),
         priority_class=text(spec, "priorityClassName"),
+        stale_at=read_stale_at(item),
     )
     return read_closeness(gang, spec)
+
+
+def read_stale_at(item: object) -> int | None:
+    since = moment(strings(item, "metadata", "annotations").get("maniple.dev/incomplete-since"))
+    seconds = number(item, "spec", "staleSeconds", default=600)
+    return None if since is None or not seconds else since + seconds
 
 
 def read_job(item: object) -> Job:

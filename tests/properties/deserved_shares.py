@@ -72,7 +72,7 @@ def find_dues(facts: Facts, state: State, tree: Tree, *, by_priority: bool = Fal
     """By queue and resource, for the running and waiting pods of `state`. `by_priority`: as the policy says."""
     staying = state.staying()
     ours = [key for key in staying if is_charged(facts, state, key)]
-    strangers = [key for key in staying if not is_charged(facts, state, key)]
+    strangers = [*(key for key in staying if not is_charged(facts, state, key)), *state.stuck]
     waiting = [key for key in state.pending if state.pods[key].is_ours]
     asked = held_by_queue(facts, state, [*ours, *waiting])
     names = {name for node in facts.nodes.values() for name in node.allocatable}

@@ -88,7 +88,7 @@ def test_no_victim_could_have_stayed(objects: list[Object]) -> None:
         played = read_round(facts, state, written)
         for victim in played.evicted:
             node = facts.nodes[state.where[victim]]
-            there = [key for key in state.staying(played.evicted) if state.where[key] == node.name]
+            there = [key for key in state.remaining(played.evicted) if state.where[key] == node.name]
             coming = [move.pod for move in (*played.binds, *played.nominations) if move.node is node]
             company = [*(state.pods[key] for key in there), *coming]
             assert list(excess(node, company, [state.pods[victim]])), f"{victim} could have stayed on {node.name}"

@@ -96,7 +96,7 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
         status["target"] = [*target, {"role": entry["role"], "replicas": entry["to"]}]
         status["lastResizeTime"] = time
     pods = {key_of(item): item for item in objects if item["kind"] == "Pod"}
-    pods = {key: pod for key, pod in pods.items() if "deletionTimestamp" not in pod["metadata"]}
+    pods = {key: pod for key, pod in pods.items() if "deletionTimestamp" not in pod["metadata"] or _is_stuck(pod, time)}
     moved = {entry["pod"] for kind in ("binds", "nominations") for entry in found[kind]}
     for job in jobs.values():
         pods |= {key_of(pod): pod for pod in _replicas(job, time) if key_of(pod) in moved - pods.keys()}
@@ -133,6 +133,11 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
     }
     kept = [pod for pod in pods.values() if _index(pod) < sizes.get(_role(pod), 2**31)]
     return [item for item in objects if item["kind"] != "Pod"] + kept
+
+
+def _is_stuck(pod: Table, time: str) -> bool:
+    ends, now = (datetime.fromisoformat(text) for text in (pod["metadata"]["deletionTimestamp"], time))
+    return (now - ends).total_seconds() > 60
 
 
 def leaving(found: Table) -> list[Table]:

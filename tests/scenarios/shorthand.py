@@ -32,6 +32,7 @@ OF_GPUS = {
     "gpus": "maniple.dev/gpus",
 }
 # Keys of a gang about failed binds.
+INCOMPLETE_SINCE = "maniple.dev/incomplete-since"
 OF_FAILURES = {"bindFailures": "maniple.dev/bind-failures", "lastBindFailure": "maniple.dev/last-bind-failure"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -289,7 +290,7 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     shapes = fields.take("shapes")
     roles: Table = fields.take("roles") or {}
     own, least, at = fields.take("pods"), fields.take("min"), fields.take("at", 0)
-    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "topology", "mixedGpuModels"))
+    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "staleSeconds", "topology", "mixedGpuModels"))
     has_group, priority = fields.take("podGroup", True), fields.take("priority")
     if priority:
         spec["priorityClassName"] = priority
@@ -300,6 +301,9 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     placed += [("Gated", "", fields.take("gated", 0))]
     placed += [("Pending", node, count) for node, count in fields.take("nominated", {}).items()]
     annotations = _of_failures(fields)
+    since = fields.take("incompleteSince")
+    if since is not None:
+        annotations[INCOMPLETE_SINCE] = moment(since)
     shared = fields.given
     if roles:
         parts = [{"role": role, **part} for role, part in roles.items()]
@@ -352,12 +356,12 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
         "annotations": {**_of_gpus(fields), **fields.take("annotations", {})},
         "creationTimestamp": moment(at),
     }
-    owner = fields.take("owner")
+    owner, grace_ends = fields.take("owner"), fields.take("graceEnds")
     if owner:
         reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
         metadata["ownerReferences"] = [reference]
     if phase == "Leaving":
-        metadata["deletionTimestamp"] = moment(at + 1)
+        metadata["deletionTimestamp"] = moment(at + 1 if grace_ends is None else grace_ends)
     if phase in ("Pending", "Gated"):
         metadata["annotations"].pop(OF_GPUS["gpus"], None)  # the pods of a gang that do not run hold none yet
     spec, more = _pod_spec(fields), fields.take("status", {})

@@ -42,7 +42,13 @@ CLUSTER = (
     "now",
 )
 EXPECTED = ("expect", "then", "settled", "cure", "cured")
-EVICTED = {"preempted": "Preempted", "reclaimed": "Reclaimed", "shrunk": "Shrunk", "displaced": "Displaced"}
+EVICTED = {
+    "preempted": "Preempted",
+    "reclaimed": "Reclaimed",
+    "shrunk": "Shrunk",
+    "displaced": "Displaced",
+    "released": "Stale",
+}
 QUIET_ROUNDS = 5
 MOST_ROUNDS = 100
 

@@ -7,18 +7,24 @@ import logging
 import time
 from collections.abc import Hashable, Iterable, Mapping, Set
 from datetime import UTC, datetime
+from math import inf
 
 import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import join_key, split_name
-from maniple.api.labels import BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION, RESERVED_ANNOTATION
+from maniple.api.labels import (
+    BIND_FAILURES_ANNOTATION,
+    INCOMPLETE_SINCE_ANNOTATION,
+    LAST_BIND_FAILURE_ANNOTATION,
+    RESERVED_ANNOTATION,
+)
 from maniple.api.timestamps import format_timestamp
 from maniple.cluster.assumed_writes import with_sizes
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
 from maniple.kube.serve.evictions import GANG_TIMEOUT, Evictor
-from maniple.kube.serve.gang_index import Gangs
+from maniple.kube.serve.gang_index import Gangs, is_whole
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.object_patches import Patches
@@ -69,6 +75,7 @@ class Applier:
         self._nominate(plan)
         self._resize(plan.resizes)
         self._reserve({entry.group for entry in plan.reservations})
+        self._note_incomplete(snapshot)
 
     @property
     def is_busy(self) -> bool:
@@ -217,6 +224,22 @@ class Applier:
                 body = {"metadata": {"annotations": annotations}}
                 self.writes.begin(self._patches.write(*seen.ref, body), seen.ref)
         self._gangs.reserved = wanted
+
+    def _note_incomplete(self, snapshot: Snapshot) -> None:
+        """Annotates our PodGroups that were whole and are not any more, until they are whole again or hold nothing."""
+        for job in snapshot.jobs:
+            if job.key[1] != "PodGroup" or not job.exists:
+                continue
+            is_short = bool(job.placed) and not is_whole(job)
+            if is_short == (job.stale_at < inf):
+                continue
+            seen = self._mirror.find(types.PodGroup, split_name(job.name))
+            if seen is None or seen.source is not None or not isinstance(seen.item, types.PodGroup):
+                continue
+            if not is_short and (job.placed or not self._gangs.holds(seen.key)):
+                self._annotate(seen, {INCOMPLETE_SINCE_ANNOTATION: None})
+            elif is_short and seen.item.spec.stale_seconds and self._gangs.was_whole(job):
+                self._annotate(seen, {INCOMPLETE_SINCE_ANNOTATION: format_timestamp(snapshot.now)})
 
     def _annotate(self, seen: Seen, changes: dict[str, str | None]) -> None:
         if seen.item is None:

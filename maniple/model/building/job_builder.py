@@ -12,6 +12,7 @@ from maniple.api.bind_failures import read_bind_failures
 from maniple.api.decode.decode import Object
 from maniple.api.errors import nearest
 from maniple.api.gpu.requests import read_models
+from maniple.api.incomplete_since import stale_at
 from maniple.api.keys import split_name
 from maniple.api.labels import GPU_MODELS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
@@ -40,7 +41,9 @@ class JobBuilder:
 
     def of_group(self, group: types.PodGroup) -> Job:
         self._check_levels(group)
-        return self._of_object(group, group.spec.min_member, {role.name: role.min_member for role in group.spec.roles})
+        job = self._of_object(group, group.spec.min_member, {role.name: role.min_member for role in group.spec.roles})
+        job.stale_at = stale_at(group)
+        return job
 
     def of_elastic(self, item: types.ElasticJob, sizes: dict[str, int]) -> Job:
         spec, resized, grow_after = item.spec, item.status.last_resize_time, item.status.grow_after

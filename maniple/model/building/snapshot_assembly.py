@@ -38,6 +38,7 @@ def assemble_snapshot(
         leaving_affinity=dict(usage.leaving_affinity),
         leaving_exclusives=dict(usage.leaving_exclusives),
         leaving_for=usage.leaving_for(),
+        stuck=usage.stuck(),
         owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
         budgets=tables.budgets,
         volume_limits=tables.volume_limits,

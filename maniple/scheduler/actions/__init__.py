@@ -8,6 +8,7 @@ from maniple.scheduler.actions.backfill import Backfill
 from maniple.scheduler.actions.grow import Grow
 from maniple.scheduler.actions.preempt import Preempt
 from maniple.scheduler.actions.reclaim import Reclaim
+from maniple.scheduler.actions.release import Release
 from maniple.scheduler.actions.shrink import Shrink
 from maniple.scheduler.framework.action import Action
 from maniple.scheduler.framework.registry import Registry
@@ -18,6 +19,7 @@ ACTIONS: dict[str, type[Action]] = {
     "reclaim": Reclaim,
     "preempt": Preempt,
     "backfill": Backfill,
+    "release": Release,
     "grow": Grow,
 }
 REGISTRY: Registry[Action] = Registry("action", "maniple.actions", ACTIONS)

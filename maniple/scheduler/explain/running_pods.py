@@ -36,6 +36,7 @@ _RELATIONS = (
     HIGHER := "higher priority",
     PROMISED := "promised room",
     STARTS := "starts in this cycle",
+    STUCK := "stuck pods",
     FOREIGN := "pods that are not ours",
 )
 
@@ -305,8 +306,13 @@ class Holders:
             yield _Share(reservation.job.name, RESERVED, pods, asked * pods, min(free, asked * pods))
         leaving = float(snapshot.releasing[row, node])
         yield _Share("", LEAVING, 0, leaving, leaving)
+        stuck = 0.0
+        for left in snapshot.stuck.get(node, ()):
+            amount = float(left.requests[row])
+            stuck += amount
+            yield _Share("", STUCK, 1, amount, amount, guard=left.on(snapshot.nodes.names[node]))
         held = float(snapshot.nodes.allocatable[row, node] - snapshot.free[row, node])
-        foreign = held - ours - leaving
+        foreign = held - ours - leaving - stuck
         yield _Share("", FOREIGN, 0, foreign, foreign)
 
     @cached_property

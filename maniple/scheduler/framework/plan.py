@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType, field
 from maniple.api.timestamps import format_timestamp
 
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
+STALE = "Stale"  # of evictions of gangs that stay below their minimum: for nobody else
 
 
 class Bind(msgspec.Struct, frozen=True, order=True):

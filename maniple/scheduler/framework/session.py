@@ -81,6 +81,7 @@ class Session:
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
         self.action = ""  # the name of the running one
         self.notes: dict[str, dict[JobKey | None, Note]] = {}  # by name of the action
+        self.not_released: dict[JobKey, str] = {}  # gangs that stay below their minimum -> why they may keep their pods
         self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
