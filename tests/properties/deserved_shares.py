@@ -29,6 +29,13 @@ class Dues:
     guaranteed: Shares  # as far as it asks for it, and at least what its children are
     scarce: set[tuple[str, str]]
 
+    def covered(self, queue: str, asked: Resources) -> list[str]:
+        """What the guarantee names of what is asked for; nothing, if it does not name a scarce device."""
+        named = {name for name, amount in self.guaranteed[queue].items() if amount > 0}
+        wanted = {name for name, amount in asked.items() if amount}
+        has_other = any("/" in name and (queue, name) in self.scarce for name in wanted - named)
+        return [] if has_other else sorted(wanted & named)
+
 
 class Tree:
     """The queues as users wrote them."""

@@ -141,8 +141,11 @@ class Guarantees:
         for part in mine:
             asked = part.asks(self.facts, self.state)
             then = {name: held.get(name, Fraction(0)) + asked.get(name, Fraction(0)) for name in named}
-            is_asked = any(asked.get(name) for name in named)
-            if is_asked and part.gang not in outside and all(then[name] <= named[name] + TOLERANCE for name in named):
+            if (
+                self.due.covered(queue, asked)
+                and part.gang not in outside
+                and all(then[name] <= named[name] + TOLERANCE for name in named)
+            ):
                 held = then
                 inside.add(part)
             else:

@@ -203,7 +203,7 @@ class Judge:
         for key in victims:
             if queue in self.facts.queue_line(self.queue_of(key)):
                 add(given, self.state.requests(self.facts, key))
-        named = [name for name, amount in self.due.guaranteed[queue].items() if amount > 0 and need.get(name)]
+        named = self.due.covered(queue, need)
         return bool(named) and all(
             held.get(queue, {}).get(name, Fraction(0)) - given.get(name, Fraction(0)) + need[name]
             <= self.due.guaranteed[queue][name] + TOLERANCE

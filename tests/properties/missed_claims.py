@@ -184,7 +184,7 @@ class Search:
         )
 
     def stays_within(self, queue: str, asked: Resources, victims: list[Part]) -> bool:
-        limits = {name: amount for name, amount in self.guarantees.named(queue).items() if asked.get(name)}
+        limits = {name: self.due.guaranteed[queue][name] for name in self.due.covered(queue, asked)}
         left = self.left(queue, victims)
         return bool(limits) and all(
             left.get(name, Fraction(0)) + asked[name] <= amount + TOLERANCE for name, amount in limits.items()

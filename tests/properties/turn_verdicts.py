@@ -96,7 +96,7 @@ class Turns:
 
     def goes_above(self, held: Shares, queue: str, asked: Resources) -> bool:
         """Above what the queue is guaranteed, which may be more than its due, and above its due."""
-        named = {name: amount for name, amount in self.due.guaranteed[queue].items() if amount and asked.get(name)}
+        named = {name: self.due.guaranteed[queue][name] for name in self.due.covered(queue, asked)}
         now = held.get(queue, {})
         if named and all(now.get(name, Fraction(0)) + asked[name] <= named[name] + TOLERANCE for name in named):
             return False

@@ -17,7 +17,7 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import FloatArray
 from maniple.scheduler.eviction.units import surplus_steps
-from maniple.scheduler.framework.due_rules import EPSILON, Due
+from maniple.scheduler.framework.due_rules import EPSILON, Due, covered
 from maniple.scheduler.framework.session import Session
 
 
@@ -65,14 +65,14 @@ class GuaranteedParts:
         total = np.zeros(len(guaranteed))
         outside: set[JobKey] = set()
         for part in sorted(self._below(queue), key=order):
-            asks = bool((part.held[named] > 0).any())
-            fits = bool((total + part.held <= guaranteed + EPSILON)[named].all())
-            # What a child is guaranteed is inside even if others beside it hold more than theirs.
-            if part.pods[0] in within_child or (asks and fits and part.job.key not in outside):
+            is_covered = bool(covered(self._due, queue, part.held).any()) and part.job.key not in outside
+            if is_covered and (total + part.held <= guaranteed + EPSILON)[named].all():
                 total += part.held
                 yield from part.pods
-            else:
-                outside.add(part.job.key)
+                continue
+            outside.add(part.job.key)
+            if part.pods[0] in within_child:  # although others beside it hold more than what they are guaranteed
+                yield from part.pods
 
     def _below(self, queue: int) -> Iterator[_Part]:
         yield from self._parts.get(queue, ())

@@ -48,6 +48,16 @@ class Standing(IntEnum):
     BORROWING = 2  # above that
 
 
+def covered(due: Due, queue: int, asked: FloatArray) -> BoolArray:
+    """[R] what the queue's guarantee names of what is asked for; nothing, if it does not name a scarce device.
+
+    A guarantee of GPUs covers the CPUs beside them. A guarantee of CPUs is no claim on GPUs.
+    """
+    is_named = due.guaranteed[queue] > 0
+    has_other = ((asked > 0) & ~is_named & due.accounting.extended & due.scarce[queue]).any()
+    return np.zeros_like(is_named) if has_other else (asked > 0) & is_named
+
+
 def standing(due: Due, queue: int, need: FloatArray) -> Standing:
     """`need`: what no pod holds yet, in the units of the due."""
     return standing_with(due, queue, due.accounting.queue_held[queue] + need, need)
@@ -56,8 +66,7 @@ def standing(due: Due, queue: int, need: FloatArray) -> Standing:
 def standing_with(due: Due, queue: int, held: FloatArray, need: FloatArray) -> Standing:
     """`held`: what the queue would hold with `need`."""
     asked = need > 0
-    # A guarantee of GPUs covers the CPUs beside them.
-    named = asked & (due.guaranteed[queue] > 0)
+    named = covered(due, queue, need)
     if named.any() and not (held > due.guaranteed[queue] + EPSILON)[named].any():
         return Standing.GUARANTEED
     is_over = (held > due.deserved[queue] + EPSILON) & asked & due.scarce[queue]

@@ -58,6 +58,7 @@ class Accounting:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
+        self.extended: BoolArray = session.snapshot.axis.extended
         self.total = session.snapshot.total
         self.indivisible = session.snapshot.indivisible  # [R] what queues share in whole units
         self.queues: Sequence[Queue] = session.snapshot.queues
