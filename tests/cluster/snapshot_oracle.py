@@ -146,8 +146,9 @@ class _Oracle:
         waiting = [job for job in jobs if job.groups or job.gated]
         queue_pending = np.zeros((len(tables.queues), len(tables.axis)))
         for job in waiting:
-            if job.pending is not None and job.exists and not job.is_suspended:
-                queue_pending[job.queue] += job.pending
+            if job.exists and not job.is_suspended:
+                for group in (*job.groups, *job.growth.values()):
+                    queue_pending[job.queue] += group.shape.requests * len(group.pods)
         gpus_free, gpus_releasing = usage.gpus()
         owners = {group.owner for job in jobs for group in job.groups if group.owner}
         return Snapshot(
