@@ -285,6 +285,9 @@ class _Usage:
             self.held.setdefault(node, []).append((gpus, placed))
             placed.gpu_models = gpu_models(pod, job)
             self.gpu_requests.append((request, placed.gpu_models))
+        if job.is_movable:
+            placed.shape = self.tables.shapes.of(pod, request, gpu_models(pod, job))
+            placed.owner = pod_owner(pod.metadata) if node >= 0 else ""
         job.placed.append(placed)
         job.placed_by_role[placed.role] = job.placed_by_role.get(placed.role, 0) + 1
         job.allocated = vector if job.allocated is None else job.allocated + vector

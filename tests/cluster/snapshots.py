@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
+from maniple.model.pod_shape import Constraint, Shape
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Level
 
@@ -135,6 +136,9 @@ def _plain(value: Any) -> Any:
     """Arrays as lists, and values as dictionaries: what a picture holds cannot be changed by anybody else."""
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, Shape | Constraint):
+        own = [name for name in _fields(value) if name not in ("number", "request", "labels", "annotations")]
+        return {name: _plain(getattr(value, name)) for name in own}
     if (is_dataclass(value) and not isinstance(value, type)) or isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in _fields(value)}
     if isinstance(value, dict):

@@ -82,6 +82,7 @@ class Gang:
     role_min: dict[str, int] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
     is_preemptable: bool = True
+    is_movable: bool = False
     min_runtime_s: int = 0
     priority_class: str = ""
     required: str = ""  # levels of a Topology
@@ -311,6 +312,7 @@ def read_group(item: object) -> Gang:
         role_min={text(role, "name"): number(role, "minMember", default=1) for role in rows(spec, "roles")},
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
+        is_movable=spec.get("movable") is True,
         min_runtime_s=number(spec, "minRuntimeSeconds"),
         priority_class=text(spec, "priorityClassName"),
     )
@@ -326,6 +328,7 @@ def read_job(item: object) -> Job:
         role_min=role_min,
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
+        is_movable=spec.get("movable", text(spec, "framework") != "none") is True,
         min_runtime_s=number(spec, "minRuntimeSeconds"),
         priority_class=text(spec, "priorityClassName"),
     )

@@ -101,6 +101,10 @@ def policy_of(scenario: Mapping[str, Any]) -> str | None:
             if arguments:
                 written = {key: str(value) for key, value in arguments.items()}
                 plugin["arguments"] = {**plugin.get("arguments", {}), **written}
+    consolidation = fields.take("consolidation")  # a plugin that no shipped policy has
+    if consolidation:
+        written = {key: str(value) for key, value in consolidation.items()}
+        policy["tiers"][-1]["plugins"].append({"name": "consolidation", "arguments": written})
     fields.finish()
     return yaml.safe_dump(policy)
 
@@ -288,7 +292,7 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     shapes = fields.take("shapes")
     roles: Table = fields.take("roles") or {}
     own, least, at = fields.take("pods"), fields.take("min"), fields.take("at", 0)
-    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "topology", "mixedGpuModels"))
+    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "movable", "topology", "mixedGpuModels"))
     has_group, priority = fields.take("podGroup", True), fields.take("priority")
     if priority:
         spec["priorityClassName"] = priority
@@ -425,7 +429,7 @@ def _job(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     metadata["annotations"] = _of_failures(fields)
     spec = fields.take_some(
         (
-            *("queue", "preemptable", "minRuntimeSeconds", "suspend", "framework"),
+            *("queue", "preemptable", "minRuntimeSeconds", "movable", "suspend", "framework"),
             *("topology", "mixedGpuModels", "activeDeadlineSeconds"),
         )
     )

@@ -12,9 +12,14 @@ import msgspec
 
 from maniple.api import kubernetes, types
 from maniple.api.keys import join_key, split_name
-from maniple.api.labels import BIND_FAILURES_ANNOTATION, LAST_BIND_FAILURE_ANNOTATION, RESERVED_ANNOTATION
+from maniple.api.labels import (
+    BIND_FAILURES_ANNOTATION,
+    LAST_BIND_FAILURE_ANNOTATION,
+    MOVED_ANNOTATION,
+    RESERVED_ANNOTATION,
+)
 from maniple.api.timestamps import format_timestamp
-from maniple.cluster.assumed_writes import with_sizes
+from maniple.cluster.assumed_writes import move_annotation, with_move, with_sizes
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
 from maniple.kube.serve.evictions import GANG_TIMEOUT, Evictor
@@ -34,6 +39,7 @@ from maniple.scheduler.framework.plan import Bind, Eviction, Plan, Resize
 log = logging.getLogger("maniple.apply")
 
 MANY = 128
+_KINDS: dict[str, type] = {"Pod": kubernetes.Pod, "PodGroup": types.PodGroup, "ElasticJob": types.ElasticJob}
 _LATE_S = 30.0
 
 
@@ -64,7 +70,9 @@ class Applier:
                 bound.add(job.key)
                 self.writes.begin(self._start(job, there))
         self._shrink(plan.resizes)
-        for eviction in self._evictor.assume([*plan.evictions, *self._late(snapshot, bound)]):
+        moved = self._move(plan, snapshot.now)
+        evictions = [eviction for eviction in plan.evictions if eviction.pod not in moved]
+        for eviction in self._evictor.assume([*evictions, *self._late(snapshot, bound)]):
             self.writes.begin(self._evictor.evict(eviction))
         self._nominate(plan)
         self._resize(plan.resizes)
@@ -149,8 +157,39 @@ class Applier:
         self._annotate(seen, annotations)
 
     def _object_of(self, job: Job) -> Seen | None:
-        kind: type = {"Pod": kubernetes.Pod, "PodGroup": types.PodGroup, "ElasticJob": types.ElasticJob}[job.key[1]]
-        return self._mirror.find(kind, split_name(job.name))
+        return self._mirror.find(_KINDS[job.key[1]], split_name(job.name))
+
+    # -- moves
+
+    def _move(self, plan: Plan, now: float) -> set[str]:
+        """Annotates gangs with the places that are kept for their moved pods, and then evicts these. Returns the pods.
+
+        Without the annotation their places would be given to others. So nobody is evicted before it is written.
+        """
+        if not plan.moves:
+            return set()
+        why = {eviction.pod: eviction for eviction in plan.evictions}
+        by_gang: dict[JobKey, list[Eviction]] = {}
+        for move in plan.moves:
+            by_gang.setdefault((move.group, move.kind), []).append(why[move.pod])
+        for gang in plan.moved_gangs:
+            seen = self._mirror.find(_KINDS[gang.kind], split_name(gang.group))
+            if seen is None or not isinstance(seen.item, types.PodGroup | types.ElasticJob):
+                continue
+            evictions = self._evictor.assume(by_gang[gang.group, gang.kind])
+            self._mirror.cache.put(with_move(seen.item, gang, now))
+            self.writes.begin(self._move_gang(seen, {MOVED_ANNOTATION: move_annotation(gang, now)}, evictions))
+        return {move.pod for move in plan.moves}
+
+    async def _move_gang(self, seen: Seen, annotations: dict[str, str], evictions: list[Eviction]) -> None:
+        if not await self._patches.write(*seen.ref, {"metadata": {"annotations": annotations}}):
+            for eviction in evictions:
+                self._mirror.cache.forget(eviction.pod)
+            if seen.item is not None:
+                self._mirror.cache.put(seen.item)
+            return
+        for eviction in evictions:
+            self.writes.begin(self._evictor.evict(eviction))
 
     # -- elastic jobs
 

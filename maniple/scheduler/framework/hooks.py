@@ -17,6 +17,7 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from maniple.scheduler.framework.due_rules import Due
     from maniple.scheduler.growth.resize_value import Sizing
+    from maniple.scheduler.moving.move_value import Moving
 
 Key = float | tuple[float, ...]
 
@@ -133,4 +134,5 @@ class Hooks:
     protects: Callable[[PlacedPod], bool] | None = None
     patience_s: float | None = None  # how long the first gang of a queue waits for a reservation; None: for ever
     sizing: "Sizing | None" = None  # the worth of sizes of elastic jobs
+    moving: "Moving | None" = None  # what moving pods may cost
     due: "Due | None" = None  # what queues deserve
