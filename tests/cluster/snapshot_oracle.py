@@ -158,6 +158,7 @@ class _Oracle:
             queue_pending=queue_pending,
             jobs=jobs,
             waiting=waiting,
+            moved=[job for job in jobs if job.moved is not None],
             gpus=tables.gpus,
             gpus_free=gpus_free,
             gpus_releasing=gpus_releasing,

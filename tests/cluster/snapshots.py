@@ -48,6 +48,7 @@ def picture(snapshot: Snapshot) -> Picture:
         "queue_pending": _plain(snapshot.queue_pending),
         "jobs": [_job(job) for job in snapshot.jobs],
         "waiting": [job.key for job in snapshot.waiting],
+        "moved": [job.key for job in snapshot.moved],
         "gpu_pods": sorted((str(kind), count) for kind, count in snapshot.gpu_pods.items()),
         "pod_affinity": sorted((_sorted(info), node, count) for (info, node), count in snapshot.pod_affinity.items()),
         "leaving_for": {

@@ -205,7 +205,10 @@ def loosened(group: types.PodGroup) -> types.PodGroup:
 
 
 FAILED = {"maniple.dev/bind-failures": "1", "maniple.dev/last-bind-failure": "2026-01-01T00:00:00Z"}
-HAPPENINGS = ["put", "put", "remove", "replace", "bind", "evict", "forget", "finish", "lose", "fail", "join"]
+Gang = types.PodGroup | types.ElasticJob
+PLACES = '[{"node":"n0","pods":1,"requests":{"nvidia.com/gpu":"1","cpu":"100m"}}]'
+MOVED = {"maniple.dev/moved": f'{{"at":"2026-01-01T00:00:00Z","size":2,"places":{PLACES}}}'}
+HAPPENINGS = ["put", "put", "remove", "replace", "bind", "evict", "forget", "finish", "lose", "fail", "join", "move"]
 
 
 def change(model: Model, pool: list[Object], data: st.DataObject, happenings: list[str]) -> None:
@@ -246,6 +249,9 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
         model.put(with_meta(pod, labels=labels))
     elif what == "fail" and waiting:
         model.put(with_meta(data.draw(st.sampled_from(waiting)), annotations=FAILED))
+    elif what == "move" and (gangs := [item for item in model.there.values() if isinstance(item, Gang)]):
+        gang = data.draw(st.sampled_from(sorted(gangs, key=lambda item: str(key_of(item)))))
+        model.put(with_meta(gang, annotations=MOVED))
     elif what == "join" and pods and jobs:
         pod, job = data.draw(st.sampled_from(pods)), data.draw(st.sampled_from(jobs))
         role = data.draw(st.sampled_from([*(role.name for role in job.spec.roles), "none"]))

@@ -39,8 +39,8 @@ class KeptPlaces:
         if self._is_open:
             return
         self._is_open = True
-        for job in self._session.snapshot.jobs:
-            if job.moved is not None and (places := self.of(job)):
+        for job in self._session.snapshot.moved:
+            if places := self.of(job):
                 yield job, places
 
     def of(self, job: Job) -> list[KeptPlace]:

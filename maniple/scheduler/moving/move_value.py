@@ -25,7 +25,7 @@ class Moving:
     def moves_left(self, session: Session) -> int:
         """Returns how many more jobs may be moved in this cycle."""
         since = session.snapshot.now - HOUR_S
-        moved = sum(job.moved is not None and job.moved.at_s > since for job in session.snapshot.jobs)
+        moved = sum(job.moved is not None and job.moved.at_s > since for job in session.snapshot.moved)
         return max(0, self.moves_per_hour - moved - len({done.job.key for done in session.moved}))
 
     def lost_by(self, session: Session, job: Job, pods: tuple[PlacedPod, ...]) -> float:

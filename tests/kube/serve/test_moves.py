@@ -9,7 +9,7 @@ from kube.serve.test_nominations import live, node
 from kube.transport.scripted_server import Request, Says, scripted
 from maniple.api import types
 from maniple.api.decode.server_objects import Live
-from maniple.api.labels import MOVED_ANNOTATION, POD_GROUP_LABEL
+from maniple.api.labels import POD_GROUP_LABEL
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.applier import Applier
