@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given, settings
 
 from properties.cluster_facts import gang_of
+from properties.missed_moves import Tiny, can_start, tiny_clusters
 from properties.needless_victims import could_have_stayed
 from properties.plan_adapter import plan, plan_until_settled
 from properties.raw_objects import Object, key_of, rows, text
@@ -95,3 +96,12 @@ def test_no_more_jobs_are_moved_in_an_hour_than_the_policy_says(objects: list[Ob
 def test_a_job_that_was_moved_cools_down(objects: list[Object]) -> None:
     found = [gang for gangs in moved_gangs(objects, plan(objects, policy(FEW), rounds=8)) for gang in gangs]
     assert len(found) == len(set(found))
+
+
+@settings(promised, max_examples=300)
+@given(tiny_clusters())
+def test_a_gang_waits_only_if_no_moves_of_single_pods_would_let_it_start(tiny: Tiny) -> None:
+    """In tiny clusters, where every set of pods is tried with every place."""
+    first = rows(plan(tiny.objects, policy(FEW, movesPerHour=100)), "rounds")[0]
+    starts = bool(rows(first, "binds")) or bool(rows(first, "moves"))
+    assert starts == can_start(tiny, len(tiny.jobs))

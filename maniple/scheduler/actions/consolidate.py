@@ -24,8 +24,9 @@ from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.moving.movable_units import movable_jobs, movable_units
-from maniple.scheduler.moving.move_search import MoveMaker
+from maniple.scheduler.moving.move_search import NOT_ENOUGH, MoveMaker, is_enough_free
 from maniple.scheduler.moving.move_value import DEFAULT
+from maniple.scheduler.moving.new_places import FreePlaces
 
 
 class Consolidate:
@@ -47,6 +48,7 @@ class Consolidate:
             return movable_units(session, job, moving)
 
         offered = OfferedUnits(session, jobs, units_of)
+        places: FreePlaces | None = None  # the first gang that may be helped builds the table
         line = JobQueue(session, waiting)
         failed: dict[object, str] = {}  # demand -> why
         while (queue := line.next_queue()) is not None:
@@ -56,9 +58,13 @@ class Consolidate:
                 continue
             if session.overused(queue, session.asked(job)) is not None:
                 continue
+            if not is_enough_free(session, job):
+                session.leave_note(Movable(unmovable, NOT_ENOUGH), job.key)
+                continue
             demand = session.demands.of(job)
             if demand not in failed:
-                mask = _not_above(offered, job) & offered.of_others(job)
+                places = places or FreePlaces(session, offered.table)
+                mask = _not_above(offered, job) & offered.of_others(job) & places.units()
                 answer = MoveMaker(session, offered.table, mask, moving).move(queue, job, offered.left)
                 if not isinstance(answer, str):
                     offered.take(np.flatnonzero(np.isin(offered.table.job_of, offered.table.job_of[answer.units])))

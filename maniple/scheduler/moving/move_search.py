@@ -41,6 +41,13 @@ class Moves:
     words: str  # such as "2 pods of default/x moved from n3 to n7"
 
 
+def is_enough_free(session: Session, job: Job) -> bool:
+    """Whether what the gang needs is free in all, or will be: moving others frees nothing."""
+    needed = session.needed_resources(job)
+    rows = np.flatnonzero(needed)
+    return bool((np.maximum(session.future[rows], 0.0).sum(axis=1) >= needed[rows]).all())
+
+
 class MoveMaker(RoomMaker):
     """Makes room for gangs with the same demand by moving units in `offered`."""
 
@@ -56,8 +63,6 @@ class MoveMaker(RoomMaker):
         session, left = self._session, left & self._offered
         with session.reserved.seen_by(job):
             trial = Trial(session, self._table, queue, job)
-            if not self._is_enough_free(trial):
-                return NOT_ENOUGH
             if trial.fits():
                 return ""  # in room that others leave: other actions give it
             for order, within in self._move_orders(trial, left):
@@ -65,13 +70,6 @@ class MoveMaker(RoomMaker):
                 if answer is not None:
                     return answer
         return NO_PLACES
-
-    def _is_enough_free(self, trial: Trial) -> bool:
-        """Whether what the gang needs is free in all, on the nodes that it may use and on those it may not."""
-        session = self._session
-        needed = session.needed_resources(trial.job)
-        rows = np.flatnonzero(needed)
-        return bool((np.maximum(session.future[rows], 0.0).sum(axis=1) >= needed[rows]).all())
 
     def _move_orders(self, trial: Trial, left: BoolArray) -> Iterator[tuple[IntArray, BoolArray]]:
         """Yields the units in the orders in which they are tried, the nodes that move least first."""

@@ -8,15 +8,42 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from maniple.model.job import Job, PlacedPod, TaskGroup
+from maniple.model.resources import BoolArray, IntArray
+from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.framework.hooks import Need
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.domains_and_models import scopes
 from maniple.scheduler.placement.placement_search import place_gang, place_some
 
+_OTHER = -1  # units of several pods
 _FIRST = -1  # numbers of groups of moved pods; those of waiting pods are not negative
+
+
+class FreePlaces:
+    """Which units have a place elsewhere, if they were the only ones. Others need not be tried."""
+
+    def __init__(self, session: Session, table: UnitTable) -> None:
+        self._session = session
+        numbers: dict[int, int] = {}
+        self._groups: list[TaskGroup] = []  # one for each kind of single pod
+        self._kinds: IntArray = np.full(len(table), _OTHER, dtype=np.intp)
+        for number, unit in enumerate(table.units):
+            if len(unit.pods) == 1:
+                shape = id(unit.pods[0].shape)
+                if shape not in numbers:
+                    numbers[shape] = len(self._groups)
+                    self._groups += _groups(unit.pods)
+                self._kinds[number] = numbers[shape]
+
+    def units(self) -> BoolArray:
+        """[units] false for single pods of a shape that fits nowhere now."""
+        session = self._session
+        fits = [bool(session.capacity.fits(group).any()) for group in self._groups]
+        return np.array([*fits, True], dtype=bool)[self._kinds]
 
 
 def place_elsewhere(session: Session, statement: Statement, job: Job, pods: Sequence[PlacedPod]) -> bool:
