@@ -19,6 +19,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 DEFAULT_QUEUE = "default"
 RESERVED_ENV_PREFIX = "MANIPLE_"  # environment variables that the controller and the agent set and read
 RESERVED_MOUNT_PATH = "/var/run/maniple"  # the controller mounts volumes below it
+MOST_WEIGHT = 1_000_000  # of a queue
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 
 Replicas = Annotated[int, Meta(ge=0, le=100_000)]
@@ -52,11 +53,23 @@ class QueueSpec(Struct, frozen=True):
     weight: Annotated[
         int,
         Meta(
-            ge=1,
-            le=1_000_000,
-            description="Share of what is left after the guarantees, relative to the queue's siblings.",
+            ge=0,
+            le=MOST_WEIGHT,
+            description="Share of what is left after the guarantees, relative to the queue's siblings. "
+            "0: only what no sibling with a weight asks for.",
         ),
     ] = 1
+    weights: Annotated[
+        dict[str, int],
+        # The bounds are checked in validate/ours.py, where the error can name the resource.
+        Meta(
+            description="The weight for single resources, instead of `weight`.",
+            extra_json_schema={
+                "maxProperties": 64,
+                "additionalProperties": {"type": "integer", "format": "int32", "minimum": 0, "maximum": MOST_WEIGHT},
+            },
+        ),
+    ] = {}
     guaranteed: Annotated[
         ResourceList,
         # Before Kubernetes 1.34 the rule guaranteed <= limit costs the API server too much for more than 15.
@@ -72,6 +85,13 @@ class QueueSpec(Struct, frozen=True):
     priority: Annotated[
         int, Meta(ge=-(2**31), le=2**31 - 1, description="Queues with a higher priority are served first.")
     ] = 0
+    min_runtime_seconds: (
+        Annotated[
+            Seconds,
+            Meta(description="The minRuntimeSeconds of its jobs that name none. Default: that of the queue above."),
+        ]
+        | None
+    ) = None
 
 
 class QueueStatus(Struct, frozen=True):
@@ -139,9 +159,17 @@ class PodGroupSpec(Struct, frozen=True):
         str, Meta(max_length=253, description="PriorityClass of the gang. Empty: the highest priority of its pods.")
     ] = ""
     preemptable: Annotated[bool, Meta(description="Whether the gang may be evicted for others.")] = True
-    min_runtime_seconds: Annotated[
-        Seconds, Meta(description="For this long after its start the gang is not evicted for others.")
-    ] = 0
+    min_runtime_seconds: (
+        Annotated[
+            Seconds,
+            Meta(description="For this long after its start the gang is not evicted for others. Default: its queue's."),
+        ]
+        | None
+    ) = None
+    stale_seconds: Annotated[
+        Seconds,
+        Meta(description="A gang that stays below its minimum for this long gives back what it holds. 0: never."),
+    ] = 600
     movable: Annotated[
         bool, Meta(description="Whether its pods may be moved to other nodes to make room for others.")
     ] = False
@@ -225,9 +253,13 @@ class ElasticJobSpec(Struct, frozen=True):
     ] = "torch"
     elastic: Annotated[Elasticity, Meta(description="What resizing gains and costs.")] = Elasticity()
     preemptable: Annotated[bool, Meta(description="Whether the job may be evicted for others.")] = True
-    min_runtime_seconds: Annotated[
-        Seconds, Meta(description="For this long after its start the job is not evicted for others.")
-    ] = 0
+    min_runtime_seconds: (
+        Annotated[
+            Seconds,
+            Meta(description="For this long after its start the job is not evicted for others. Default: its queue's."),
+        ]
+        | None
+    ) = None
     movable: (
         Annotated[
             bool,

@@ -5,7 +5,7 @@ Assumptions are laid over objects as reported. An assumption ends when its objec
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -23,9 +23,9 @@ from maniple.api.labels import (
 from maniple.api.moves import format_move
 from maniple.api.phases import FINISHED
 from maniple.elastic.target_sizes import decided_sizes, resized
+from maniple.model.stuck_pods import GRACE_UNKNOWN
 from maniple.scheduler.framework.plan import Bind, MovedGang
 
-_LEAVES = datetime.fromtimestamp(0, UTC)  # only that it leaves matters, not when
 Gang = TypeVar("Gang", bound=types.PodGroup | types.ElasticJob)
 Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, kubernetes.Pod)
 
@@ -71,7 +71,7 @@ def applied(pod: kubernetes.Pod, assumed: Assumed | None) -> kubernetes.Pod:
     if assumed.bind is not None:
         pod = with_bind(pod, assumed.bind)
     if assumed.is_leaving:
-        pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_LEAVES))
+        pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=GRACE_UNKNOWN))
     return pod
 
 

@@ -1,8 +1,8 @@
 """A cluster in memory that plans are applied to at once. `maniple plan` and the tests use it.
 
-Applying a plan is idealised: bound pods run, evicted pods are pending again, terminating pods are gone, and jobs have
-their new size. A round takes one second in which nothing else happens. With a `step_s`, a round takes that long, and
-objects also arrive and end (simulated_arrivals_and_ends.py).
+Applying a plan is idealised: bound pods run, evicted pods are pending again, terminating pods are gone unless they are
+stuck, and jobs have their new size. A round takes one second in which nothing else happens. With a `step_s`, a round
+takes that long, and objects also arrive and end (simulated_arrivals_and_ends.py).
 """
 
 import gc
@@ -32,6 +32,7 @@ from maniple.model.plugin_reads import Reads
 from maniple.model.pod_identity import JobKey, may_wait, named_gangs
 from maniple.model.pods_we_schedule import Ours, how_to_plan, pending_elsewhere, scheduler_of
 from maniple.model.snapshot import Snapshot
+from maniple.model.stuck_pods import stuck_after
 from maniple.scheduler import Plan, Policy, schedule
 from maniple.scheduler.framework.plan import Bind, Resize
 
@@ -74,8 +75,11 @@ class MemoryCluster:
 
     def notes(self) -> list[str]:
         """Notes about the objects. Those that contradict others are found by building the first snapshot."""
-        self._first = self.snapshot()
+        first = self._first = self.snapshot()
         self._objects.note_set_aside()
+        for node, pods in sorted(first.stuck.items()):
+            for pod in pods:
+                self._objects.notes.add("stuck", f"{pod.on(first.nodes.names[node])}: its room is promised to nobody")
         return self._objects.notes.lines()
 
     def pending_elsewhere(self) -> dict[str, int]:
@@ -148,6 +152,8 @@ class MemoryCluster:
                 pods.append(_replacement(pod, now))
             elif pod.metadata.deletion_timestamp is None:
                 pods.append(nominated(pod, nodes.get(name, ""), has_evicted=name in claimants))
+            elif self._is_stuck(pod):
+                pods.append(pod)
         implied = {name_of(pod.metadata): pod for pod in self._objects.implied}
         pods += [_bound(pod, binds[name], now) for name, pod in implied.items() if name in binds]
         still_implied = [
@@ -167,6 +173,9 @@ class MemoryCluster:
         if self._arrivals is not None:
             self._arrivals.pass_to(self._now)
         self._add_implied_pods(still_implied)
+
+    def _is_stuck(self, pod: kubernetes.Pod) -> bool:
+        return stuck_after(pod.metadata) < (self._now or 0.0)
 
     def _mark_holders(self, plan: Plan) -> None:
         """Annotates the gangs that hold a reservation."""

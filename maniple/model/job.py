@@ -126,6 +126,7 @@ class Job(Struct, eq=False):
     lasts_s: float = inf  # after its first pod has started, if it has a deadline
     bind_failures: int = 0
     backs_off_until: float = 0.0
+    stale_at: float = inf  # when it gives back what it holds, unless it is whole by then
     may_preempt: bool = True
     is_movable: bool = False
     moved: Move | None = None  # the last one
@@ -151,14 +152,15 @@ class Job(Struct, eq=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queue:
-    """A queue of the tree. `parent` is an index, -1 for a root. `limit` is inf where there is no limit."""
+    """A queue of the tree. `parent` is an index, -1 for a root. [R]: `limit` is inf where there is none."""
 
     name: str
     index: int
     parent: int
     children: tuple[int, ...]
-    weight: float
+    weights: FloatArray
     guaranteed: FloatArray
     limit: FloatArray
     reclaimable: bool
     priority: int
+    min_runtime_s: float = 0.0  # of its jobs that name none: its own, or that of the nearest queue above that has one

@@ -8,7 +8,7 @@ from maniple.api import types
 from maniple.api.errors import nearest
 from maniple.api.meta import ObjectMeta
 from maniple.model.job import Queue
-from maniple.model.resources import Axis, amounts
+from maniple.model.resources import Axis, FloatArray, amounts
 
 MAX_LEVELS = 100  # of the tree; what a queue holds is counted in every queue above it
 _IN_LOOP = -1
@@ -86,9 +86,18 @@ def sound_queues(queues: Sequence[types.Queue]) -> tuple[list[types.Queue], dict
     return sound, wrong
 
 
+def _weights(spec: types.QueueSpec, axis: Axis) -> FloatArray:
+    weights = np.full(len(axis), float(spec.weight))
+    for name, weight in spec.weights.items():
+        if name in axis.index:  # nobody has or asks for the others
+            weights[axis.index[name]] = weight
+    return weights
+
+
 def build_queues(queues: Sequence[types.Queue], axis: Axis) -> tuple[list[Queue], Mapping[str, int]]:
     """The queues of the snapshot in the given order, and their index by name. The queues must form a tree."""
     index = {queue.metadata.name: number for number, queue in enumerate(queues)}
+    by_name = {queue.metadata.name: queue for queue in queues}
     children: dict[str, list[int]] = {}
     for number, queue in enumerate(queues):
         children.setdefault(queue.spec.parent, []).append(number)
@@ -98,12 +107,25 @@ def build_queues(queues: Sequence[types.Queue], axis: Axis) -> tuple[list[Queue]
             index=number,
             parent=index.get(queue.spec.parent, -1),
             children=tuple(children.get(queue.metadata.name, ())),
-            weight=float(queue.spec.weight),
+            weights=_weights(queue.spec, axis),
             guaranteed=axis.vector(amounts(queue.spec.guaranteed)),
             limit=axis.vector(amounts(queue.spec.limit), missing=np.inf),
             reclaimable=queue.spec.reclaimable,
             priority=queue.spec.priority,
+            min_runtime_s=_min_runtime_s(queue, by_name),
         )
         for number, queue in enumerate(queues)
     ]
     return tree, index
+
+
+def _min_runtime_s(queue: types.Queue, by_name: Mapping[str, types.Queue]) -> float:
+    """That of the nearest queue that names one, from the queue upwards; 0 if none does."""
+    above: types.Queue | None = queue
+    for _ in range(MAX_LEVELS):
+        if above is None:
+            break
+        if above.spec.min_runtime_seconds is not None:
+            return float(above.spec.min_runtime_seconds)
+        above = by_name.get(above.spec.parent)
+    return 0.0

@@ -34,9 +34,14 @@ _NO_RESOURCES: dict[str, int] = {}
 RESIZE_PENDING = "PodResizePending"  # the condition of a pod whose resize has to wait
 
 
+def is_extended(name: str) -> bool:
+    """Whether it is an extended resource, such as a GPU: Kubernetes counts whole ones."""
+    return "/" in name and not name.startswith("attachable-volumes")
+
+
 def per_unit(name: str) -> int:
     """Our units in one unit of the resource: 1000 for CPU and extended resources, which may be divided, else 1."""
-    return 1000 if name == "cpu" or ("/" in name and not name.startswith("attachable-volumes")) else 1
+    return 1000 if name == "cpu" or is_extended(name) else 1
 
 
 def is_binary(name: str) -> bool:
@@ -75,6 +80,7 @@ class Axis:
         self.gpu_rows = tuple(self.index[name] for name in GPU_RESOURCES if name in self.index)
         # Queues have no share of pods: the pod limit of a node is not a budget.
         self.shared = np.array([name != "pods" for name in self.names])
+        self.extended = np.array([is_extended(name) for name in self.names])
 
     def __len__(self) -> int:
         return len(self.names)

@@ -13,7 +13,8 @@ from maniple.model.job import Job, Queue
 from maniple.model.nodes import NodeTable
 from maniple.model.pod_affinity import PodsOnNodes
 from maniple.model.pod_shape import Exclusive
-from maniple.model.resources import Axis, FloatArray
+from maniple.model.resources import Axis, BoolArray, FloatArray
+from maniple.model.stuck_pods import StuckPod
 from maniple.model.topology_domains import Domains
 
 
@@ -23,11 +24,12 @@ class Snapshot:
     axis: Axis
     nodes: NodeTable
     free: FloatArray  # [R, N] allocatable minus all pods on the node, terminating pods included
-    releasing: FloatArray  # [R, N] held by terminating pods
-    total: FloatArray  # [R] shared by the queues: usable allocatable minus what pods of other schedulers hold
+    releasing: FloatArray  # [R, N] held by terminating pods that are not stuck
+    total: FloatArray  # [R] shared by the queues: usable allocatable minus what stuck pods and other schedulers' hold
     queues: Sequence[Queue]  # by name
     queue_allocated: FloatArray  # [Q, R] held by the queue's own jobs, without child queues
     queue_pending: FloatArray  # [Q, R] requested by waiting pods of its own jobs
+    indivisible: BoolArray  # [R] extended resources of which every job of a queue holds and requests whole units
     jobs: Sequence[Job]
     waiting: Sequence[Job]  # the jobs with pods to place
     gpus: Gpus
@@ -40,11 +42,12 @@ class Snapshot:
     pod_affinity: PodsOnNodes = field(default_factory=dict)
     # node -> ports, disks, claims and volumes in use
     exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)
-    # The same of terminating pods only.
+    # The same of terminating pods only, and of those that are not stuck.
     leaving_affinity: PodsOnNodes = field(default_factory=dict)
     leaving_exclusives: Mapping[int, tuple[Exclusive, ...]] = field(default_factory=dict)
     # gang -> node -> [R] held by terminating pods that were evicted for it
     leaving_for: Mapping[str, Mapping[int, FloatArray]] = field(default_factory=dict)
+    stuck: Mapping[int, tuple[StuckPod, ...]] = field(default_factory=dict)  # node -> by name
     owners: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # owner -> node -> pods
     budgets: Sequence[Budget] = ()
     # CSI driver -> [N] the most volumes of it on each node; inf: no limit

@@ -18,6 +18,7 @@ ACTION_WORDS = {
     "preempt": "evicts lower-priority work in the same queue",
     "backfill": "places pods that request nothing, and fills reserved room without delaying its gang",
     "consolidate": "moves running pods so that a gang finds its room together",
+    "release": "evicts gangs that stay below their minimum",
     "grow": "grows elastic jobs with what is left",
 }
 PLUGIN_WORDS = {
@@ -40,7 +41,9 @@ ARGUMENT_WORDS = {
     ("gang", "evict.whole"): "whether a gang may be evicted whole",
     ("drf", "gpu.speeds"): _SPEEDS,
     ("proportion", "borrow"): "whether a queue may hold more than it deserves while others do not use it",
+    ("proportion", "divide.byPriority"): "whether queues of a higher priority get what they ask for first",
     ("proportion", "gpu.speeds"): _SPEEDS,
+    ("proportion", "preemptable.guarantee"): "whether jobs with preemptable: false start only within a guarantee",
     ("predicates", "checks"): "the checks that run",
     ("predicates", "predicate.MemoryPressureEnable"): "whether nodes with memory pressure are refused",
     ("predicates", "predicate.DiskPressureEnable"): "whether nodes with disk pressure are refused",

@@ -75,7 +75,13 @@ PLAIN: list[Object] = [
         "apiVersion": "maniple.dev/v1alpha1",
         "kind": "Queue",
         "metadata": meta("research"),
-        "spec": {"parent": "company", "guaranteed": {GPU: 1}, "limit": {GPU: 3}, "reclaimable": True},
+        "spec": {
+            "parent": "company",
+            "guaranteed": {GPU: 1},
+            "limit": {GPU: 3},
+            "reclaimable": True,
+            "weights": {GPU: 2},
+        },
     },
     {
         "apiVersion": "maniple.dev/v1alpha1",
@@ -86,6 +92,7 @@ PLAIN: list[Object] = [
             "queue": "research",
             "priorityClassName": "high",
             "preemptable": True,
+            "staleSeconds": 600,
             "minRuntimeSeconds": 5,
             "movable": True,
             "topology": {"required": "", "preferred": "zone"},

@@ -158,7 +158,9 @@ def test_spec_is_required_where_the_type_requires_it() -> None:
 
 def test_bounds_patterns_enumerations_and_descriptions_come_from_the_types() -> None:
     weight = schema_at("Queue", ".spec.weight")
-    assert (weight["minimum"], weight["maximum"], weight["format"]) == (1, 1_000_000, "int32")
+    assert (weight["minimum"], weight["maximum"], weight["format"]) == (0, 1_000_000, "int32")
+    of_one = schema_at("Queue", ".spec.weights")["additionalProperties"]
+    assert of_one == {key: weight[key] for key in ("type", "format", "minimum", "maximum")}
     assert weight["description"].startswith("Share of what is left")
     assert schema_at("ElasticJob", ".spec.roles[].name")["pattern"] == "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
     assert set(schema_at("ElasticJob", ".spec.framework")["enum"]) == {"torch", "torchrun", "horovod", "none"}

@@ -6,6 +6,7 @@ belong to which gang, what is used where, and all sums are computed here on thei
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from math import inf
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.errors import InputError
+from maniple.api.gpu.requests import WHOLE
 from maniple.api.labels import BACKFILL_ANNOTATION, JOB_LABEL
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.implied_pods import next_replicas, pods_by_job
@@ -31,12 +33,14 @@ from maniple.model.pod_shape import Exclusive
 from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default
-from maniple.model.resources import FloatArray, RequestTable
+from maniple.model.resources import BoolArray, FloatArray, RequestTable
 from maniple.model.snapshot import Snapshot
+from maniple.model.stuck_pods import StuckPod
 from maniple.model.volume_claims import Storage
 
 JobKey = tuple[str, str]
 FINISHED = ("Succeeded", "Failed")
+MINUTE, UNKNOWN = timedelta(seconds=60), datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def build_from_scratch(objects: Objects, ours: Ours, now: float, reads: Reads | None = None) -> Snapshot:
@@ -125,7 +129,7 @@ class _Oracle:
         for key, role, replica in self.growing:
             growing = groups.get(key) or TaskGroups(self.jobs[key], self.tables)
             growing.add_growth(role, replica, self.requests.number(replica), self.priority(replica))
-        usage = _Usage(self)
+        usage = _Usage(self, now)
         for pod in self.placed:
             if pod.status.phase in FINISHED:
                 self.count_succeeded(pod)
@@ -156,6 +160,7 @@ class _Oracle:
             queues=tables.queues,
             queue_allocated=usage.queue_allocated,
             queue_pending=queue_pending,
+            indivisible=tables.axis.extended & self.in_whole_units(jobs),
             jobs=jobs,
             waiting=waiting,
             moved=[job for job in jobs if job.moved is not None],
@@ -169,9 +174,17 @@ class _Oracle:
             leaving_affinity=usage.leaving_affinity,
             leaving_exclusives={node: tuple(held) for node, held in usage.leaving_exclusives.items()},
             leaving_for=usage.leaving_for,
+            stuck={node: tuple(sorted(pods)) for node, pods in usage.stuck.items()},
             owners={owner: usage.owners.get(owner, {}) for owner in owners},
             budgets=tables.budgets,
         )
+
+    def in_whole_units(self, jobs: list[Job]) -> BoolArray:
+        asked = [group.shape.requests for job in jobs if job.exists and not job.is_suspended for group in job.groups]
+        held = [pod.requests for job in jobs for pod in job.placed]
+        vectors = np.array([*asked, *held]).reshape(-1, len(self.tables.axis))
+        whole: BoolArray = (vectors % WHOLE == 0).all(axis=0)
+        return whole
 
     def gpu_pods(self, usage: _Usage, waiting: list[Job]) -> dict[GpuPod, int]:
         counts: dict[GpuPod, int] = {}
@@ -248,8 +261,10 @@ class _Oracle:
 class _Usage:
     """Pods on nodes, and what they use."""
 
-    def __init__(self, oracle: _Oracle) -> None:
+    def __init__(self, oracle: _Oracle, now: float) -> None:
         self.oracle = oracle
+        self.now = datetime.fromtimestamp(now, UTC)
+        self.stuck: dict[int, list[StuckPod]] = {}
         self.tables = tables = oracle.tables
         shape = len(tables.axis), len(tables.nodes)
         self.used, self.releasing, self.foreign = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -271,10 +286,18 @@ class _Usage:
         gpus, held = self.holdings.read(pod, node, request) if node >= 0 else (None, request)
         vector = self.tables.shapes.vector(held)
         is_leaving = pod.metadata.deletion_timestamp is not None
+        makes_room = is_leaving and not self.is_stuck(pod)
+        if gpus is not None:
+            gpus.makes_room = makes_room
         pod_affinity = self.occupy(pod, node, vector) if node >= 0 else None
+        if node >= 0 and is_leaving and not makes_room:
+            ends = pod.metadata.deletion_timestamp
+            assert ends is not None
+            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            self.stuck.setdefault(node, []).append(StuckPod(name, ends.timestamp(), vector))
         if node >= 0 and (is_leaving or job is None):
-            (self.releasing if is_leaving else self.foreign)[:, node] += vector
-        if node >= 0 and is_leaving and (gang := pod.metadata.annotations.get("maniple.dev/evicted-for")):
+            (self.releasing if makes_room else self.foreign)[:, node] += vector
+        if node >= 0 and makes_room and (gang := pod.metadata.annotations.get("maniple.dev/evicted-for")):
             by_node = self.leaving_for.setdefault(gang, {})
             by_node[node] = by_node.get(node, 0.0) + vector
         if job is None or is_leaving:
@@ -293,6 +316,10 @@ class _Usage:
         job.placed_by_role[placed.role] = job.placed_by_role.get(placed.role, 0) + 1
         job.allocated = vector if job.allocated is None else job.allocated + vector
         self.queue_allocated[job.queue] += vector
+
+    def is_stuck(self, pod: kubernetes.Pod) -> bool:
+        ends = pod.metadata.deletion_timestamp
+        return ends not in (None, UNKNOWN) and ends + MINUTE < self.now
 
     def placed_pod(
         self, pod: kubernetes.Pod, job: Job, node: int, vector: FloatArray, pod_affinity: AffinityInfo | None
@@ -318,7 +345,7 @@ class _Usage:
 
     def occupy(self, pod: kubernetes.Pod, node: int, vector: FloatArray) -> AffinityInfo | None:
         self.used[:, node] += vector
-        is_leaving = pod.metadata.deletion_timestamp is not None
+        is_leaving = pod.metadata.deletion_timestamp is not None and not self.is_stuck(pod)
         if exclusives := self.tables.shapes.exclusives(pod):
             self.exclusives.setdefault(node, []).extend(exclusives)
             if is_leaving:

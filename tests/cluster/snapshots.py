@@ -46,6 +46,7 @@ def picture(snapshot: Snapshot) -> Picture:
         "queues": [_plain(queue) for queue in snapshot.queues],
         "queue_allocated": _plain(snapshot.queue_allocated),
         "queue_pending": _plain(snapshot.queue_pending),
+        "indivisible": _plain(snapshot.indivisible),
         "jobs": [_job(job) for job in snapshot.jobs],
         "waiting": [job.key for job in snapshot.waiting],
         "moved": [job.key for job in snapshot.moved],
@@ -54,6 +55,15 @@ def picture(snapshot: Snapshot) -> Picture:
         "leaving_for": {
             gang: {node: _plain(held) for node, held in by_node.items()}
             for gang, by_node in snapshot.leaving_for.items()
+        },
+        "stuck": {
+            node: [(*pod[:2], _plain(pod.requests)) for pod in pods] for node, pods in sorted(snapshot.stuck.items())
+        },
+        "leaving_affinity": sorted(
+            (_sorted(info), node, count) for (info, node), count in snapshot.leaving_affinity.items()
+        ),
+        "leaving_exclusives": {
+            node: sorted(map(str, held)) for node, held in sorted(snapshot.leaving_exclusives.items())
         },
         "owners": {owner: dict(counts) for owner, counts in snapshot.owners.items()},
         "budgets": [_plain(budget) for budget in snapshot.budgets],

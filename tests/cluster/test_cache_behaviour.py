@@ -203,6 +203,32 @@ def test_the_gang_that_a_pod_leaves_for_is_known_until_the_pod_is_gone() -> None
     assert not cache.snapshot(NOW).leaving_for
 
 
+ENDS = 1_767_312_000.0  # 2026-01-02T00:00:00Z
+
+
+@pytest.mark.parametrize(("passed_s", "is_stuck"), [(0, False), (60, False), (60.5, True), (7200, True)])
+def test_a_pod_becomes_stuck_by_time_alone(passed_s: float, is_stuck: bool) -> None:
+    cache = cache_of(node("n0"), pod("p", nodeName="n0"))
+    cache.assume_eviction("default/p", "default/g")
+    cache.put(typed(pod("p", nodeName="n0"), deletionTimestamp="2026-01-02T00:00:00Z"))
+    assert cache.snapshot(ENDS).releasing[0, 0] == 1000
+    snapshot = cache.snapshot(ENDS + passed_s)
+    assert snapshot.free[0, 0] == 3000
+    assert snapshot.releasing[0, 0] == (0 if is_stuck else 1000)
+    assert bool(snapshot.leaving_for) is not is_stuck
+    assert [pod.pod for pods in snapshot.stuck.values() for pod in pods] == ["default/p"] * is_stuck
+    assert cache.snapshot(ENDS).releasing[0, 0] == 1000  # the clock was set back
+    cache.remove(kubernetes.Pod, "default", "p")
+    gone = cache.snapshot(ENDS + passed_s)
+    assert (gone.free[0, 0], gone.releasing[0, 0], dict(gone.stuck)) == (4000, 0, {})
+
+
+def test_a_pod_that_we_evicted_is_not_stuck_before_its_deletion_is_reported() -> None:
+    cache = cache_of(node("n0"), pod("p", nodeName="n0"))
+    cache.assume_eviction("default/p", "default/g")
+    assert cache.snapshot(ENDS + 7200).releasing[0, 0] == 1000
+
+
 def test_the_gpus_and_the_backfill_of_a_bind_are_known() -> None:
     gpus = {"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "2"}
     wants = [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
@@ -329,6 +355,30 @@ def test_a_pod_that_names_a_job_that_is_gone_and_a_group_is_the_groups() -> None
     job = model.cache.job_of("default/z")
     assert job is not None
     assert job.key == ("default/g", "PodGroup")
+
+
+def test_the_minimum_runtime_of_a_queue_reaches_the_jobs_below_it() -> None:
+    model = Model()
+    groups = group("own", 1, queue="a", minRuntimeSeconds=0), group("g", 1, queue="a"), group("other", 1, queue="b")
+    lone = pod("p", metadata={"labels": {"maniple.dev/queue": "a"}})
+    for raw in (node("n0"), queue("top"), queue("a", parent="top"), queue("b"), *groups, lone):
+        model.put(typed(raw))
+
+    def least() -> dict[str, float]:
+        model.check()  # its snapshot is the one made from scratch
+        return {job.name.removeprefix("default/"): job.min_runtime_s for job in model.cache.snapshot(NOW).jobs}
+
+    assert least() == {"own": 0, "g": 0, "other": 0, "p": 0}
+    model.put(typed(queue("top", minRuntimeSeconds=60)))
+    assert least() == {"own": 0, "g": 60, "other": 0, "p": 60}
+    model.put(typed(queue("a", parent="top", minRuntimeSeconds=30)))
+    assert least() == {"own": 0, "g": 30, "other": 0, "p": 30}
+    model.put(typed(queue("a", parent="top", minRuntimeSeconds=0)))
+    assert least() == {"own": 0, "g": 0, "other": 0, "p": 0}
+    model.put(typed(group("g", 1, queue="a", minRuntimeSeconds=5)))
+    model.put(typed(group("other", 1, queue="a")))
+    model.put(typed(queue("a", parent="top")))
+    assert least() == {"own": 0, "g": 5, "other": 60, "p": 60}
 
 
 # What is wrong.

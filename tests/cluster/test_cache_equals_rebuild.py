@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from maniple.scheduler import schedule
 from maniple.scheduler.framework.plan import Bind
 
 NOW = 1_767_300_000.0
+GRACE_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 OURS = Ours()
 ROOMS: dict[type, str] = {
     kubernetes.Node: "nodes",
@@ -83,8 +85,11 @@ class Model:
         self.there[key_of(item)] = item
         if isinstance(item, kubernetes.Pod):
             name, is_over = name_of(item), item.status.phase in ("Succeeded", "Failed")
-            if item.spec.node_name or is_over:
+            # The server binds no pod that leaves. Without a node it is forgotten.
+            if item.spec.node_name or is_over or item.metadata.deletion_timestamp:
                 self.binds.pop(name, None)
+            if item.metadata.deletion_timestamp and not item.spec.node_name:
+                self.evicted_for.pop(name, None)
             if item.metadata.deletion_timestamp or is_over:
                 self.leaving.discard(name)
 
@@ -141,28 +146,28 @@ class Model:
         if name_of(pod) in self.evicted_for:
             gang = {"maniple.dev/evicted-for": self.evicted_for[name_of(pod)]}
             pod = with_meta(pod, annotations={**pod.metadata.annotations, **gang})
-        if name_of(pod) in self.leaving:
-            pod = with_meta(pod, deletion_timestamp=pod.metadata.creation_timestamp)
+        if name_of(pod) in self.leaving and pod.metadata.deletion_timestamp is None:
+            pod = with_meta(pod, deletion_timestamp=GRACE_UNKNOWN)
         return pod
 
-    def check(self) -> None:
+    def check(self, now: float = NOW) -> None:
         wrong = self.cache.problems()
         if wrong:
             with pytest.raises(InputError):
-                from_scratch(self.objects())
+                from_scratch(self.objects(), now)
         everything = self.objects()
         # A budget counts who is there, set aside or not.
         budgets = find_budgets(everything.budgets, everything.pods)
-        expected = replace(from_scratch(self.objects(wrong)), budgets=budgets)
-        found = self.cache.snapshot(NOW)
+        expected = replace(from_scratch(self.objects(wrong), now), budgets=budgets)
+        found = self.cache.snapshot(now)
         assert differences(picture(expected), picture(found)) == []
         assert schedule(found) == schedule(expected)
         assert not self.cache.changed()
 
 
-def from_scratch(objects: Objects) -> Snapshot:
+def from_scratch(objects: Objects, now: float) -> Snapshot:
     check_pods(objects)
-    return build_from_scratch(objects, OURS, NOW)
+    return build_from_scratch(objects, OURS, now)
 
 
 ANY_WORLD = st.one_of(worlds(), ruled_worlds(), contended_worlds(), close_worlds(), elastic_worlds(), claimed_worlds())
@@ -192,8 +197,9 @@ def live_through(first: list[Raw], second: list[Raw], data: st.DataObject, happe
     for _ in range(data.draw(st.integers(1, 6))):
         for _ in range(data.draw(st.integers(1, 4))):
             change(model, pool, data, happenings)
-        model.check()
-        snapshot = model.cache.snapshot(NOW)
+        now = NOW + data.draw(st.sampled_from(PASSED_S))  # clocks are set back, too
+        model.check(now)
+        snapshot = model.cache.snapshot(now)
         seen.append((snapshot, picture(snapshot)))
     for snapshot, before in seen:
         assert differences(before, picture(snapshot)) == []
@@ -208,7 +214,24 @@ FAILED = {"maniple.dev/bind-failures": "1", "maniple.dev/last-bind-failure": "20
 Gang = types.PodGroup | types.ElasticJob
 PLACES = '[{"node":"n0","pods":1,"requests":{"nvidia.com/gpu":"1","cpu":"100m"}}]'
 MOVED = {"maniple.dev/moved": f'{{"at":"2026-01-01T00:00:00Z","size":2,"places":{PLACES}}}'}
-HAPPENINGS = ["put", "put", "remove", "replace", "bind", "evict", "forget", "finish", "lose", "fail", "join", "move"]
+# Graces end 30 s before NOW, at NOW, or long before: pods become stuck by time alone.
+PASSED_S = (-3600, 0, 29, 30, 31, 60, 61)
+HAPPENINGS = [
+    "delete",
+    "delete",
+    "put",
+    "put",
+    "remove",
+    "replace",
+    "bind",
+    "evict",
+    "forget",
+    "finish",
+    "lose",
+    "fail",
+    "join",
+    "move",
+]
 
 
 def change(model: Model, pool: list[Object], data: st.DataObject, happenings: list[str]) -> None:
@@ -217,6 +240,7 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
     nodes = [key[2] for key in sorted(model.there, key=str) if key[0] is kubernetes.Node]
     # Nobody binds another scheduler's pods, and the Cache does not even know those that wait.
     waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending" and OURS.claims(pod)]
+    waiting = [pod for pod in waiting if pod.metadata.deletion_timestamp is None]
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
     jobs = [item for key, item in sorted(model.there.items(), key=str) if key[0] is types.ElasticJob]
     what = data.draw(st.sampled_from(happenings))
@@ -237,6 +261,9 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
         model.bind(pod, Bind(name_of(pod), node, data.draw(st.sampled_from([(), ("0",), ("1", "0")]))))
     elif what == "evict" and alive:
         model.evict(data.draw(st.sampled_from(alive)), data.draw(st.sampled_from(["default/g0", "default/p"])))
+    elif what == "delete" and alive:
+        ends = datetime.fromtimestamp(NOW + data.draw(st.sampled_from([-30, 0])), UTC)
+        model.put(with_meta(data.draw(st.sampled_from(alive)), deletion_timestamp=ends))
     elif what == "forget" and (model.binds or model.leaving):
         model.forget(data.draw(st.sampled_from(sorted({*model.binds, *model.leaving}))))
     elif what == "finish" and pods:

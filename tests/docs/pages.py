@@ -35,6 +35,7 @@ NOT_RUN = {
     "git worktree add --detach ../before main": "it writes beside this folder",
     ".venv/bin/python -m benchmarks --against ../before reclaim preempt": "it takes minutes; see tests/tools",
     "cd tests && ../.venv/bin/python -m properties.many_clusters --clusters 100000 --seed 1": "it takes hours",
+    "cd tests && ../.venv/bin/python -m properties.many_clusters --kind guarantees --clusters 100000": "it takes long",
     "make lock": "it asks the package index",
     "make crds": "tests/api compares what it would write",
     "make manifests": "tests/deploy compares what it would write",

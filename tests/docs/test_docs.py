@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -374,22 +375,26 @@ def test_proportion_as_worked_out_on_the_page_matches_the_code(heading: str) -> 
     text = section("docs/plugins/proportion.md", heading)
     cluster = re.search(r"^Cluster: ([^.]*)\.", text, re.M)
     assert cluster is not None
-    (_, *rows) = table_rows(text)
+    (header, *rows) = table_rows(text)
     offered: dict[str, object] = {name: str(value) for name, value in amounts(cluster[1]).items()}
     objects: list[dict[str, object]] = [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": offered}}
     ]
     expected: dict[str, dict[str, Fraction]] = {"default": {}}
-    for queue, parent, weight, guaranteed, limit, asks, deserved in rows:
+    for row in rows:
+        cells = dict(zip(header, row, strict=True))
+        queue, weight, asks = cells["queue"], cells["weight"], cells["asks for"]
         spec = {
-            "parent": parent,
-            "weight": int(weight),
-            "guaranteed": {name: str(value) for name, value in amounts(guaranteed).items()},
-            "limit": {name: str(value) for name, value in amounts(limit).items()},
+            "parent": cells["parent"],
+            "weight": int(weight.partition(",")[0]),
+            "weights": {UNITS[unit]: int(number) for unit, number in re.findall(r"(GPU|CPU)s (\d+)", weight)},
+            "priority": int(cells.get("priority") or 0),
+            "guaranteed": {name: str(value) for name, value in amounts(cells["guaranteed"]).items()},
+            "limit": {name: str(value) for name, value in amounts(cells["limit"]).items()},
         }
         ours = "maniple.dev/v1alpha1"
         objects.append({"apiVersion": ours, "kind": "Queue", "metadata": {"name": queue}, "spec": spec})
-        expected[queue] = amounts(deserved)
+        expected[queue] = amounts(cells["deserved"])
         if asks:
             objects.append(
                 {"apiVersion": ours, "kind": "PodGroup", "metadata": {"name": queue}, "spec": {"queue": queue}}
@@ -399,7 +404,9 @@ def test_proportion_as_worked_out_on_the_page_matches_the_code(heading: str) -> 
             for name, value in amounts(asks).items()
             for index in range(int(value))
         ]
-    shares = plan_objects(objects)["queues"]
+    by_priority = {"divide.byPriority": "true"} if "`divide.byPriority`" in text else {}
+    policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "proportion", "arguments": by_priority}]}]}
+    shares = plan_objects(objects, policy=json.dumps(policy))["queues"]
     assert isinstance(shares, list | tuple)
     planned = {share["name"]: share["deserved"] for share in shares}
     assert {

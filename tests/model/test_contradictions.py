@@ -78,6 +78,10 @@ IN_H = {"scheduling.k8s.io/group-name": "h"}
             "Pod default/p: spec.priority: is 9, which counts; PriorityClass 'high' has 7",
         ),
         (
+            [with_topology(2, 2), queue("q", weights={"nvidia.com/gpus": 1})],
+            "Queue q: spec.weights[nvidia.com/gpus]: no node has this resource; did you mean 'nvidia.com/gpu'?",
+        ),
+        (
             [with_topology(2, 2), queue("q", limit={"nvidia.com/gpus": 1})],
             "Queue q: spec.limit[nvidia.com/gpus]: no node has this resource; did you mean 'nvidia.com/gpu'?",
         ),

@@ -15,7 +15,8 @@ from properties.gpu_facts import GPU
 from properties.raw_objects import Object, at, key_of, quantity, rows, strings, table, text
 
 _ALTERNATIVES = re.compile(
-    r" \(or its limit were [^)]*\)|, or spec\.\w+ (?:were true|named a wider level)| \(held by [^()]*\)"
+    r" \((?:or its limit were [^)]*|or spec\.preemptable were true)\)"
+    r"|, or spec\.\w+ (?:were true|named a wider level)| \(held by [^()]*\)"
 )
 _GPUS = r"(?:\d+ whole GPUs?|\d\S* of (?:a GPU|each of \d+ GPUs))(?: of \S+(?: or \S+)*)?"
 _AMOUNT = rf"(?:\d\S* (?!of )\S+|room for \d+ pods?|{_GPUS})"
@@ -37,6 +38,9 @@ _LIMIT = re.compile(
     r"(?:the limit|that) of queue '(?P<queue>\w+)' were at least (?P<amounts>\S+ [^\s,]+(?:, \S+ [^\s,]+)*)"
 )
 _GIVES = re.compile(r"queue '(?P<queue>\w+)' gave back (?P<amounts>\S+ \S+)")
+_GUARANTEE = re.compile(
+    r"the guarantee of queue '(?P<queue>\w+)' were at least (?P<amounts>\S+ [^\s,]+(?:, \S+ [^\s,]+)*)"
+)
 _GATES = re.compile(r"its scheduling gates were removed")
 _PODS = re.compile(r"the missing pods were created")
 _SUSPENDED = re.compile(r"spec\.suspend were false")
@@ -80,6 +84,7 @@ class _Cure:
             (_LARGER, self.replace_node),
             (_LIMIT, self.raise_limit),
             (_GIVES, self.raise_limit),
+            (_GUARANTEE, self.raise_guarantee),
             (_GATES, self.open_gates),
             (_PODS, self.create_pods),
             (_SUSPENDED, self.resume),
@@ -180,6 +185,21 @@ class _Cure:
             had = quantity(limit[resource])
             total = max(had, quantity(amount)) if "at least" in match[0] else had + quantity(amount)
             limit[resource] = f"{total * 1000}m"
+        return True
+
+    def raise_guarantee(self, match: re.Match[str]) -> bool:
+        """A limit below the guarantee would be an error: it is raised, too."""
+        if not any(
+            item["kind"] == "Queue" and text(item, "metadata", "name") == match["queue"] for item in self.objects
+        ):
+            api = "maniple.dev/v1alpha1"
+            self.objects.append({"apiVersion": api, "kind": "Queue", "metadata": {"name": match["queue"]}})
+        spec = self.edit(self.find("Queue", match["queue"]), "spec")
+        for written in match["amounts"].split(", "):
+            amount, resource = written.split()
+            for field in ("guaranteed", "limit"):
+                has = self.edit(spec, field) if field == "guaranteed" or resource in table(spec, field) else {}
+                has[resource] = f"{max(quantity(has.get(resource, 0)), quantity(amount)) * 1000}m"
         return True
 
     # The gang itself.

@@ -6,11 +6,12 @@ Numbers are exact (Fraction), so that no tolerance is needed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from properties.elastic_job_facts import Elasticity, read_elasticity
+from properties.elastic_job_facts import Elasticity, moment, read_elasticity
 from properties.gpu_facts import (
     FRACTION_ANNOTATION,
     GPU,
@@ -33,6 +34,7 @@ GROUP_LABEL, COSCHEDULING_LABEL = "maniple.dev/pod-group", "scheduling.x-k8s.io/
 KUBE_BATCH_ANNOTATION, VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
 GPUS_ANNOTATION = "maniple.dev/gpus"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+KEPT_S = 300  # seconds for which places are kept for pods that were moved
 PROTECTED_CLASSES = ("system-cluster-critical", "system-node-critical")
 
 
@@ -83,7 +85,8 @@ class Gang:
     queue: str = DEFAULT_QUEUE
     is_preemptable: bool = True
     is_movable: bool = False
-    min_runtime_s: int = 0
+    min_runtime_s: int | None = None  # what it says itself
+    stale_at: int | None = None  # when it gives back what it holds, if it is not whole by then
     priority_class: str = ""
     required: str = ""  # levels of a Topology
     preferred: str = ""
@@ -105,6 +108,7 @@ class Queue:
     name: str
     parent: str
     limit: Resources
+    min_runtime_s: int | None = None  # what it says itself
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,11 @@ class Facts:
 
     def gang(self, key: str) -> Gang:
         return self.gangs.get(key) or Gang(key)
+
+    def min_runtime_s(self, gang: Gang) -> int:
+        """What the gang says, else the nearest queue that says something."""
+        queues = (self.queues[name].min_runtime_s for name in self.queue_line(gang.queue) if name in self.queues)
+        return next((seconds for seconds in (gang.min_runtime_s, *queues) if seconds is not None), 0)
 
     def queue_line(self, name: str) -> list[str]:
         """The queue and all queues above it."""
@@ -304,6 +313,10 @@ def read_closeness(gang: Gang, spec: Object) -> Gang:
     )
 
 
+def read_min_runtime(spec: object) -> int | None:
+    return None if at(spec, "minRuntimeSeconds") is None else number(spec, "minRuntimeSeconds")
+
+
 def read_group(item: object) -> Gang:
     spec = table(item, "spec")
     gang = Gang(
@@ -313,10 +326,21 @@ def read_group(item: object) -> Gang:
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
         is_movable=spec.get("movable") is True,
-        min_runtime_s=number(spec, "minRuntimeSeconds"),
+        min_runtime_s=read_min_runtime(spec),
         priority_class=text(spec, "priorityClassName"),
+        stale_at=read_stale_at(item),
     )
     return read_closeness(gang, spec)
+
+
+def read_stale_at(item: object) -> int | None:
+    since = moment(strings(item, "metadata", "annotations").get("maniple.dev/incomplete-since"))
+    seconds = number(item, "spec", "staleSeconds", default=600)
+    if since is None or not seconds:
+        return None
+    moved = strings(item, "metadata", "annotations").get("maniple.dev/moved")
+    moved_at = None if moved is None else moment(json.loads(moved)["at"])
+    return since + seconds if moved_at is None else max(since + seconds, moved_at + KEPT_S)
 
 
 def read_job(item: object) -> Job:
@@ -329,7 +353,7 @@ def read_job(item: object) -> Job:
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
         is_movable=spec.get("movable", text(spec, "framework") != "none") is True,
-        min_runtime_s=number(spec, "minRuntimeSeconds"),
+        min_runtime_s=read_min_runtime(spec),
         priority_class=text(spec, "priorityClassName"),
     )
     return Job(read_closeness(gang, spec), read_elasticity(item))
@@ -417,6 +441,7 @@ def read_facts(objects: Iterable[object]) -> Facts:
             name=text(item, "metadata", "name"),
             parent=text(item, "spec", "parent"),
             limit=resources(at(item, "spec", "limit") or at(item, "spec", "capability")),
+            min_runtime_s=read_min_runtime(at(item, "spec")),
         )
         for item in kinds.get("Queue", [])
     ]

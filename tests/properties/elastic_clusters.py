@@ -57,10 +57,10 @@ class ElasticWorld(CloseWorld):
         spec: Object = {"queue": self.pick(*self.queues)}
         if priority:
             spec["priorityClassName"] = priority
-        if self.one_in(8):
+        if self.one_in(self.mix.firm_one_in):
             spec["preemptable"] = False
         if self.one_in(6):
-            spec["minRuntimeSeconds"] = self.pick(600, 86400)
+            spec["minRuntimeSeconds"] = self.pick(600, 86400, 0)
         if self.one_in(6):
             spec["topology"] = {self.pick("required", "required", "preferred"): self.pick("rack", "host")}
         return spec
@@ -185,6 +185,12 @@ def elastic_worlds(draw: st.DrawFn, limits_one_in: int = 0, most_queues: int = 3
 
 
 @st.composite
+def elastic_firm_worlds(draw: st.DrawFn) -> list[Object]:
+    """Less full ones where many jobs may not be preempted, and queues guarantee more."""
+    return nearly_full(ElasticWorld(draw, Mix(rules_one_in=0, limits_one_in=0, firm_one_in=2)), most_queues=3)
+
+
+@st.composite
 def elastic_ruled_worlds(draw: st.DrawFn) -> list[Object]:
     """The same with rules between pods: affinity, anti-affinity, spread, host ports, volumes."""
     return nearly_full(ElasticWorld(draw, Mix(rules_one_in=2, limits_one_in=0)), most_queues=3)
@@ -192,7 +198,7 @@ def elastic_ruled_worlds(draw: st.DrawFn) -> list[Object]:
 
 def nearly_full(builder: ElasticWorld, most_queues: int) -> list[Object]:
     builder.begin(most_queues, 3)
-    builder.fill_up(builder.between(2, 10))
+    builder.fill_up(builder.between(2, 10) if builder.mix.firm_one_in > 2 else builder.between(1, 4))
     builder.arrive(3)
     return builder.objects
 

@@ -13,7 +13,7 @@ from properties.kubernetes_rules import selects
 from properties.raw_objects import Resources, add, number
 from properties.replay_rounds import SHRUNK, Resize, Round, State
 
-DISPLACED, PREEMPTED, RECLAIMED = "Displaced", "Preempted", "Reclaimed"
+DISPLACED, PREEMPTED, RECLAIMED, STALE = "Displaced", "Preempted", "Reclaimed", "Stale"
 
 
 def roles_of(state: State, keys: Iterable[str], gang: str) -> list[str]:
@@ -47,11 +47,11 @@ def judge_protection(facts: Facts, state: State, played: Round) -> Iterator[str]
         if pod.namespace == "kube-system" or {pod.priority_class, gang.priority_class} & set(PROTECTED_CLASSES):
             yield f"{key} is evicted, but it is critical to the system"
         is_surplus = reason in {SHRUNK, DISPLACED} and keeps_minimum(facts, state, played, gang.key)
-        if not gang.is_preemptable and not is_surplus:
+        if not gang.is_preemptable and not is_surplus and reason != STALE:
             yield f"{key} is evicted, but {gang.key} says preemptable: false"
-        ran_s = state.now - state.started.get(key, 0)
-        if ran_s < gang.min_runtime_s and reason != DISPLACED:
-            yield f"{key} is evicted after {ran_s} s, but {gang.key} has {gang.min_runtime_s} s for sure"
+        ran_s, least_s = state.now - state.started.get(key, 0), facts.min_runtime_s(gang)
+        if ran_s < least_s and reason not in (DISPLACED, STALE):
+            yield f"{key} is evicted after {ran_s} s, but {gang.key} has {least_s} s for sure"
     for budget in facts.budgets:
         covered = [
             key
@@ -71,7 +71,7 @@ def judge_protection(facts: Facts, state: State, played: Round) -> Iterator[str]
 def judge_reasons(facts: Facts, state: State, played: Round) -> Iterator[str]:
     for key, reason in sorted(played.reasons.items()):
         victim, claimant = facts.gang(state.pods[key].gang), facts.gang(played.evicted[key])
-        if victim.key == claimant.key:
+        if victim.key == claimant.key and reason != STALE:
             yield f"{key} is evicted for its own gang"
         match reason:
             case "Preempted":
@@ -89,8 +89,25 @@ def judge_reasons(facts: Facts, state: State, played: Round) -> Iterator[str]:
                 yield from wrongly_displaced(state, played, key)
             case "Moved":
                 pass  # moves_verdicts.py judges them
+            case "Stale":
+                yield from wrongly_released(facts, state, played, key)
             case _:
                 yield f"{key} is evicted for the unknown reason {reason!r}"
+
+
+def wrongly_released(facts: Facts, state: State, played: Round, key: str) -> Iterator[str]:
+    """A gang is given up only whole, for nobody else, when its time has passed, and while it lacks pods."""
+    gang = facts.gang(state.pods[key].gang)
+    if played.evicted[key] != gang.key:
+        yield f"{key} is released for {played.evicted[key]}, and not because of its own gang {gang.key}"
+    if gang.key in facts.jobs or gang.stale_at is None or state.now <= gang.stale_at:
+        yield f"{key} is released, but the time of {gang.key} has not passed"
+    if not gang.missing(roles_of(state, state.staying(), gang.key) + state.succeeded.get(gang.key, [])):
+        yield f"{key} is released, but {gang.key} has its minimum"
+    if roles_of(state, state.staying(played.evicted), gang.key):
+        yield f"{key} is released, and other pods of {gang.key} stay"
+    if any(move.pod.gang == gang.key for move in [*played.binds, *played.nominations]):
+        yield f"{key} is released, but pods of {gang.key} are placed"
 
 
 def wrongly_displaced(state: State, played: Round, key: str) -> Iterator[str]:
@@ -141,7 +158,7 @@ def may_go(facts: Facts, state: State, key: str) -> bool:
     """Nothing in the pod or its gang protects it."""
     pod = state.pods[key]
     covered = any(pod.namespace == b.namespace and selects(b.selector, pod.labels) for b in facts.budgets)
-    return not covered and state.now - state.started.get(key, 0) >= facts.gang(pod.gang).min_runtime_s
+    return not covered and state.now - state.started.get(key, 0) >= facts.min_runtime_s(facts.gang(pod.gang))
 
 
 # Sizes.
@@ -261,6 +278,8 @@ def owed_after(facts: Facts, state: State, played: Round, before: dict[str, list
     """Gangs that have yet to start -> the victims that leave for them. `before`: those of earlier rounds."""
     owed = {gang: left for gang, keys in before.items() if (left := [key for key in keys if key in state.leaving])}
     for victim, gang in sorted(played.evicted.items()):
+        if played.reasons.get(victim) == STALE:
+            continue
         owed.setdefault(gang, []).append(victim)
     now = {gang: roles_of(state, state.staying(played.evicted), gang) for gang in owed}
     for move in played.binds:

@@ -21,6 +21,7 @@ IN_LINE = {
     "NoNodeFits",
     "NoDomainFits",
     "NoModelFits",
+    "BeyondGuarantee",
     "QueueLimit",
     "QueueOverused",
     "NotTried",

@@ -30,7 +30,7 @@ def grown_in_vain(objects: list[Object], plan: Object) -> list[str]:
 
 def grower(facts: Facts, state: State, played: Round) -> tuple[str, int] | None:
     jobs = {resize.job for resize in played.resizes}
-    is_quiet = not (state.leaving or played.evicted or played.nominations or played.reserved)
+    is_quiet = not (state.leaving - state.stuck or played.evicted or played.nominations or played.reserved)
     if len(jobs) != 1 or not is_quiet or any(resize.new < resize.old for resize in played.resizes):
         return None
     (job,) = jobs

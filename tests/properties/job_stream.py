@@ -176,6 +176,8 @@ class Stream:
         firm = [one for one in self.work if one.is_firm]
         gang = [one for one in self.work if one.is_big]
         ours = "maniple.dev/v1alpha1"
+        # Firm work starts only within its queue's guarantee: here that never holds it back.
+        made.append(_object(ours, "Queue", "default", START, spec={"guaranteed": {GPU: "1000"}}))
         made += [_object(ours, "PodGroup", one.name, one.created, spec={"preemptable": False}) for one in firm]
         if gang:
             made.append(_object(ours, "PodGroup", BIG, gang[0].created, spec={"minMember": len(gang)}))

@@ -1,6 +1,7 @@
-"""Plans many random full clusters whose pods have rules about each other, and judges each plan.
+"""Plans many random full clusters and judges each plan: with rules between pods, or with guarantees of queues.
 
     python -m properties.many_clusters --clusters 100000 --seed 1     (in tests/; `--jobs 2` by default)
+    python -m properties.many_clusters --kind guarantees --clusters 100000 --seed 1
 
 Each cluster has a seed of its own: `--seed S --clusters 1 --show` prints the objects of one that breaks a promise.
 """
@@ -19,20 +20,26 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from properties.elastic_clusters import ElasticWorld, nearly_full
-from properties.object_builder import Builder
-from properties.object_writer import Mix, T
+from properties.guarantee_clusters import GuaranteeWorld, guarantee_cluster
+from properties.guarantee_verdicts import lost_guarantees, unfair_claims
+from properties.guaranteed_starts import beyond_guarantees
+from properties.missed_claims import kept_waiting, needlessly_lost
+from properties.object_writer import Mix, ObjectWriter, T
 from properties.plan_adapter import plan_until_settled
 from properties.random_clusters import World, full_cluster
 from properties.raw_objects import Object, rows, text
 from properties.referee import judge
 from properties.test_promises import KUBE_BATCH, moves
 from properties.topology_clusters import CloseWorld, full_close_cluster
+from properties.turn_verdicts import overtaken
 
 MOST_IMPLIED = 20  # rounds beyond one for each pod: for replicas that are not created yet
+GUARANTEE_VERDICTS = (lost_guarantees, unfair_claims, kept_waiting, needlessly_lost, overtaken)
+GUARANTEE_ROUNDS = 25
 REASONS_ONE_IN = 7  # explanations take a third of the time, and have tests of their own
 
 
-class Seeded(Builder):
+class Seeded(ObjectWriter):
     """Draws from a seeded generator: many times as fast as Hypothesis, and it does not shrink."""
 
     random: random.Random
@@ -56,12 +63,23 @@ class SeededCloseWorld(Seeded, CloseWorld):
     pass
 
 
-def cluster(seed: int) -> list[Object]:
-    def unused(_: st.SearchStrategy[object]) -> object:
-        raise AssertionError("drawn from the seeded generator only")
+class SeededGuaranteeWorld(Seeded, GuaranteeWorld):
+    pass
 
+
+def unused(_: st.SearchStrategy[object]) -> object:
+    raise AssertionError("drawn from the seeded generator only")
+
+
+def cluster_with_guarantees(seed: int) -> list[Object]:
+    world = SeededGuaranteeWorld(unused, Mix())
+    world.random = random.Random(seed)
+    return guarantee_cluster(world, 3, *((6, 1), (6, 2), (8, 4))[seed % 3])
+
+
+def cluster(seed: int) -> list[Object]:
     kind, limits = seed % 5, 0 if seed % 3 else 4
-    mix = Mix(rules_one_in=2, limits_one_in=limits)
+    mix = Mix(rules_one_in=2, limits_one_in=limits, firm_one_in=8 if seed % 7 else 2)
     # A promise of the GPU of a pod that does not name its GPUs holds only until the next round.
     names = grace_of(seed) > 1
     if kind < 2:
@@ -94,27 +112,49 @@ def verdict(seed: int) -> tuple[int, list[str], bool]:
     except Exception as error:
         return seed, [f"planning failed: {error!r}"], False
     sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned, grace)]
+    if policy is None:
+        sentences += [f"a guarantee: {sentence}" for sentence in beyond_guarantees(objects, planned)]
     if moves(planned)[-1]:
         sentences.append(f"not settled after {rounds} rounds: {moves(planned)}")
     return seed, sentences, any(rows(done, "evictions") for done in rows(planned, "rounds"))
 
 
+def verdict_on_guarantees(seed: int) -> tuple[int, list[str], bool]:
+    """The same of a cluster with guarantees. Every fourth is planned with kube-batch's policy, which promises less."""
+    objects, is_ours = cluster_with_guarantees(seed), seed % 4 > 0
+    try:
+        planned = plan_until_settled(objects, None if is_ours else KUBE_BATCH, GUARANTEE_ROUNDS, has_reasons=False)
+    except Exception as error:
+        return seed, [f"planning failed: {error!r}"], False
+    sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned)]
+    for verdict_ in GUARANTEE_VERDICTS if is_ours else GUARANTEE_VERDICTS[:2]:
+        sentences += [f"{verdict_.__name__}: {sentence}" for sentence in verdict_(objects, planned)]
+    if moves(planned)[-1]:
+        sentences.append(f"not settled after {GUARANTEE_ROUNDS} rounds: {moves(planned)}")
+    return seed, sentences, any(rows(done, "evictions") for done in rows(planned, "rounds"))
+
+
+KINDS = {"rules": (cluster, verdict), "guarantees": (cluster_with_guarantees, verdict_on_guarantees)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m properties.many_clusters", description=__doc__)
+    parser.add_argument("--kind", choices=KINDS, default="rules")
     parser.add_argument("--clusters", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="of the first cluster; the others follow")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--show", action="store_true", help="print the clusters as JSON, and plan nothing")
     options = parser.parse_args()
+    build, judge_one = KINDS[options.kind]
     seeds = range(options.seed, options.seed + options.clusters)
     if options.show:
         for seed in seeds:
-            print(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster(seed)}))
+            print(json.dumps({"apiVersion": "v1", "kind": "List", "items": build(seed)}))
         return
     started, broken, evicting = time.monotonic(), Counter[str](), 0
     # Few objects outlive a cluster: the collector has little to find, and looks for it often.
     with multiprocessing.get_context("spawn").Pool(options.jobs, gc.set_threshold, (50_000, 10, 10)) as pool:
-        for done, (seed, sentences, has_evicted) in enumerate(pool.imap_unordered(verdict, seeds, 50), 1):
+        for done, (seed, sentences, has_evicted) in enumerate(pool.imap_unordered(judge_one, seeds, 50), 1):
             evicting += has_evicted
             for sentence in sentences[:1]:
                 broken[sentence.split(":")[0]] += 1

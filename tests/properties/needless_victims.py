@@ -52,7 +52,7 @@ def fits(
 ) -> bool:
     """Whether the gang has room beside the pods that stay, those put back, and all others placed in the round."""
     others = [move for move in [*played.binds, *played.nominations] if move.pod.gang != gang.key]
-    where = {key: state.where[key] for key in state.staying(set(played.evicted) - set(back))}
+    where = {key: state.where[key] for key in state.remaining(set(played.evicted) - set(back))}
     where |= {move.pod.key: move.node.name for move in others}
     where |= {move.pod.key: move.node.name for move in played.moves if move.pod.key not in back}
     named = {move.pod.key: frozenset(move.gpus) for move in others if move.gpus}

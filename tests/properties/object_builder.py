@@ -195,7 +195,9 @@ class Builder(PodRules):
             spec["nodeName"] = host.node.name
             self.take(host, spec, annotations, scheduler)
             if leaves:
-                metadata |= {"deletionTimestamp": "2026-01-01T01:00:00Z", "deletionGracePeriodSeconds": 30}
+                # Every third pod or so is stuck, if there are any of the others, which tell the time.
+                ends = "2026-01-01T01:00:00Z" if self.moment % 3 else "2026-01-01T00:30:00Z"
+                metadata |= {"deletionTimestamp": ends, "deletionGracePeriodSeconds": 30}
         if annotations:
             metadata["annotations"] = annotations
         status = {"phase": "Running" if host is not None else "Pending"}

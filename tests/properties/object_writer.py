@@ -28,6 +28,7 @@ class Mix:
     has_queues: bool = True
     limits_one_in: int = 3  # 0: never
     has_priorities: bool = True
+    firm_one_in: int = 8  # gangs that may not be preempted; if there are more, queues guarantee more
     most_nodes: int = 8
     most_workloads: int = 9
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from properties.gpu_facts import GPU
+from properties.gpu_facts import FRACTION_ANNOTATION, GPU
 from properties.object_builder import FOREIGN_GROUPS, Builder, Member
 from properties.object_writer import HOSTNAME, OURS, PRIORITIES, ZONE, Mix
 from properties.raw_objects import Object
@@ -21,7 +21,7 @@ class World(Builder):
         """None, a few, or a small tree; jobs go to the leaves."""
         shape = self.pick("none", "flat", "tree") if self.mix.has_queues else "none"
         if self.one_in(4):
-            self.add(OURS, "Queue", "default", spec={"weight": self.between(1, 3)})
+            self.add(OURS, "Queue", "default", spec={"weight": self.between(0, 3)})
         if shape == "none":
             return
         names = ["prod", "research", "sales"][: self.between(1, 3)]
@@ -36,9 +36,14 @@ class World(Builder):
         """`least` keeps a parent's limit above what its children are guaranteed."""
         spec: Object = {}
         if self.one_in(2):
-            spec["weight"] = self.between(1, 4)
+            spec["weight"] = self.between(0, 4)
         if self.one_in(4):
-            spec["guaranteed"] = {GPU: str(least)} if self.one_in(2) else {"cpu": self.cpu(least * 1000)}
+            spec["weights"] = {GPU: self.between(0, 4)} if self.one_in(2) else {"cpu": self.between(0, 4), GPU: 2}
+        if self.one_in(6):
+            spec["priority"] = self.pick(-1, 1, 10)
+        if self.one_in(1 + self.mix.firm_one_in // 3):
+            gpus = least if self.mix.limits_one_in else least * self.pick(1, 2, 4)
+            spec["guaranteed"] = {"cpu": self.cpu(least * 1000)} if self.one_in(4) else {GPU: str(gpus)}
         if self.mix.limits_one_in and self.one_in(self.mix.limits_one_in):
             spec["limit"] = {
                 "cpu": self.cpu(self.between(least, least + 6) * 1000),
@@ -46,9 +51,36 @@ class World(Builder):
             }
         if self.one_in(6):
             spec["reclaimable"] = False
+        if self.one_in(8):
+            spec["minRuntimeSeconds"] = self.pick(600, 86400)
         return spec
 
+    def add_branch(self, name: str, parent: str, levels: int) -> list[str]:
+        """A queue, perhaps with others below it. Returns those without children."""
+        spec = self.queue_spec(least=1)
+        if self.one_in(2):
+            spec["guaranteed"] = {GPU: self.pick("1", "2", "3", "1500m")}
+            spec.pop("limit", None)
+        elif self.one_in(8):
+            spec |= {"guaranteed": {}, "limit": {GPU: "2500m"}}
+        if self.one_in(2):
+            spec["priority"] = self.between(0, 2)
+        self.add(OURS, "Queue", name, spec=({"parent": parent} if parent else {}) | spec)
+        below = [f"{name}{index}" for index in range(self.between(0, 3))] if levels else []
+        return [leaf for child in below for leaf in self.add_branch(child, name, levels - 1)] or [name]
+
     # Work.
+
+    def add_demand(self, name: str, most: int, is_shared: bool) -> None:
+        """Pods that wait in the queue; a few run. `is_shared`: of GPUs they ask for parts."""
+        self.add(OURS, "PodGroup", name, "default", spec={"minMember": 1, "queue": self.queues[0]})
+        labels, annotations = {"maniple.dev/pod-group": name}, {FRACTION_ANNOTATION: "0.3"} if is_shared else {}
+        cpu, gpus = self.pick(0, 500, 3000), self.pick(0, 1, 1, 2)
+        for index in range(self.between(0, most)):
+            shape: Object = {"containers": [self.container("main", cpu, 0, gpus)]}
+            member = Member(f"{name}-{index}", shape, dict(labels), dict(annotations))
+            host = self.find_host(member) if self.one_in(4) else None
+            self.add_pod(member, "default", "maniple", host)
 
     def priority(self) -> Object:
         name = self.pick("", "low", "high") if self.mix.has_priorities else ""
@@ -165,7 +197,7 @@ class World(Builder):
         if priority:
             spec["priorityClassName"] = priority
             urgent = {"priorityClassName": priority, "priority": PRIORITIES[priority]}
-        if self.one_in(8):
+        if self.one_in(self.mix.firm_one_in):
             spec["preemptable"] = False
         if self.levels and self.one_in(4):
             spec["topology"] = {"required": self.pick(*self.levels)}
@@ -190,7 +222,7 @@ class World(Builder):
         GPUs are scarce; CPU is plentiful, as on real nodes, or not requested.
         """
         greedy, cpu = self.pick(*self.queues), self.pick(0, 100)
-        for index in range(12):
+        for index in range(12 if self.mix.firm_one_in > 2 else self.between(1, 6)):
             if not any(host.free.get(GPU, Fraction(0)) for host in self.hosts):
                 break
             queue = greedy if not self.one_in(3) else self.pick(*self.queues)
@@ -213,6 +245,21 @@ def mixed_worlds(draw: st.DrawFn, mix: Mix) -> list[Object]:
     builder.add_nodes()
     builder.add_strangers()
     builder.add_work()
+    return builder.objects
+
+
+@st.composite
+def divided_worlds(draw: st.DrawFn) -> list[Object]:
+    """A tree of queues that together ask for about twice what there is."""
+    builder = World(draw, Mix(rules_one_in=0))
+    builder.start()
+    leaves = [leaf for name in "abc"[: builder.between(1, 3)] for leaf in builder.add_branch(name, "", levels=2)]
+    builder.add_node("n0", builder.between(4, 32), 64, builder.between(0, 8))
+    builder.add_node("n1", builder.between(4, 32), 64, builder.between(0, 8))
+    gpus = sum(int(host.node.allocatable.get(GPU, Fraction(0))) for host in builder.hosts)
+    for queue in leaves:
+        builder.queues = [queue]
+        builder.add_demand(f"g-{queue}", most=max(1, 4 * gpus // len(leaves)), is_shared=builder.one_in(24))
     return builder.objects
 
 
@@ -245,6 +292,12 @@ def single_queue_worlds() -> st.SearchStrategy[list[Object]]:
 def contended_worlds(draw: st.DrawFn) -> list[Object]:
     """Full clusters with several queues and priorities, and gangs that arrive late."""
     return full_cluster(World(draw, Mix(rules_one_in=0, limits_one_in=0)))
+
+
+@st.composite
+def firm_worlds(draw: st.DrawFn) -> list[Object]:
+    """Less full ones where many gangs may not be preempted, and queues, also above others, guarantee more."""
+    return full_cluster(World(draw, Mix(rules_one_in=draw(st.sampled_from((0, 4))), limits_one_in=0, firm_one_in=2)))
 
 
 @st.composite

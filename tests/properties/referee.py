@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from properties.cluster_facts import Facts, Node, Pod, read_facts
 from properties.eviction_verdicts import (
+    STALE,
     judge_ends,
     judge_kept,
     judge_protection,
@@ -49,7 +50,7 @@ def excess(node: Node, pods: list[Pod], newcomers: list[Pod]) -> Iterator[str]:
 
 def judge_capacity(facts: Facts, state: State, played: Round) -> Iterator[str]:
     """Now, with leaving pods still there; and later, without them and with the nominated pods."""
-    staying = set(state.staying(played.evicted))
+    staying = set(state.remaining(played.evicted))
     for node in facts.nodes.values():
         here = [key for key, name in state.where.items() if name == node.name]
         bound = [move.pod for move in played.binds if move.node is node]
@@ -66,9 +67,9 @@ def judge_binds(facts: Facts, state: State, played: Round) -> Iterator[str]:
         for move in moves:
             for objection in objections_of_node(facts, move.pod, move.node):
                 yield f"{move.pod.key} is {kind} to {move.node.name}, but {objection}"
-    staying = set(state.staying(played.evicted))
+    staying = set(state.remaining(played.evicted))
     stays = sites(facts, state, [key for key in state.where if key in staying])
-    leaves = sites(facts, state, [key for key in state.where if key in state.leaving])
+    leaves = sites(facts, state, [key for key in state.where if key in state.leaving - staying])
     victims = sites(facts, state, [key for key in state.where if key not in staying | state.leaving])
     bound = [Site(move.pod, move.node) for move in played.binds]
     promised = [Site(move.pod, move.node) for move in played.nominations]
@@ -113,6 +114,8 @@ def judge_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
     moved = by_gang(move.pod for move in [*played.binds, *played.nominations])
     kept = members(state, state.staying(played.evicted))
     for victim, key in sorted(played.evicted.items()):
+        if played.reasons.get(victim) == STALE:
+            continue  # for nobody else
         gang = facts.gang(key)
         whole = kept.get(key, []) + moved.get(key, []) + state.succeeded.get(key, [])
         if not key:
@@ -177,7 +180,9 @@ def judge_waiting(facts: Facts, state: State, played: Round) -> Iterator[str]:
         named, queue = text(entry, "queue"), facts.gang(key).queue
         if named != queue:
             yield f"{key} is listed as waiting in queue {named}, but it is in {queue}"
-        if key not in still | others and (key in have_pods or key not in facts.gangs):
+        roles = members(state, state.staying()).get(key, [])
+        is_stale = text(entry, "reason") == STALE and facts.gang(key).missing(roles) > 0
+        if not is_stale and key not in still | others and (key in have_pods or key not in facts.gangs):
             yield f"{key} is listed as waiting, but none of its pods is"
     for key in sorted(still - moved - listed):
         yield f"{key} has pending pods that got neither a bind nor a nomination, and is not listed as waiting"

@@ -16,6 +16,7 @@ from properties.kubernetes_rules import Site
 from properties.raw_objects import Resources, at, flat, number, rows, strings, table, text
 
 ROUND_S = 1  # that a round takes
+STUCK_AFTER_S = 60  # after the end of its grace, a pod that is still there is stuck
 SHRUNK = "Shrunk"  # the reason of surplus that leaves
 MOVED = "Moved"  # the reason of pods that have a place elsewhere
 
@@ -59,6 +60,18 @@ class State:
     promised: dict[str, frozenset[str]] = field(default_factory=dict)  # gang -> nodes that its pods are nominated to
     # Pod that leaves -> the rounds after this one in which it is still there, and whether another comes in its place.
     going: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    grace_ends: dict[str, int] = field(default_factory=dict)  # of leaving pods, if it is written
+
+    @property
+    def stuck(self) -> frozenset[str]:
+        """Leaving pods that should have been gone long ago. Nobody knows whether they ever go."""
+        ends = self.grace_ends
+        return frozenset(key for key in self.leaving if key in ends and ends[key] + STUCK_AFTER_S < self.now)
+
+    def remaining(self, without: Iterable[str] = ()) -> list[str]:
+        """The pods whose room does not come free: those that stay, and stuck ones."""
+        stuck = self.stuck
+        return [*self.staying(without), *(key for key in self.where if key in stuck)]
 
     def requests(self, facts: Facts, key: str) -> Resources:
         """What a pod takes where it is, or the least it would take anywhere."""
@@ -127,6 +140,7 @@ def read_state(facts: Facts, objects: Iterable[object]) -> State:
     succeeded: dict[str, list[str]] = {}
     started: dict[str, int] = {}
     promised: dict[str, frozenset[str]] = {}
+    grace_ends: dict[str, int] = {}
     items = list(flat(objects))
     for item in items:
         if text(item, "kind") != "Pod":
@@ -152,6 +166,7 @@ def read_state(facts: Facts, objects: Iterable[object]) -> State:
             (gated if rows(item, "spec", "schedulingGates") else pending).add(pod.key)
         if is_leaving:
             leaving.add(pod.key)
+            grace_ends[pod.key] = moment(at(item, "metadata", "deletionTimestamp")) or 0
     elastic = {key: job.elastic for key, job in facts.jobs.items()}
     state = State(
         pods,
@@ -166,6 +181,7 @@ def read_state(facts: Facts, objects: Iterable[object]) -> State:
         targets={(key, role): size for key, one in elastic.items() for role, size in one.target.items()},
         resized={key: one.resized for key, one in elastic.items() if one.resized is not None},
         promised=promised,
+        grace_ends=grace_ends,
     )
     return with_implied_pods(facts, state)
 
@@ -304,7 +320,7 @@ def after(facts: Facts, state: State, played: Round, grace: int = 1) -> State:
     """Bound pods run, evicted ones come back as pending replacements, leaving ones are gone, and a second has passed.
 
     Replicas beyond a size that was just decided are gone, the evicted and the pending. With a `grace` above 1, pods
-    leave for so many rounds.
+    leave for so many rounds. Stuck pods stay.
     """
     bound = {move.pod.key: move for move in played.binds}
     targets = state.targets | {(resize.job, resize.role): resize.new for resize in played.resizes}
@@ -315,15 +331,16 @@ def after(facts: Facts, state: State, played: Round, grace: int = 1) -> State:
         is_there = key in bound or (key in state.where and key not in played.evicted)
         return key not in state.leaving and (is_there or pod.index < lowered.get((pod.gang, pod.role), pod.index + 1))
 
-    before = {key: state.going.get(key, (grace - 1, False)) for key in state.leaving}
+    stuck = state.stuck
+    before = {key: state.going.get(key, (grace - 1, False)) for key in state.leaving - stuck}
     before |= {key: (grace - 1, is_kept(key)) for key in played.evicted}
     going = {key: (rounds - 1, returns) for key, (rounds, returns) in before.items() if rounds > 0}
     back = {key for key, (rounds, returns) in before.items() if rounds <= 0 and returns}
-    kept = {key for key in state.pods if is_kept(key)} | back | going.keys()
+    kept = {key for key in state.pods if is_kept(key)} | back | going.keys() | stuck
     where = {
         key: node
         for key, node in state.where.items()
-        if key in going or (key in kept and key not in played.evicted and key not in state.leaving)
+        if key in going or key in stuck or (key in kept and key not in played.evicted and key not in state.leaving)
     }
     gpu_ids = {key: ids for key, ids in state.gpu_ids.items() if key in where}
     promised: dict[str, frozenset[str]] = {}
@@ -335,7 +352,7 @@ def after(facts: Facts, state: State, played: Round, grace: int = 1) -> State:
             state,
             pods={key: pod for key, pod in state.pods.items() if key in kept},
             where=where | {key: move.node.name for key, move in bound.items()},
-            leaving=frozenset(going),
+            leaving=stuck.union(going),
             pending=((state.pending - set(bound)) & kept) | back,
             gpu_ids=gpu_ids | {key: frozenset(move.gpus) for key, move in bound.items() if move.gpus},
             now=state.now + ROUND_S,

@@ -17,7 +17,7 @@ from properties.scattered_worlds import scattered_worlds
 from properties.test_promises import moves, promised
 
 _DEFAULT = (Path(__file__).parents[2] / "maniple" / "scheduler" / "default_policy.yaml").read_text()
-ALL = "allocate, shrink, reclaim, preempt, consolidate, backfill, grow"
+ALL = "allocate, shrink, reclaim, preempt, consolidate, backfill, release, grow"
 FEW = "allocate, consolidate, backfill"
 
 

@@ -1,31 +1,53 @@
-"""The promises between queues: a queue keeps what it deserves, no victim is needless, no gang starves."""
+"""The promises between queues: dues are exact, claims are fair, no victim is needless, no gang starves."""
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.cluster_facts import read_facts
-from properties.deserved_shares import TOLERANCE, Tree, find_dues, lost_dues
+from properties.deserved_shares import TOLERANCE, Tree, find_dues
+from properties.elastic_clusters import elastic_firm_worlds, elastic_worlds
+from properties.guarantee_clusters import guarantee_worlds
+from properties.guarantee_verdicts import unfair_claims
+from properties.guaranteed_starts import beyond_guarantees
 from properties.missed_room import missed_opportunities
 from properties.plan_adapter import plan
-from properties.random_clusters import contended_worlds, simple_worlds, worlds
+from properties.random_clusters import contended_worlds, divided_worlds, firm_worlds, simple_worlds, worlds
 from properties.raw_objects import Object, flat, key_of, rows, table, text
 from properties.referee import excess
 from properties.replay_rounds import after, read_round, read_state
 from properties.test_promises import KUBE_BATCH, long_promised, promised
 from properties.topology_clusters import close_worlds
 
+DEFAULT = (Path(__file__).parents[2] / "maniple" / "scheduler" / "default_policy.yaml").read_text()
+BY_PRIORITY = re.sub(r"(\n *)(borrow: \S+)", r'\1\2\1divide.byPriority: "true"', DEFAULT)
 
-@promised
-@given(st.one_of(worlds(), contended_worlds(), close_worlds()))
-def test_deserved_shares_match_an_exact_calculation(objects: list[Object]) -> None:
+
+@pytest.mark.parametrize("policy", [DEFAULT, BY_PRIORITY], ids=["by weight", "by priority"])
+@settings(promised, max_examples=160)
+@given(
+    st.one_of(
+        worlds(),
+        contended_worlds(),
+        close_worlds(),
+        guarantee_worlds(),
+        divided_worlds(),
+        divided_worlds(),
+        divided_worlds(),
+    )
+)
+def test_deserved_shares_match_an_exact_calculation(policy: str, objects: list[Object]) -> None:
+    """Weights of queues and of resources, weight 0, guarantees, limits, priorities, trees, and what is indivisible."""
     facts = read_facts(objects)
     state = read_state(facts, objects)
-    expected = find_dues(facts, state, Tree(objects)).deserved
-    shown = {text(queue, "name"): table(queue, "deserved") for queue in rows(plan(objects), "queues")}
+    expected = find_dues(facts, state, Tree(objects), by_priority=policy is BY_PRIORITY).deserved
+    shown = {text(queue, "name"): table(queue, "deserved") for queue in rows(plan(objects, policy), "queues")}
     assert set(shown) == set(expected)
     for queue, amounts in expected.items():
         for resource, amount in amounts.items():
@@ -45,9 +67,15 @@ def _amount(written: object) -> Fraction:
 
 @promised
 @given(contended_worlds())
-def test_a_queue_never_loses_what_it_deserves(objects: list[Object]) -> None:
-    """If pods leave for another queue, their queue and those above it keep what they deserve of scarce resources."""
-    assert lost_dues(objects, plan(objects, KUBE_BATCH, rounds=4)) == []
+def test_claims_on_other_queues_are_fair_with_the_policy_of_kube_batch(objects: list[Object]) -> None:
+    """If pods leave for another queue, the outcome is strictly fairer, or a guarantee demands it."""
+    assert unfair_claims(objects, plan(objects, KUBE_BATCH, rounds=4)) == []
+
+
+@settings(promised, max_examples=150)
+@given(st.one_of(firm_worlds(), elastic_firm_worlds(), elastic_worlds(limits_one_in=2)))
+def test_what_may_not_be_preempted_starts_only_within_its_queues_guarantee(objects: list[Object]) -> None:
+    assert beyond_guarantees(objects, plan(objects, rounds=4)) == []
 
 
 @promised
@@ -60,7 +88,7 @@ def test_no_victim_could_have_stayed(objects: list[Object]) -> None:
         played = read_round(facts, state, written)
         for victim in played.evicted:
             node = facts.nodes[state.where[victim]]
-            there = [key for key in state.staying(played.evicted) if state.where[key] == node.name]
+            there = [key for key in state.remaining(played.evicted) if state.where[key] == node.name]
             coming = [move.pod for move in (*played.binds, *played.nominations) if move.node is node]
             company = [*(state.pods[key] for key in there), *coming]
             assert list(excess(node, company, [state.pods[victim]])), f"{victim} could have stayed on {node.name}"

@@ -189,6 +189,27 @@ def test_room_of_a_leaving_pod_may_be_nominated_but_not_bound() -> None:
     assert not broken(objects, promise, use_now)
 
 
+def test_room_of_a_stuck_pod_is_neither_there_nor_coming() -> None:
+    """Its grace ended more than a minute before the newest time that the objects mention."""
+    stuck = pod("old", 4, on="n1", leaves=True)
+    later = pod("clock", 0, on="n2")
+    promise = round_of(nominations=[nominate("new", "n1")])
+    for moment, is_stuck in (("2026-01-01T01:01:00Z", False), ("2026-01-01T01:01:01Z", True)):
+        clock = later | {"metadata": later["metadata"] | {"creationTimestamp": moment}}  # type: ignore[operator]
+        objects = [node("n1"), node("n2"), stuck, clock, pod("new", 4)]
+        assert (Promise.CAPACITY in broken(objects, promise)) is is_stuck
+        use_then = round_of(binds=[bind("new", "n1", "0", "1", "2", "3")])
+        assert (Promise.CAPACITY in broken(objects, round_of(waiting=[wait("new")]), use_then)) is is_stuck
+
+
+def test_a_stuck_pod_keeps_its_host_port() -> None:
+    port = [{"containerPort": 80, "hostPort": 80}]
+    clock = pod("clock", 0, on="n2")
+    clock |= {"metadata": clock["metadata"] | {"creationTimestamp": "2026-01-01T02:00:00Z"}}  # type: ignore[operator]
+    objects = [node("n1"), node("n2"), clock, pod("a", 0, on="n1", ports=port, leaves=True), pod("b", 0, ports=port)]
+    assert broken(objects, round_of(nominations=[nominate("b", "n1")])) == {Promise.BINDS}
+
+
 def test_nominations_that_do_not_fit_together_are_caught() -> None:
     objects = [node("n1"), pod("old", 4, on="n1", leaves=True), pod("a", 2), pod("b", 3)]
     both = round_of(nominations=[nominate("a", "n1"), nominate("b", "n1")])

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from properties.cluster_facts import read_facts
-from properties.deserved_shares import lost_dues
 from properties.elastic_clusters import NOW, claimed_worlds, elastic_worlds, growing_worlds
 from properties.elastic_job_facts import Elasticity, moment, newest, read_elasticity, written_moment
 from properties.gpu_facts import GPU
@@ -277,6 +276,30 @@ def test_eviction_before_the_minimum_runtime_is_caught() -> None:
     assert broken(held("Preempted", 61), LEAVES) == {Promise.VICTIMS}
 
 
+@pytest.mark.parametrize(
+    ("own", "queues", "is_fine"),
+    [
+        (None, {"a": {}}, True),
+        (None, {"a": {"minRuntimeSeconds": 3601}}, False),
+        (None, {"a": {"minRuntimeSeconds": 3600}}, True),
+        (0, {"a": {"minRuntimeSeconds": 3601}}, True),
+        (3601, {"a": {"minRuntimeSeconds": 0}}, False),
+        (None, {"a": {"parent": "top"}, "top": {"minRuntimeSeconds": 3601}}, False),
+        (None, {"a": {"parent": "top", "minRuntimeSeconds": 0}, "top": {"minRuntimeSeconds": 3601}}, True),
+    ],
+)
+def test_eviction_before_the_minimum_runtime_of_the_queue_is_caught(
+    own: int | None, queues: dict[str, Object], is_fine: bool
+) -> None:
+    """Of the nearest queue that names one, if the gang does not."""
+    said = {} if own is None else {"minRuntimeSeconds": own}
+    old = [group("old", 1, queue="a", **said), pod("old-0", on="n1", group="old", ids="0")]
+    new = [group("new", 1, queue="a"), pod("new", group="new", priority=1)]
+    written = [queue(name, **spec) for name, spec in queues.items()]
+    found = broken([node("n1", gpus=1), CLOCK, *written, *old, *new], LEAVES)
+    assert found == (set() if is_fine else {Promise.VICTIMS})
+
+
 @pytest.mark.parametrize(("spec", "status", "is_fine"), [(0, {}, True), (1, {}, False), (1, 1, True), (0, 0, False)])
 def test_evictions_beyond_a_disruption_budget_are_caught(spec: int, status: object, is_fine: bool) -> None:
     selector = {"matchLabels": {"maniple.dev/pod-group": "old"}}
@@ -312,38 +335,6 @@ def test_room_taken_for_a_gang_must_go_to_it() -> None:
     assert not broken(objects, LEAVES, round_of(binds=[bind("new", "n1", "0")], waiting=[wait("old")]))
     other = round_of(binds=[bind("old-0", "n1", "0")], waiting=[wait("new")])
     assert broken(objects, LEAVES, other) == {Promise.VICTIMS}
-
-
-# Queues.
-
-
-def test_a_queue_that_loses_what_it_deserves_is_caught() -> None:
-    objects = [node("n1", gpus=4), queue("a"), queue("b"), group("new", 1, queue="b"), group("old", 1, queue="a")]
-    objects += [pod(f"new-{i}", group="new") for i in range(4)]
-    objects += [pod(f"old-{i}", group="old", on="n1", ids=str(i)) for i in range(4)]
-
-    def lost(*victims: int, reason: str = "Reclaimed") -> list[str]:
-        done = round_of(evictions=[take(f"old-{index}", "new", reason) for index in victims])
-        return lost_dues(objects, plan_of(done))
-
-    assert not lost(2, 3)
-    assert lost(1, 2, 3) == [f"round 1: a keeps 1 {GPU} of 2"]
-    assert lost(1, 2, 3, reason="Shrunk")
-    assert not lost(1, 2, 3, reason="Displaced"), "it was there on sufferance"
-    objects[1] = queue("a", reclaimable=False)
-    assert lost(3)
-
-
-def test_room_that_moves_within_a_queue_is_no_loss() -> None:
-    objects = [node("n1", gpus=2), queue("a"), queue("b"), group("other", 1, queue="b"), group("old", 1, queue="a")]
-    objects += [
-        pod("old-0", 2, group="old", on="n1", ids="0,1"),
-        group("new", 1, queue="a"),
-        pod("other-0", group="other"),
-    ]
-    objects += [pod("new-0", group="new", priority=1)]
-    done = round_of(evictions=[take("old-0", "new", "Preempted")], nominations=[nominate("new-0", "n1")])
-    assert not lost_dues(objects, plan_of(done))
 
 
 # Needless victims.

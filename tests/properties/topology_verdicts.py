@@ -110,7 +110,7 @@ def wrong_gpus(move: Move) -> Iterator[str]:
 
 def promised_in_vain(facts: Facts, state: State, played: Round) -> Iterator[str]:
     """Nominated pods for which there are no devices even after all leaving pods are gone."""
-    staying = state.staying(played.evicted)
+    staying = state.remaining(played.evicted)
     for node in facts.nodes.values():
         promised = [move.pod for move in played.nominations if move.node is node and move.pod.gpu_count]
         if not promised:

@@ -32,6 +32,7 @@ OF_GPUS = {
     "gpus": "maniple.dev/gpus",
 }
 # Keys of a gang about failed binds.
+INCOMPLETE_SINCE = "maniple.dev/incomplete-since"
 OF_FAILURES = {"bindFailures": "maniple.dev/bind-failures", "lastBindFailure": "maniple.dev/last-bind-failure"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -199,8 +200,9 @@ def _taint(text: str) -> Table:
 
 def _queue(name: str, given: Mapping[str, Any] | None) -> Table:
     fields = Fields(f"queues.{name}", given)
-    spec = fields.take_some(("parent", "weight", "reclaimable", "priority"))
+    spec = fields.take_some(("parent", "weight", "reclaimable", "minRuntimeSeconds", "priority"))
     spec |= {key: amounts(value) for key, value in fields.take_some(("guaranteed", "limit")).items()}
+    spec["weights"] = {name: int(weight) for name, weight in amounts(fields.take("weights")).items()}
     fields.finish()
     return {"apiVersion": OURS, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
@@ -292,7 +294,8 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     shapes = fields.take("shapes")
     roles: Table = fields.take("roles") or {}
     own, least, at = fields.take("pods"), fields.take("min"), fields.take("at", 0)
-    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "movable", "topology", "mixedGpuModels"))
+    own_fields = ("queue", "preemptable", "minRuntimeSeconds", "staleSeconds", "movable", "topology", "mixedGpuModels")
+    spec = fields.take_some(own_fields)
     has_group, priority = fields.take("podGroup", True), fields.take("priority")
     if priority:
         spec["priorityClassName"] = priority
@@ -303,6 +306,9 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     placed += [("Gated", "", fields.take("gated", 0))]
     placed += [("Pending", node, count) for node, count in fields.take("nominated", {}).items()]
     annotations = _of_failures(fields)
+    since = fields.take("incompleteSince")
+    if since is not None:
+        annotations[INCOMPLETE_SINCE] = moment(since)
     shared = fields.given
     if roles:
         parts = [{"role": role, **part} for role, part in roles.items()]
@@ -355,12 +361,12 @@ def _pod(name: str, fields: Fields, *, phase: str, node: str, labels: Table, at:
         "annotations": {**_of_gpus(fields), **fields.take("annotations", {})},
         "creationTimestamp": moment(at),
     }
-    owner = fields.take("owner")
+    owner, grace_ends = fields.take("owner"), fields.take("graceEnds")
     if owner:
         reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
         metadata["ownerReferences"] = [reference]
     if phase == "Leaving":
-        metadata["deletionTimestamp"] = moment(at + 1)
+        metadata["deletionTimestamp"] = moment(at + 1 if grace_ends is None else grace_ends)
     if phase in ("Pending", "Gated"):
         metadata["annotations"].pop(OF_GPUS["gpus"], None)  # the pods of a gang that do not run hold none yet
     spec, more = _pod_spec(fields), fields.take("status", {})

@@ -42,6 +42,6 @@ def test_the_built_in_policy_uses_every_action_but_consolidate_and_says_which_va
 def test_what_is_not_used_and_switched_off_is_listed() -> None:
     text = b"actions: allocate\ntiers: [{plugins: [{name: gang, disableJobOrder: true}]}]"
     view = policy_view(load_policy(text, "p"), "p")
-    assert view.unused_actions == ("shrink", "reclaim", "preempt", "consolidate", "backfill", "grow")
+    assert view.unused_actions == ("shrink", "reclaim", "preempt", "consolidate", "backfill", "release", "grow")
     assert "gang" not in view.unused_plugins
     assert view.plugins[0].off == ("enableJobOrder",)

@@ -15,6 +15,8 @@ _MESSAGE = re.compile(r"^(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `([^`]*)`$", re.DOTALL)
 _INVALID_ENUM = re.compile(r"^Invalid enum value (.*)$", re.DOTALL)
+# Words of others for fields of ours.
+_OTHER_WORDS = {"preemptible": "preemptable", "protectSeconds": "minRuntimeSeconds"}
 _MESSAGES = {
     "Invalid RFC3339 encoded datetime": f"expected {timestamps.EXAMPLE}",
     "Integer value out of range": "expected a whole number of at most 64 bits",
@@ -48,7 +50,9 @@ def explain(error: Exception, struct: type[msgspec.Struct]) -> FieldProblem:
     if unknown := _UNKNOWN.match(text):
         shown = unknown[1] if len(unknown[1]) <= 80 else unknown[1][:77] + "…"
         known = _names_at(struct, path)
-        problem = Problem(path, f"unknown field {shown!r}{nearest(unknown[1][:80], known)}")
+        meant = _OTHER_WORDS.get(unknown[1], "")
+        hint = f"; did you mean {meant!r}?" if meant in known else nearest(unknown[1][:80], known)
+        problem = Problem(path, f"unknown field {shown!r}{hint}")
         return FieldProblem(problem, _join(path, unknown[1]), is_missing=False)
     if invalid := _INVALID_ENUM.match(text):
         allowed = _literals(_type_at(struct, path))

@@ -14,9 +14,11 @@ from maniple.api.errors import Problem, shown
 from maniple.api.gpu import assignment
 from maniple.api.gpu.requests import gpu_request_problems
 from maniple.api.gpu.topology_annotation import problems as topology_problems
+from maniple.api.incomplete_since import incomplete_since_problem
 from maniple.api.labels import (
     GPU_TOPOLOGY_ANNOTATION,
     GPUS_ANNOTATION,
+    INCOMPLETE_SINCE_ANNOTATION,
     RESERVED_ANNOTATION,
 )
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta
@@ -97,6 +99,9 @@ def check_gang_annotations(metadata: ObjectMeta, errors: Errors) -> None:
     """The annotations in which the scheduler remembers what has happened to a gang."""
     wrong = [*bind_failure_problems(metadata.annotations), *move_problems(metadata.annotations)]
     errors.extend(Problem(f"metadata.annotations[{key}]", message) for key, message in wrong)
+    wrong_since = incomplete_since_problem(metadata.annotations)
+    if wrong_since:
+        errors.append(Problem(f"metadata.annotations[{INCOMPLETE_SINCE_ANNOTATION}]", wrong_since))
     reserved = metadata.annotations.get(RESERVED_ANNOTATION)
     if reserved not in (None, "true", "false"):
         add(errors, f"metadata.annotations[{RESERVED_ANNOTATION}]", "'true' or 'false'", shown(reserved))

@@ -36,6 +36,9 @@ def _queue(queue: types.Queue, errors: Errors) -> None:
     if spec.parent and spec.parent == queue.metadata.name:
         add(errors, "spec.parent", "another queue", f"{shown(spec.parent)}, the queue itself")
     check_pair(("guaranteed", "limit"), spec.guaranteed, spec.limit, "spec", errors)
+    for resource, weight in spec.weights.items():
+        if not 0 <= weight <= types.MOST_WEIGHT:
+            add(errors, f"spec.weights[{resource}]", f"0 to {types.MOST_WEIGHT}", weight)
 
 
 def _gang_metadata(metadata: ObjectMeta, queue: str, errors: Errors) -> None:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Hashable, Iterable, Mapping, Set
 from datetime import UTC, datetime
+from math import inf
 
 import msgspec
 
@@ -14,6 +15,7 @@ from maniple.api import kubernetes, types
 from maniple.api.keys import join_key, split_name
 from maniple.api.labels import (
     BIND_FAILURES_ANNOTATION,
+    INCOMPLETE_SINCE_ANNOTATION,
     LAST_BIND_FAILURE_ANNOTATION,
     MOVED_ANNOTATION,
     RESERVED_ANNOTATION,
@@ -23,7 +25,7 @@ from maniple.cluster.assumed_writes import move_annotation, with_move, with_size
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
 from maniple.kube.serve.evictions import GANG_TIMEOUT, Evictor
-from maniple.kube.serve.gang_index import Gangs
+from maniple.kube.serve.gang_index import Gangs, is_whole
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.object_patches import Patches
@@ -34,7 +36,7 @@ from maniple.kube.transport.resource_kinds import ObjectRef
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.plan import Bind, Eviction, Plan, Resize
+from maniple.scheduler.framework.plan import Bind, Eviction, MovedGang, Plan, Resize
 
 log = logging.getLogger("maniple.apply")
 
@@ -59,6 +61,7 @@ class Applier:
         self._due: dict[Hashable, float] = {}
         # Replicas that their job's controller is to stop: uid -> how to evict it, and the seconds that it has.
         self._shrinking: dict[str, tuple[Eviction, float]] = {}
+        self._moves_under_way: set[JobKey] = set()  # gangs whose places are being written
         self.runs_jobs = False  # whether a controller here carries out the sizes of elastic jobs
         self.writes = Background(log, "apply")
 
@@ -77,6 +80,7 @@ class Applier:
         self._nominate(plan)
         self._resize(plan.resizes)
         self._reserve({entry.group for entry in plan.reservations})
+        self._note_incomplete(snapshot)
 
     @property
     def is_busy(self) -> bool:
@@ -178,11 +182,16 @@ class Applier:
                 continue
             evictions = self._evictor.assume(by_gang[gang.group, gang.kind])
             self._mirror.cache.put(with_move(seen.item, gang, now))
-            self.writes.begin(self._move_gang(seen, {MOVED_ANNOTATION: move_annotation(gang, now)}, evictions))
+            self._moves_under_way.add((gang.group, gang.kind))
+            self.writes.begin(self._move_gang(gang, seen, {MOVED_ANNOTATION: move_annotation(gang, now)}, evictions))
         return {move.pod for move in plan.moves}
 
-    async def _move_gang(self, seen: Seen, annotations: dict[str, str], evictions: list[Eviction]) -> None:
-        if not await self._patches.write(*seen.ref, {"metadata": {"annotations": annotations}}):
+    async def _move_gang(
+        self, gang: MovedGang, seen: Seen, annotations: dict[str, str], evictions: list[Eviction]
+    ) -> None:
+        is_written = await self._patches.write(*seen.ref, {"metadata": {"annotations": annotations}})
+        self._moves_under_way.discard((gang.group, gang.kind))
+        if not is_written:
             for eviction in evictions:
                 self._mirror.cache.forget(eviction.pod)
             if seen.item is not None:
@@ -256,6 +265,26 @@ class Applier:
                 body = {"metadata": {"annotations": annotations}}
                 self.writes.begin(self._patches.write(*seen.ref, body), seen.ref)
         self._gangs.reserved = wanted
+
+    def _note_incomplete(self, snapshot: Snapshot) -> None:
+        """Annotates our PodGroups that were whole and are not any more, until they are whole again or hold nothing.
+
+        The places of a gang that is moved now are known to nobody but the Cache yet: it is looked at once they are
+        written.
+        """
+        for job in snapshot.jobs:
+            if job.key[1] != "PodGroup" or not job.exists or job.key in self._moves_under_way:
+                continue
+            is_short = bool(job.placed) and not is_whole(job)
+            if is_short == (job.stale_at < inf):
+                continue
+            seen = self._mirror.find(types.PodGroup, split_name(job.name))
+            if seen is None or seen.source is not None or not isinstance(seen.item, types.PodGroup):
+                continue
+            if not is_short and (job.placed or not self._gangs.holds(seen.key)):
+                self._annotate(seen, {INCOMPLETE_SINCE_ANNOTATION: None})
+            elif is_short and seen.item.spec.stale_seconds and self._gangs.was_whole(job):
+                self._annotate(seen, {INCOMPLETE_SINCE_ANNOTATION: format_timestamp(snapshot.now)})
 
     def _annotate(self, seen: Seen, changes: dict[str, str | None]) -> None:
         if seen.item is None:

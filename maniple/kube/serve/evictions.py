@@ -16,7 +16,7 @@ from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.client import ApiError, Client, NotLeadingError, UnansweredError
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import PODS
-from maniple.scheduler.framework.plan import Eviction
+from maniple.scheduler.framework.plan import STALE, Eviction
 
 log = logging.getLogger("maniple.evictions")
 
@@ -95,6 +95,8 @@ class Evictor:
                 purpose = f"makes room for {eviction.beneficiary}"
                 if eviction.reason == GANG_TIMEOUT:
                     purpose = f"not all pods of its gang {eviction.beneficiary} could be bound; the gang starts over"
+                elif eviction.reason == STALE:
+                    purpose = f"its gang {eviction.beneficiary} stays below its minimum, and gives back what it holds"
                 self._events.add(regarding, "Evicted", f"{eviction.reason}: {purpose}", "Evict")
                 log.info("evicted", extra={"pod": eviction.pod, "why": eviction.reason, "for": eviction.beneficiary})
                 return "evicted"

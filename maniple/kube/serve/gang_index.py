@@ -11,6 +11,7 @@ from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, join_key, split_name
 from maniple.api.labels import RESERVED_ANNOTATION
 from maniple.api.meta import Struct
+from maniple.api.phases import FINISHED
 from maniple.api.queue_names import queue_that_counts
 from maniple.elastic.conditions import is_true
 from maniple.kube.transport.mirror import Mirror, PodsByOwner, Seen
@@ -56,6 +57,10 @@ class Gangs:
         namespace = self._mirror.find(kubernetes.Namespace, ("", gang.metadata.namespace))
         meta = None if namespace is None or namespace.item is None else namespace.item.metadata
         return queue_that_counts(gang.spec.queue, gang.metadata, meta)
+
+    def holds(self, key: Key) -> bool:
+        """Whether any of its pods is on a node and has not finished, leaving pods included."""
+        return any(pod.spec.node_name and pod.status.phase not in FINISHED for pod in self.members(key))
 
     def is_ours(self, key: Key) -> bool:
         """Whether any of its pods is. The status of another scheduler's gang is not ours to write."""

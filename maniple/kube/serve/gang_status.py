@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 import msgspec
@@ -9,8 +10,10 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.compat import other_schedulers
 from maniple.api.compat.upstream_podgroup import UpstreamPodGroup
+from maniple.api.incomplete_since import stale_at
 from maniple.api.meta import Struct
 from maniple.api.phases import FINISHED
+from maniple.api.timestamps import format_timestamp
 from maniple.elastic.conditions import Conditions, find_condition, is_true, put_condition
 from maniple.kube.serve.gang_index import SCHEDULED, SCHEDULED_NOW, has_started
 from maniple.scheduler.framework.plan import Waiting
@@ -104,7 +107,9 @@ def pod_group_status(
     return types.PodGroupStatus(
         phase=phase,  # type: ignore[arg-type]  # one of the phases
         queue=queue,
-        conditions=gang_conditions(before.conditions, count, minimum, was, why, now, group.metadata.generation),
+        conditions=gang_conditions(
+            before.conditions, count, minimum, was, why, now, group.metadata.generation, gives_back_at=stale_at(group)
+        ),
         pending=count.pending,
         running=count.running,
         succeeded=count.succeeded,
@@ -121,11 +126,16 @@ def gang_conditions(
     now: str,
     generation: int,
     kind: str = SCHEDULED,
+    gives_back_at: float = inf,
 ) -> Conditions:
     """`why` its pods wait, or it is set aside. A gang that has started stays scheduled, and says what it lacks."""
     if count.is_scheduled(minimum, was):
         if not count.is_whole(minimum):
             lacks = f"it has started; {count.bound + count.succeeded} of at least {minimum} pods are bound"
+            if gives_back_at < inf:
+                lacks += (
+                    f"; what it holds is given back at {format_timestamp(gives_back_at)}, unless it is whole by then"
+                )
             why = Why("Incomplete", lacks if why is None else f"{lacks}; {why.reason}: {why.message}"[:_LONGEST])
         elif why is None or why.reason != INVALID:
             why = Why(SCHEDULED, "all of its minimum has been bound")

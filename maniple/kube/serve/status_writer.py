@@ -39,6 +39,7 @@ from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.object_patches import Patches
 from maniple.kube.serve.pod_conditions import PodConditions
 from maniple.kube.serve.skip_repeated_writes import Throttle
+from maniple.kube.serve.stuck_pod_events import StuckPodEvents
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef, Resource
 from maniple.model.snapshot import Snapshot
@@ -84,6 +85,7 @@ class Statuses:
         self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
         self.writes = Background(log, "status")
         self._pods = PodConditions(patches, mirror, gangs, events, self.writes)
+        self._stuck = StuckPodEvents(mirror, events)
 
     def write(self, snapshot: Snapshot, plan: Plan, rejected: Rejected) -> None:
         """Begins to write what has changed."""
@@ -102,6 +104,7 @@ class Statuses:
         self._report_unread_queues()
         self._report_unread_objects()
         self._report_rejected(rejected)
+        self._stuck.write(snapshot)
         if len(self._written) > _REMEMBERED:
             self._written.keep(lambda ref: self._written.is_recent(ref, 10 * _REWORD_S))
             self._waiting_events.keep(lambda uid: self._waiting_events.is_recent(uid, 10 * _REWORD_S))

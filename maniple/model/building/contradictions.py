@@ -66,8 +66,9 @@ def queue_notes(queues: Sequence[types.Queue], resources: Iterable[str]) -> Iter
     children: dict[str, list[types.Queue]] = {}
     for queue in queues:
         children.setdefault(queue.spec.parent, []).append(queue)
-        for field, amounts in (("guaranteed", queue.spec.guaranteed), ("limit", queue.spec.limit)):
-            for name in amounts:
+        spec = queue.spec
+        for field, named in (("guaranteed", spec.guaranteed), ("limit", spec.limit), ("weights", spec.weights)):
+            for name in named:
                 hint = did_you_mean(name, known) if name not in known and known else ""
                 if hint:
                     yield queue, ("queue resource", f"spec.{field}[{name}]: no node has this resource{hint}")

@@ -158,26 +158,26 @@ class SnapshotBuilder:
     def snapshot(self, now: float | None = None) -> Snapshot:
         """The cluster at `now`; None: at the latest time that an object mentions."""
         self.update()
+        assert self._tables is not None
+        moment = self.latest if now is None else now
+        self._is_updated |= self._node_usage.pass_to(moment)
         if self._last is None or self._is_updated:
-            assert self._tables is not None
             usages = self._node_usage, self._queue_usage
             self._last = assemble_snapshot(self._tables, *usages, self._jobs, self._waiting.jobs())
             self._is_updated = False
-        return replace(self._last, now=self.latest if now is None else now)
+        return replace(self._last, now=moment)
 
     def update(self) -> None:
         """Builds again what depends on changed objects."""
         if not self._has_touched:
             return
-        self._is_updated = True
-        is_done = False
+        self._is_updated, is_done = True, False
         try:
             if self._are_tables_stale or not self._fit_tables():
                 self._build_tables()
                 touched: Iterable[tuple[str, kubernetes.Pod | None]] = self.index.pods.items()
             else:
-                pods = self.index.pods
-                touched = [(name, pods.get(name)) for name in sorted(self.index.touched)]  # gangs are read together
+                touched = [(name, self.index.pods.get(name)) for name in sorted(self.index.touched)]  # by gang
             self._refresh_budgets()
             self._count_pods(touched)
             self._node_usage.settle()

@@ -12,6 +12,7 @@ from maniple.api.bind_failures import read_bind_failures
 from maniple.api.decode.decode import Object
 from maniple.api.errors import nearest
 from maniple.api.gpu.requests import read_models
+from maniple.api.incomplete_since import stale_at
 from maniple.api.keys import split_name
 from maniple.api.labels import GPU_MODELS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
@@ -41,7 +42,9 @@ class JobBuilder:
 
     def of_group(self, group: types.PodGroup) -> Job:
         self._check_levels(group)
-        return self._of_object(group, group.spec.min_member, {role.name: role.min_member for role in group.spec.roles})
+        job = self._of_object(group, group.spec.min_member, {role.name: role.min_member for role in group.spec.roles})
+        job.stale_at = stale_at(group)
+        return job
 
     def of_elastic(self, item: types.ElasticJob, sizes: dict[str, int]) -> Job:
         spec, resized, grow_after = item.spec, item.status.last_resize_time, item.status.grow_after
@@ -64,16 +67,16 @@ class JobBuilder:
         return job
 
     def _of_object(self, item: types.PodGroup | types.ElasticJob, min_member: int, role_min: dict[str, int]) -> Job:
-        spec = item.spec
+        spec, queue = item.spec, self._queue(item)
         job = Job(
             key=job_key(item.metadata, type(item).__name__),
-            queue=self._queue(item),
+            queue=queue,
             priority=self._class(item, spec.priority_class_name),
             created=self.time(item.metadata.creation_timestamp),
             min_member=min_member,
             role_min=role_min,
             preemptable=spec.preemptable,
-            min_runtime_s=spec.min_runtime_seconds,
+            min_runtime_s=self._min_runtime_s(queue, spec.min_runtime_seconds),
             is_movable=spec.movable if isinstance(spec, types.PodGroupSpec) else spec.is_movable,
             required=self._level(spec.topology.required),
             preferred=self._level(spec.topology.preferred),
@@ -87,6 +90,7 @@ class JobBuilder:
         """A pod without a group is a gang of one."""
         job = self._without_object(key)
         job.queue = self._tables.queue_choice.find(pod.metadata)[0]
+        job.min_runtime_s = self._min_runtime_s(job.queue)
         job.priority = priority
         job.created = self.time(pod.metadata.creation_timestamp)
         self._read_metadata(pod.metadata, job)
@@ -104,7 +108,12 @@ class JobBuilder:
 
     def _without_object(self, key: JobKey) -> Job:
         queue, _ = self._tables.queue_choice.find(ObjectMeta(namespace=split_name(key[0])[0]))
-        return Job(key=key, queue=queue, priority=_OF_ITS_PODS, created=inf, min_member=1, role_min={})
+        least = self._min_runtime_s(queue)
+        return Job(key, queue, _OF_ITS_PODS, created=inf, min_member=1, role_min={}, min_runtime_s=least)
+
+    def _min_runtime_s(self, queue: int, own: int | None = None) -> float:
+        """How long pods of a job run at least: what the job says, else what its queue says."""
+        return self._tables.queues[queue].min_runtime_s if own is None else own
 
     def settle(self, job: Job) -> None:
         """Fills in what depends on all pods of the job."""

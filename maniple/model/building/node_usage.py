@@ -1,8 +1,11 @@
 """What pods use of nodes: one PodUsage for each pod that counts, and sums over nodes that follow them.
 
 A change marks its node as dirty; `settle` sums dirty nodes anew from their pods. Nothing is ever subtracted from a sum,
-so sums cannot drift.
+so sums cannot drift. A leaving pod becomes stuck by time alone: `pass_to` looks only at the pods whose time has come.
 """
+
+from heapq import heappop, heappush
+from math import inf
 
 import msgspec
 import numpy as np
@@ -17,6 +20,7 @@ from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.pod_identity import JobKey, pod_owner
 from maniple.model.pod_shape import Exclusive
 from maniple.model.resources import FloatArray
+from maniple.model.stuck_pods import STUCK_AFTER_S, StuckPod, stuck_after
 
 
 class PodUsage(msgspec.Struct, eq=False):
@@ -34,6 +38,13 @@ class PodUsage(msgspec.Struct, eq=False):
     pod_affinity: AffinityInfo | None = None
     exclusives: tuple[Exclusive, ...] = ()
     owner: str = ""
+    stuck_after: float = inf
+    is_stuck: bool = False
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether what it holds is expected to come free."""
+        return self.is_leaving and not self.is_stuck
 
 
 class NodeUsage:
@@ -56,6 +67,9 @@ class NodeUsage:
         self._by_node: dict[int, dict[str, PodUsage]] = {}
         self._victims: dict[str, tuple[str, PodUsage]] = {}  # terminating pods -> the gang that they were evicted for
         self._vectors: FloatArray = np.zeros((0, len(tables.axis)))
+        self._now = -inf
+        self._leaving: list[tuple[float, str]] = []  # heap: when each leaving pod is stuck, if it is still there then
+        self._stuck: dict[str, PodUsage] = {}
 
     def add(self, name: str, pod: kubernetes.Pod, job: JobKey | None, request: int, priority: int) -> None:
         tables, meta = self._tables, pod.metadata
@@ -74,6 +88,12 @@ class NodeUsage:
             return
         usage.node = node
         usage.gpus, usage.held = self._holdings.read(pod, node, request)
+        usage.stuck_after = stuck_after(meta)
+        if usage.stuck_after < self._now:
+            self._stuck[name] = usage
+            self._set_stuck(usage, is_stuck=True)
+        elif usage.stuck_after < inf:
+            heappush(self._leaving, (usage.stuck_after, name))
         usage.exclusives = tables.shapes.exclusives(pod)
         if meta.owner_references:
             owner = usage.owner = pod_owner(meta)
@@ -86,7 +106,7 @@ class NodeUsage:
         if tables.reader.has_terms:
             usage.pod_affinity = tables.reader.read(pod)
             count_up(self.pod_affinity, (usage.pod_affinity, node))
-            if usage.is_leaving:
+            if usage.makes_room:
                 count_up(self.leaving_affinity, (usage.pod_affinity, node))
         on_node = self._by_node.get(node)
         if on_node is None:
@@ -112,7 +132,7 @@ class NodeUsage:
             return
         if usage.pod_affinity is not None:
             count_down(self.pod_affinity, (usage.pod_affinity, usage.node))
-            if usage.is_leaving:
+            if usage.makes_room:
                 count_down(self.leaving_affinity, (usage.pod_affinity, usage.node))
         if usage.owner:
             counts = self.owners[usage.owner]
@@ -120,6 +140,7 @@ class NodeUsage:
             if not counts:
                 del self.owners[usage.owner]
         self._victims.pop(name, None)
+        self._stuck.pop(name, None)
         del self._by_node[usage.node][name]
         self._dirty_nodes.add(usage.node)
 
@@ -137,9 +158,51 @@ class NodeUsage:
         """Gang -> node -> [R] what terminating pods hold that were evicted for it."""
         vectors, sums = self.vectors(), dict[str, dict[int, FloatArray]]()
         for gang, usage in self._victims.values():
+            if usage.is_stuck:
+                continue
             by_node = sums.setdefault(gang, {})
             by_node[usage.node] = by_node.get(usage.node, 0.0) + vectors[usage.held]
         return sums
+
+    def stuck(self) -> dict[int, tuple[StuckPod, ...]]:
+        """Node -> the stuck pods on it, by name."""
+        vectors, by_node = self.vectors(), dict[int, list[StuckPod]]()
+        for name, usage in sorted(self._stuck.items()):
+            pod = StuckPod(name, usage.stuck_after - STUCK_AFTER_S, vectors[usage.held])
+            by_node.setdefault(usage.node, []).append(pod)
+        return {node: tuple(pods) for node, pods in by_node.items()}
+
+    def pass_to(self, now: float) -> bool:
+        """It is `now`. Returns whether pods are stuck that were not before. A clock that was set back is followed."""
+        turned: dict[str, PodUsage] = {}
+        if now < self._now:
+            turned = {name: usage for name, usage in self._stuck.items() if usage.stuck_after >= now}
+            for name, usage in turned.items():
+                del self._stuck[name]
+                heappush(self._leaving, (usage.stuck_after, name))
+        self._now = now
+        while self._leaving and self._leaving[0][0] < now:
+            moment, name = heappop(self._leaving)
+            leaving = self._by_name.get(name)
+            if leaving is not None and leaving.stuck_after == moment:  # else it is gone, or is another pod
+                turned[name] = self._stuck[name] = leaving
+        for usage in turned.values():
+            self._turn(usage)
+        self.settle()
+        return bool(turned)
+
+    def _turn(self, usage: PodUsage) -> None:
+        self._set_stuck(usage, is_stuck=not usage.is_stuck)
+        if usage.pod_affinity is not None:
+            count = count_up if usage.makes_room else count_down
+            count(self.leaving_affinity, (usage.pod_affinity, usage.node))
+        self._dirty_nodes.add(usage.node)
+
+    @staticmethod
+    def _set_stuck(usage: PodUsage, *, is_stuck: bool) -> None:
+        usage.is_stuck = is_stuck
+        if usage.gpus is not None:
+            usage.gpus.makes_room = usage.makes_room
 
     def settle(self) -> None:
         """Sums the nodes whose pods have changed."""
@@ -153,7 +216,7 @@ class NodeUsage:
         for node, pods in zip(nodes, by_node, strict=True):
             holders = [pod for pod in pods if pod.exclusives]
             holders.sort(key=lambda pod: pod.name)
-            leavers = [pod for pod in holders if pod.is_leaving]
+            leavers = [pod for pod in holders if pod.makes_room]
             for total, held_by in ((self.exclusives, holders), (self.leaving_exclusives, leavers)):
                 if held_by:
                     total[node] = tuple(exclusive for pod in held_by for exclusive in pod.exclusives)
@@ -165,8 +228,8 @@ class NodeUsage:
         rows = np.repeat(np.arange(len(nodes)), [len(pods) for pods in by_node])
         pods = [pod for on_node in by_node for pod in on_node]
         held = np.array([pod.held for pod in pods], dtype=np.intp)
-        is_leaving = np.array([pod.is_leaving for pod in pods], dtype=bool)
-        is_foreign = np.array([pod.job is None for pod in pods], dtype=bool) & ~is_leaving
+        is_leaving = np.array([pod.makes_room for pod in pods], dtype=bool)
+        is_foreign = np.array([pod.job is None or pod.is_stuck for pod in pods], dtype=bool) & ~is_leaving
         vectors = self.vectors()
         for total, chosen in ((self.used, None), (self.releasing, is_leaving), (self.foreign, is_foreign)):
             if chosen is not None and not chosen.any():

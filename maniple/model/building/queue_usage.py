@@ -9,11 +9,12 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from maniple.api.gpu.requests import WHOLE
 from maniple.api.types import GpuModel
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.gpu.devices import GpuPod, count_gpu_pods
 from maniple.model.pod_identity import JobKey
-from maniple.model.resources import FloatArray
+from maniple.model.resources import BoolArray, FloatArray
 
 _Counted = TypeVar("_Counted")
 GpuKind = tuple[int, tuple[GpuModel, ...]]  # request, models that the pod may have
@@ -59,6 +60,12 @@ class QueueUsage:
     def sums(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """[Q, R] what the jobs of each queue hold, and what their waiting pods ask for. `vectors`: of all requests."""
         return _sums(self._allocated, vectors), _sums(self._pending, vectors)
+
+    def in_whole_units(self, vectors: FloatArray) -> BoolArray:
+        """[R] whether no pod that counts holds or asks for a part of a unit. `vectors`: of all requests."""
+        requests = sorted(set[int]().union(*self._allocated, *self._pending))
+        whole: BoolArray = (vectors[requests] % WHOLE == 0).all(axis=0)
+        return whole
 
     def gpu_pods(self) -> dict[GpuPod, int]:
         """What pods with GPUs ask for, and how many do."""

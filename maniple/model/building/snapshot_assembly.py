@@ -14,7 +14,8 @@ def assemble_snapshot(
     tables: ClusterTables, usage: NodeUsage, queue_usage: QueueUsage, jobs: SortedJobs, waiting: Sequence[Job]
 ) -> Snapshot:
     """The time is left open: `now` is 0."""
-    queue_allocated, queue_pending = queue_usage.sums(usage.vectors())
+    vectors = usage.vectors()
+    queue_allocated, queue_pending = queue_usage.sums(vectors)
     return Snapshot(
         now=0.0,
         axis=tables.axis,
@@ -25,6 +26,7 @@ def assemble_snapshot(
         queues=tables.queues,
         queue_allocated=queue_allocated,
         queue_pending=queue_pending,
+        indivisible=tables.axis.extended & queue_usage.in_whole_units(vectors),
         jobs=jobs.jobs(),
         waiting=waiting,
         moved=jobs.moved(),
@@ -38,6 +40,7 @@ def assemble_snapshot(
         leaving_affinity=dict(usage.leaving_affinity),
         leaving_exclusives=dict(usage.leaving_exclusives),
         leaving_for=usage.leaving_for(),
+        stuck=usage.stuck(),
         owners={owner: dict(usage.owners.get(owner, {})) for owner in queue_usage.owners},
         budgets=tables.budgets,
         volume_limits=tables.volume_limits,

@@ -25,7 +25,7 @@ class HeldGpus(msgspec.Struct, eq=False):  # created several times faster than a
     pod: Key
     request: int
     named: tuple[tuple[int, ...], ...]  # by ask: the devices in the pod's annotation
-    is_leaving: bool
+    makes_room: bool  # it is leaving, and not stuck
     gpus: tuple[GpuGrant, ...] = ()
 
 
@@ -79,7 +79,7 @@ class GpuHoldings:
     def settle(
         self, by_node: Mapping[int, list[HeldGpus]], free: Mapping[int, Millis], releasing: Mapping[int, Millis]
     ) -> None:
-        """Subtracts from `free` what the pods hold, and adds to `releasing` what terminating pods hold.
+        """Subtracts from `free` what the pods hold, and adds to `releasing` what those hold that make room.
 
         `by_node`: all pods of each node. For these nodes the arrays must be as `all_free` returns them.
         """
@@ -94,7 +94,7 @@ class GpuHoldings:
                 pods.sort(key=attrgetter("pod"))
             content = (
                 *[table.kind[node] for table in tables],
-                *[(pod.request, pod.named, pod.is_leaving) for pod in pods],
+                *[(pod.request, pod.named, pod.makes_room) for pod in pods],
             )
             if content not in settled:
                 settled[content] = len(settled), self._settle(node, pods)
@@ -114,13 +114,13 @@ class GpuHoldings:
         for number, pod in enumerate(pods):
             for ask, named in zip(self._shapes.asks(pod.request), pod.named, strict=True):
                 if named:
-                    millis = gpus.assign(ask, named, pod.is_leaving)
+                    millis = gpus.assign(ask, named, pod.makes_room)
                     granted[number] = self._with_grants(granted[number], ask.row, named, millis)
                 if len(named) < ask.count:
                     unnamed.append((number, ask, named))
         for number, ask, named in unnamed:
             devices = _lowest(gpus.free[ask.row], ask, named)
-            millis = gpus.assign(ask, devices, pods[number].is_leaving)
+            millis = gpus.assign(ask, devices, pods[number].makes_room)
             granted[number] = self._with_grants(granted[number], ask.row, devices, millis)
         gpus.granted = granted
         return gpus
@@ -151,7 +151,7 @@ class _NodeGpus:
             self.releasing[row] = [0] * len(there)
         self.granted: list[tuple[GpuGrant, ...]] = []  # by pod
 
-    def assign(self, ask: GpuAsk, devices: tuple[int, ...], is_leaving: bool) -> tuple[int, ...]:
+    def assign(self, ask: GpuAsk, devices: tuple[int, ...], makes_room: bool) -> tuple[int, ...]:
         """Returns the thousandths of each device."""
         there, free, releasing = self._there[ask.row], self.free[ask.row], self.releasing[ask.row]
         millis = (ask.milli,) * len(devices)
@@ -162,7 +162,7 @@ class _NodeGpus:
             # A pod may still hold a lost or unhealthy device, which no other pod can get.
             if there[device]:
                 free[device] -= milli
-                if is_leaving:
+                if makes_room:
                     releasing[device] += milli
         return millis
 

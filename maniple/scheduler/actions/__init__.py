@@ -9,6 +9,7 @@ from maniple.scheduler.actions.consolidate import Consolidate
 from maniple.scheduler.actions.grow import Grow
 from maniple.scheduler.actions.preempt import Preempt
 from maniple.scheduler.actions.reclaim import Reclaim
+from maniple.scheduler.actions.release import Release
 from maniple.scheduler.actions.shrink import Shrink
 from maniple.scheduler.framework.action import Action
 from maniple.scheduler.framework.registry import Registry
@@ -20,6 +21,7 @@ ACTIONS: dict[str, type[Action]] = {
     "preempt": Preempt,
     "consolidate": Consolidate,
     "backfill": Backfill,
+    "release": Release,
     "grow": Grow,
 }
 REGISTRY: Registry[Action] = Registry("action", "maniple.actions", ACTIONS)

@@ -19,6 +19,7 @@ from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.kept_places import KeptPlace, kept_for, without
 from maniple.scheduler.framework.plan import format_rounded_up
@@ -49,15 +50,15 @@ class Allocate:
 def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
     """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside."""
     line = JobQueue(session, jobs)
-    while (queue := line.next_queue()) is not None:
-        job = line.next_job(queue)
+    while (turn := line.next()) is not None:
+        queue, job = turn
         if deference is not None and deference.is_due_by(job):
             session.put_aside.append(job)
             continue
         reason = session.overused(queue, session.asked(job))
         if reason is not None:
             # A limit is the stronger reason of the two.
-            session.blocked[job.key] = session.admissible(queue, session.needed_resources(job)) or reason
+            session.blocked[job.key] = session.may_start(queue, job, session.needed_resources(job)) or reason
             continue
         if session.job_ready(job):
             moved = place_one(session, queue, job)
@@ -74,23 +75,33 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
 
 
 class Deference:
-    """Which jobs leave free resources to a blocked gang, because it would evict them again.
+    """Which jobs leave free resources to a blocked gang, because it would evict others for them, or these jobs again.
 
-    These are lower priorities and surplus of its queue, if such pods already run there. After shrink, reclaim and
-    preempt have tried to make room for the gang, backfill gives these jobs what is left, in the same cycle.
+    These are lower priorities and surplus of its queue, if such pods already run there. And if its queue may take from
+    others, these are jobs that would bring another queue above its due. After shrink, reclaim and preempt have tried to
+    make room for the gang, backfill gives these jobs what is left, in the same cycle.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         between = session.abilities_between(Ability.ALLOCATE, Ability.BACKFILL)
         self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
+        self._takes_from_others = self._shrinks or Ability.RECLAIM in between
         self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that did not fit
+        self._claimants: set[int] = set()  # queues of gangs that did not fit and may take from other queues
 
     def expect(self, job: Job) -> None:
         """The job did not fit, and others may be evicted for it."""
         self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
+        if self._takes_from_others and not self._borrows(job):
+            self._claimants.add(job.queue)
+
+    def _borrows(self, job: Job) -> bool:
+        return borrows(self._session, self._session.queue_of(job), self._session.next_need(job))
 
     def is_due_by(self, job: Job) -> bool:
+        if not self._claimants <= {job.queue} and self._borrows(job):
+            return True
         highest = self._highest.get(job.queue)
         if highest is None:
             return False
@@ -211,10 +222,12 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
     remembers = alike is not None and session.reserved.binds_as_usual and session.reserved.surely_binds(job)
     if alike is not None:
         # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
-        reason = session.admissible(queue, alike.shape.requests * need.total)
-        if reason is not None:
-            session.blocked[job.key] = reason
-            return False
+        reason = session.may_start(queue, job, alike.shape.requests * need.total)
+    else:
+        reason = session.startable(job, session.needed_resources(job))
+    if reason is not None:
+        session.blocked[job.key] = reason
+        return False
     for later in (False, True) if promises and session.anything_leaving else (False,):
         if remembers and alike and session.known_not_to_fit(job, alike, need.total, later=later):
             continue
@@ -224,7 +237,7 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
                 if remembers and alike:
                     session.remember_not_to_fit(job, alike, need.total, later=later)
                 continue
-            reason = session.admissible(queue, session.state(job).allocated - before, is_charged=True)
+            reason = session.may_start(queue, job, session.state(job).allocated - before, is_charged=True)
             if reason is not None:
                 session.blocked[job.key] = reason
                 return False

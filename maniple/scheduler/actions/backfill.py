@@ -41,8 +41,8 @@ class Backfill:
 def _place_best_effort(session: Session) -> None:
     jobs = (job for job in session.snapshot.waiting if job.groups and job.is_best_effort and check_valid(session, job))
     line = JobQueue(session, jobs)
-    while (queue := line.next_queue()) is not None:
-        job = line.next_job(queue)
+    while (turn := line.next()) is not None:
+        queue, job = turn
         if not session.job_ready(job):
             start_gang(session, queue, job)
         # Surplus waits for a gang that is only promised room.
@@ -64,8 +64,8 @@ class Filling:
         waiting = self._with_room(waiting)
         jobs = (job for job in waiting if job.key not in session.reservations and check_valid(session, job))
         line = JobQueue(session, jobs)
-        while (queue := line.next_queue()) is not None:
-            job = line.next_job(queue)
+        while (turn := line.next()) is not None:
+            queue, job = turn
             moved = self.place(queue, job)
             if moved and any(session.state(job).left(group) for group in job.groups):
                 line.put_back(job)

@@ -51,12 +51,14 @@ class Consolidate:
         places: FreePlaces | None = None  # the first gang that may be helped builds the table
         line = JobQueue(session, waiting)
         failed: dict[object, str] = {}  # demand -> why
-        while (queue := line.next_queue()) is not None:
-            job = line.next_job(queue)
+        while (turn := line.next()) is not None:
+            queue, job = turn
             if session.state(job).evicted:
                 session.leave_note(OwnPodsLeave(), job.key)
                 continue
             if session.overused(queue, session.asked(job)) is not None:
+                continue
+            if session.startable(job, session.needed_resources(job)) is not None:
                 continue
             if not is_enough_free(session, job):
                 session.leave_note(Movable(unmovable, NOT_ENOUGH), job.key)
@@ -76,4 +78,4 @@ class Consolidate:
 
 def _not_above(offered: OfferedUnits, job: Job) -> BoolArray:
     """[units] those of jobs without a higher priority."""
-    return offered.offer(lambda other: other.priority <= job.priority)
+    return offered.table.of_jobs(lambda other: other.priority <= job.priority)

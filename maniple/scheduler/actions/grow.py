@@ -18,6 +18,7 @@ from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
+from maniple.model.resources import CPU
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
@@ -37,7 +38,7 @@ class _Grower:
     before: int  # replicas of all roles
     grown: dict[str, int] = field(default_factory=dict)  # role -> replicas more
     taken: list[TakenRoom] = field(default_factory=list)
-    weights: dict[str, float] = field(default_factory=dict)  # role -> the worth of speed gained by its steps
+    weights: dict[str, tuple[bool, float]] = field(default_factory=dict)  # by role: see _Handout._weight
 
     @property
     def size(self) -> int:
@@ -178,24 +179,29 @@ class _Handout:
     def _key(self, grower: _Grower, role: str) -> tuple[float, ...] | None:
         """Returns the sort key of the next step: most gain for each GPU, then the smaller job, then the older.
 
+        Jobs of queues without weight come last.
+
         Returns None if there is no further step, or it gains nothing.
         """
         job, step = grower.job, grower.step(role)
         if not step:
             return None
         size = grower.size
-        gain = self._policy.gain(job, size, size + step) * self._weight(grower, role)
+        is_last, weight = self._weight(grower, role)
+        gain = self._policy.gain(job, size, size + step) * weight
         if self._policy.crossing != 1 and self._room.would_cross(job, job.growth[role], step, grower.taken):
             gain *= self._policy.crossing
-        return (-round(gain, _DIGITS), size, job.created) if gain > 0 else None
+        return (float(is_last), -round(gain, _DIGITS), size, job.created) if gain > 0 else None
 
-    def _weight(self, grower: _Grower, role: str) -> float:
-        """Returns what speed is worth to the job's queue, for each GPU of a step."""
+    def _weight(self, grower: _Grower, role: str) -> tuple[bool, float]:
+        """Returns whether the job's queue has no weight, and what speed is worth to it, for each GPU of a step."""
         weight = grower.weights.get(role)
         if weight is None:
             job, step = grower.job, grower.elastic.roles[role].step
-            gpus = gpus_of(self._session, job.growth[role].shape.requests) * step
-            weight = grower.weights[role] = self._session.queue_of(job).weight / gpus
+            requests = job.growth[role].shape.requests
+            counted = next((row for row in self._session.snapshot.axis.gpu_rows if requests[row]), CPU)
+            own = float(self._session.queue_of(job).weights[counted])
+            weight = grower.weights[role] = (not own, (own or 1.0) / (gpus_of(self._session, requests) * step))
         return weight
 
     def _take(self, grower: _Grower, role: str) -> bool:

@@ -6,9 +6,13 @@ for a smaller one may leave its queue below its due, and so with a claim on othe
 docs/decisions/005-how-victims-are-chosen.md says why reclaim and preempt end together.
 """
 
-from maniple.model.job import Job, Queue
-from maniple.scheduler.actions.common.contend import contend
-from maniple.scheduler.eviction.unit_table import OfferedUnits
+from collections.abc import Sequence
+from functools import partial
+
+from maniple.model.job import Job
+from maniple.model.resources import BoolArray
+from maniple.scheduler.actions.common.contend import Attempt, contend
+from maniple.scheduler.eviction.unit_table import OfferedUnits, UnitTable
 from maniple.scheduler.eviction.units import evictable_jobs
 from maniple.scheduler.explain.tried import LowerPriority
 from maniple.scheduler.framework.action import Ability
@@ -33,8 +37,15 @@ class Preempt:
 
         queues = {job.queue for job in session.snapshot.waiting if may_claim(job)}
         offered = OfferedUnits(session, (job for job in evictable_jobs(session) if job.queue in queues))
-        contend(session, "Preempted", offered, rules, _belongs, may_claim)
+        units_below: dict[tuple[int, int], BoolArray] = {}
 
+        def below(claimant: Job, table: UnitTable) -> BoolArray:
+            queue, priority = kind = (claimant.queue, claimant.priority)
+            if kind not in units_below:
+                units_below[kind] = table.of_jobs(lambda job: job.queue == queue and job.priority < priority)
+            return units_below[kind]
 
-def _belongs(queue: Queue, claimant: Job, other: Job) -> bool:
-    return other.queue == queue.index and other.priority < claimant.priority
+        def attempts(claimant: Job) -> Sequence[Attempt]:
+            return [Attempt(None, rules, partial(below, claimant))] if may_claim(claimant) else ()
+
+        contend(session, "Preempted", offered, attempts)

@@ -1,22 +1,21 @@
-"""reclaim: a queue below its due takes back what other queues hold above theirs.
+"""reclaim: a queue takes back what it deserves or is guaranteed from queues that hold more than theirs.
 
-A queue never loses what it deserves of a scarce resource, whatever the plugins allow: candidates are only pods that
-their queue, and the queues above it, can spare. The claimant must stay within its own due with what it takes.
+What queues may take from each other is the same for all policies (eviction/queue_claims.py): first so that nobody falls
+below its due, then so that the outcome is strictly fairer, then what the queue is guaranteed. Plugins may allow less.
 
-Nothing goes back and forth: a queue that lost a pod or a whole gang still has its due. With more it would be above, so
-it may claim nothing. It ends: add up what all queues hold, each counted up to its due. A loser counts as before and the
-claimant counts more, and the sum is bounded. Only preemption can lower it, when a whole gang is evicted for a smaller
-one; docs/decisions/005-how-victims-are-chosen.md says why both together end.
+It ends: a claim on a guarantee adds a gang to those inside guarantees, which nothing takes away, and each other claim
+makes the division strictly fairer. docs/decisions/005-how-victims-are-chosen.md has the proof.
 """
 
-import numpy as np
+from collections.abc import Iterable
 
-from maniple.scheduler.actions.common.contend import contend
+from maniple.model.job import Job
+from maniple.scheduler.actions.common.contend import Attempt, claim_attempts, contend
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import evictable_jobs
 from maniple.scheduler.explain.tried import AboveShare
 from maniple.scheduler.framework.action import Ability
-from maniple.scheduler.framework.due_rules import EPSILON, Due, entitled, spared
 from maniple.scheduler.framework.session import Session
 
 
@@ -24,25 +23,13 @@ class Reclaim:
     abilities = frozenset((Ability.RECLAIM,))
 
     def execute(self, session: Session) -> None:
-        rules, due = session.victim_rules("reclaimable"), session.due
-        if rules:
-            rules = [*rules, lambda claimant, candidates: spared(session, claimant, candidates)]
+        rules = session.victim_rules("reclaimable")
         session.leave_note(AboveShare(rules))
-        if not rules or due is None or not session.snapshot.waiting:
+        if not rules or session.due is None or not session.snapshot.waiting:
             return
-        # No queue comes to hold more than its due here, so only these can lose anything.
-        queues = _above_their_due(session, due)
-        contend(
-            session,
-            "Reclaimed",
-            OfferedUnits(session, (job for job in evictable_jobs(session) if job.queue in queues)),
-            rules,
-            lambda queue, _, other: other.queue != queue.index,
-            lambda claimant: bool(queues) and bool(entitled(session, claimant, due)),
-        )
+        claims = QueueClaims(session, session.due)
 
+        def attempts(claimant: Job) -> Iterable[Attempt]:
+            return claim_attempts(claims, claimant, rules, takes_own=False)
 
-def _above_their_due(session: Session, due: Due) -> set[int]:
-    above = due.scarce & (due.accounting.queue_held > due.deserved + EPSILON)
-    queues = session.snapshot.queues
-    return {index for index in np.flatnonzero(above.any(axis=1)).tolist() if queues[index].reclaimable}
+        contend(session, "Reclaimed", OfferedUnits(session, evictable_jobs(session)), attempts)

@@ -1,25 +1,24 @@
 """shrink: a gang's minimum comes before any job's surplus.
 
-A blocked gang takes what elastic jobs hold above their minimum: of its own queue all, of other queues what they hold
-above their deserved share. Priority and `preemptable: false` do not matter here: surplus is on loan. The victims are
-those that lose the least speed in total; among equals, the fewest pods.
+A blocked gang takes what elastic jobs hold above their minimum: of its own queue all, of other queues as far as its own
+has a claim on them (eviction/queue_claims.py). Priority and `preemptable: false` do not matter here: surplus is on
+loan. The victims are those that lose the least speed in total; among equals, the fewest pods.
 
 It ends: only a gang that starts takes anything, and it takes only surplus. So each time one more gang has its minimum,
 and surplus never evicts. A job gets its surplus back only by growing into free room.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from maniple.model.job import Job
-from maniple.scheduler.actions.common.contend import contend
+from maniple.scheduler.actions.common.contend import Attempt, claim_attempts, contend
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import Unit, placed_by_role, surplus_steps
 from maniple.scheduler.explain.tried import Surplus
 from maniple.scheduler.framework.action import Ability
-from maniple.scheduler.framework.due_rules import spared
-from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.plan import SHRUNK
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.growth.resize_value import gpus_of, speed
@@ -29,11 +28,18 @@ class Shrink:
     abilities = frozenset((Ability.SHRINK,))
 
     def execute(self, session: Session) -> None:
-        rules = [lambda claimant, candidates: returnable(session, claimant, candidates)]
-        session.leave_note(Surplus(rules, surplus_units))
-        if session.snapshot.waiting:
-            offered = OfferedUnits(session, session.snapshot.jobs, surplus_units)
-            contend(session, SHRUNK, offered, rules, lambda *_: True)
+        session.leave_note(Surplus(units_of=surplus_units))
+        if not session.snapshot.waiting:
+            return
+        claims = None if session.due is None else QueueClaims(session, session.due)
+        everything = Attempt(None, (), lambda table: np.ones(len(table), dtype=bool))
+
+        def attempts(claimant: Job) -> Iterable[Attempt]:
+            if claims is None:
+                return [everything]
+            return claim_attempts(claims, claimant, (), takes_own=True)
+
+        contend(session, SHRUNK, OfferedUnits(session, session.snapshot.jobs, surplus_units), attempts)
 
 
 def surplus_units(session: Session, job: Job) -> Iterator[Unit]:
@@ -56,11 +62,3 @@ def surplus_units(session: Session, job: Job) -> Iterator[Unit]:
         dearest = max(dearest, loss / gpus)
         cost = (dearest, job.priority, -share, -job.created, job.key, nth)
         yield Unit(job, pods, is_whole=False, cost=cost, grade=0.0, size=size, loss=loss)
-
-
-def returnable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-    """Returns the victims of the claimant's own queue, and those that other queues can spare."""
-    if session.due is None:
-        return list(candidates)
-    own = [victim for victim in candidates if victim.job.queue == claimant.queue]
-    return own + spared(session, claimant, [victim for victim in candidates if victim.job.queue != claimant.queue])

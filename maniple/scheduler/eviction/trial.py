@@ -101,7 +101,7 @@ class Trial:
         if not self._is_counted:
             return self._nodes(later=later) is not None
         # Equal pods without affinity to each other fit wherever there is room for their number.
-        if session.admissible(self.queue, self.group.shape.requests * self.need.total) is not None:
+        if session.may_start(self.queue, self.job, self.group.shape.requests * self.need.total) is not None:
             return False
         if self._is_unbound:
             return bool(session.room_for(self.group, later=later).sum() >= self.need.total)
@@ -123,7 +123,7 @@ class Trial:
             return False
         if not session.promised_pods.hold(gang.placed()):
             return False
-        return session.admissible(self.queue, session.state(job).allocated - before, is_charged=True) is None
+        return session.may_start(self.queue, job, session.state(job).allocated - before, is_charged=True) is None
 
     def commit(self, units: IntArray, reason: str) -> bool:
         """Evicts the units and nominates the gang for their room; does nothing and returns False if it does not fit."""

@@ -90,6 +90,10 @@ class UnitTable:
         kinds = [(demands.of_victims(unit.job, unit.pods), demands.serial()) for unit in self.units]
         return np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds], dtype=np.intp)
 
+    def of_jobs(self, is_wanted: Callable[[Job], bool]) -> BoolArray:
+        """[units] those of the jobs for which `is_wanted` holds."""
+        return np.array([is_wanted(job) for job in self.jobs], dtype=bool)[self.job_of]
+
     def pods_of(self, units: IntArray) -> IntArray:
         """Returns the numbers of the units' pods."""
         return ranges(self._starts[units], self.counts[units])
@@ -182,10 +186,6 @@ class OfferedUnits:
     def left(self) -> BoolArray:
         """[units] those that are neither evicted nor withdrawn."""
         return np.ones(len(self.table), dtype=bool)
-
-    def offer(self, belongs: Callable[[Job], bool]) -> BoolArray:
-        """[units] those of jobs for which `belongs` holds, left or not."""
-        return np.array([belongs(job) for job in self.table.jobs], dtype=bool)[self.table.job_of]
 
     def of_others(self, job: Job) -> BoolArray:
         """[units] all but the job's own."""

@@ -55,7 +55,7 @@ def offered_units(session: Session, job: Job) -> Iterator[Unit]:
     there = _there(session, job)
     if not there:
         return
-    now, dearest, nth = session.snapshot.now, -np.inf, 0
+    dearest, nth = -np.inf, 0
     surplus: set[PlacedPod] = set()
     is_alone = len(job.placed) == 1 and not job.succeeded  # the common case: no surplus
     for nth, step in enumerate(() if is_alone else surplus_steps(session, job), start=1):
@@ -64,7 +64,7 @@ def offered_units(session: Session, job: Job) -> Iterator[Unit]:
         dearest = max(dearest, -max(pod.started for pod in step.pods))
         yield Unit(job, step.pods, False, (False, job.priority, dearest, job.key, nth), job.priority, step.size)
     rest = tuple(pod for pod in there if pod not in surplus) if surplus else tuple(there)
-    if not rest or any(now - pod.started < job.min_runtime_s for pod in there):
+    if not rest or is_young(session, job):
         return
     is_single = len(rest) == 1 and job.min_member == 1
     if is_single or session.evicts_whole:
@@ -72,19 +72,32 @@ def offered_units(session: Session, job: Job) -> Iterator[Unit]:
         yield Unit(job, rest, not is_single, (not is_single, job.priority, dearest, job.key, nth + 1), job.priority)
 
 
-def surplus_steps(session: Session, job: Job) -> Iterator[Step]:
+def may_go_whole(session: Session, job: Job) -> bool:
+    """Whether preempt may evict the whole job, if its priority is lower."""
+    is_single = job.min_member == 1 and session.state(job).placed_count + session.state(job).promised_count == 1
+    is_open = job.preemptable and job.exists and (is_single or session.evicts_whole)
+    return is_open and not is_young(session, job) and not any(map(session.is_protected, job.placed))
+
+
+def is_young(session: Session, job: Job) -> bool:
+    """Whether a pod of the job has not run for its minimum runtime yet."""
+    return any(session.snapshot.now - pod.started < job.min_runtime_s for pod in job.placed if pod.node >= 0)
+
+
+def surplus_steps(session: Session, job: Job, *, whatever_protects: bool = False) -> Iterator[Step]:
     """Yields what the job holds above its minimum, in steps, the highest indices first.
 
     A job without a PodGroup has no surplus: its minimum is unknown. The group may have been deleted under a running
-    gang.
+    gang. `whatever_protects`: also steps that may not be evicted now.
     """
     if not job.exists or len(job.placed) + job.succeeded <= max(job.min_member, 1):  # most jobs have none
         return
     surplus = SurplusCount(job, placed_by_role(session, job))
-    if surplus.total <= 0 or (job.elastic is not None and session.snapshot.now < job.elastic.cooldown_until):
+    cools_down = job.elastic is not None and session.snapshot.now < job.elastic.cooldown_until
+    if surplus.total <= 0 or (cools_down and not whatever_protects):
         return
     there = _there(session, job)
-    staying = _staying(session, job, there)
+    staying = set() if whatever_protects else _staying(session, job, there)
     by_role: dict[str, list[_Ranked]] = {}
     for pod in there:
         by_role.setdefault(pod.role, []).append((_rank(pod), pod))

@@ -24,7 +24,7 @@ def allowed_units(session: Session, claimant: Job, units: Sequence[Unit], rules:
     def kind_of(unit: Unit) -> Hashable:
         return session.demands.of_victims(unit.job, unit.pods)
 
-    asked = [lambda _, candidates: _within_budgets(session, candidates), *rules]
+    asked = [lambda _, candidates: within_budgets(session, candidates), *rules]
     pool = list(units)
     allowed: list[Unit] = []
     for _ in range(_MOST_ASKED):
@@ -64,7 +64,7 @@ def _candidates_in(answer: Sequence[Victim], candidates: Sequence[Victim]) -> Se
     return [victim for victim in candidates if victim in named]
 
 
-def _within_budgets(session: Session, candidates: Sequence[Victim]) -> Sequence[Victim]:
+def within_budgets(session: Session, candidates: Sequence[Victim]) -> Sequence[Victim]:
     """Returns the candidates that break no PodDisruptionBudget, counting this cycle's victims and those before."""
     cover = session.budget_cover
     if not cover.budgets:

@@ -37,9 +37,19 @@ class RoomMaker:
     """Makes room for claimants with the same demand, one after the other, by evicting units in `offered`."""
 
     def __init__(
-        self, session: Session, table: UnitTable, offered: BoolArray, rules: Sequence[VictimRule], reason: str
+        self,
+        session: Session,
+        table: UnitTable,
+        offered: BoolArray,
+        rules: Sequence[VictimRule],
+        reason: str,
+        distance: IntArray | None = None,
+        lone_rules: Sequence[VictimRule] | None = None,
     ) -> None:
+        """`distance` and `lone_rules`: see contend.Attempt."""
         self._session = session
+        self._distance = distance
+        self._lone_rules = rules if lone_rules is None else lone_rules
         self._table = table
         self._offered = offered
         self._rules = rules
@@ -122,7 +132,7 @@ class RoomMaker:
                 return best
             left = left & (table.grades <= table.grades[best].max())
         left = left & self._offered  # _prune may have removed some
-        for order in _orders(self._session, trial, table, left):
+        for order in self._orders(trial, left):
             victims = self._search(trial, order, left)
             if victims is not None and (best is None or self._price(victims) < self._price(best)):
                 best = victims
@@ -142,12 +152,14 @@ class RoomMaker:
                 return victims
             self._prune(job, left)
             order = order[~table.with_dependents(refused)[order]]
-        return trial.fewest(order[~table.with_dependents(self._refused(job, order))[order]])
+        victims = trial.fewest(order[~table.with_dependents(self._refused(job, order))[order]])
+        # Some were allowed together with others, which are not needed.
+        return None if victims is None or len(self._refused(job, victims)) else victims
 
-    def _refused(self, job: Job, units: IntArray) -> IntArray:
+    def _refused(self, job: Job, units: IntArray, *, alone: bool = False) -> IntArray:
         """Returns the units that the rules do not allow, counting the units before each."""
         chosen = [self._table.units[unit] for unit in units.tolist()]
-        allowed = set(allowed_units(self._session, job, chosen, self._rules))
+        allowed = set(allowed_units(self._session, job, chosen, self._lone_rules if alone else self._rules))
         return units[[unit not in allowed for unit in chosen]] if len(allowed) < len(chosen) else _NO_UNITS
 
     def _prune(self, job: Job, left: BoolArray) -> None:
@@ -161,7 +173,7 @@ class RoomMaker:
         for unit in np.flatnonzero(left).tolist():
             kind = int(table.kinds[unit])
             if kind not in verdicts:
-                verdicts[kind] = not len(self._refused(job, table.ordered(np.array([unit]), left)))
+                verdicts[kind] = not len(self._refused(job, table.ordered(np.array([unit]), left), alone=True))
             if not verdicts[kind]:
                 refused.append(unit)
         self._offered = self._offered & ~table.with_dependents(np.array(refused, dtype=np.intp))
@@ -189,22 +201,26 @@ class RoomMaker:
             and float(table.grades[victims].max()) <= float(table.grades[left].min())
         )
 
+    def _orders(self, trial: Trial, left: BoolArray) -> Iterator[IntArray]:
+        """Yields orders of units other than by cost."""
+        session, table = self._session, self._table
+        if self._distance is not None:
+            units = np.flatnonzero(left)
+            yield units[np.lexsort((units, self._distance[units]))]
+        if not trial.job.required:
+            yield units_by_node(session, trial.group, table, left).units
+            yield from _by_size(trial, table, left)
+            return
+        for nodes in domains_in_order(session, trial, table, left):
+            inside = np.zeros(len(table), dtype=bool)
+            inside[np.repeat(np.arange(len(table)), table.counts)[nodes[table.pods.nodes]]] = True
+            inside &= left
+            yield np.flatnonzero(inside)
+            yield units_by_node(session, trial.group, table, left, nodes).units
+            yield from _by_size(trial, table, inside)
+
 
 # --- orders of units other than by cost
-
-
-def _orders(session: Session, trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[IntArray]:
-    if not trial.job.required:
-        yield units_by_node(session, trial.group, table, left).units
-        yield from _by_size(trial, table, left)
-        return
-    for nodes in domains_in_order(session, trial, table, left):
-        inside = np.zeros(len(table), dtype=bool)
-        inside[np.repeat(np.arange(len(table)), table.counts)[nodes[table.pods.nodes]]] = True
-        inside &= left
-        yield np.flatnonzero(inside)
-        yield units_by_node(session, trial.group, table, left, nodes).units
-        yield from _by_size(trial, table, inside)
 
 
 def _by_size(trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[IntArray]:

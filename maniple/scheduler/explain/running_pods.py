@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from maniple.model.job import Job, PlacedPod
 from maniple.model.pod_identity import JobKey
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.framework.due_rules import EPSILON
 from maniple.scheduler.framework.plan import SHRUNK, Holder, format_rounded_up
 from maniple.scheduler.framework.session import Session
@@ -35,6 +36,7 @@ _RELATIONS = (
     HIGHER := "higher priority",
     PROMISED := "promised room",
     STARTS := "starts in this cycle",
+    STUCK := "stuck pods",
     FOREIGN := "pods that are not ours",
 )
 
@@ -127,6 +129,18 @@ class Holders:
                 left_of[pod.role] -= 1
                 yield pod.pod
 
+    @cached_property
+    def claims(self) -> QueueClaims | None:
+        """What queues may take from each other; None: nobody says what they deserve."""
+        return None if self.session.due is None else QueueClaims(self.session, self.session.due)
+
+    def is_guaranteed(self, claimant: Job, job: Job, pod: PlacedPod) -> bool:
+        """Whether the pod is inside a guarantee, as the claimant's queue sees it."""
+        if self.claims is None:
+            return False
+        below = self.claims.meeting(claimant.queue, job.queue)[1]
+        return bool(below) and pod in self.claims.parts.inside(below[-1])
+
     def is_above_share(self, queue: int) -> bool:
         """Whether the queue holds more than it deserves of something scarce."""
         due = self.session.due
@@ -197,6 +211,8 @@ class Holders:
         if self._is_budgeted(pod, below=len(job.placed)) or self._is_budgeted(pod, spent=spent):
             return _BUDGET
         if claimant.queue != job.queue:
+            if self.is_guaranteed(claimant, job, pod):
+                return Guard("guaranteed to their queue")
             if not is_surplus and self.is_above_share(job.queue):
                 whole = "" if is_alone else "of gangs that go whole or not at all, and "
                 return Guard(f"{whole}of which their queue deserves a part")
@@ -290,8 +306,13 @@ class Holders:
             yield _Share(reservation.job.name, RESERVED, pods, asked * pods, min(free, asked * pods))
         leaving = float(snapshot.releasing[row, node])
         yield _Share("", LEAVING, 0, leaving, leaving)
+        stuck = 0.0
+        for left in snapshot.stuck.get(node, ()):
+            amount = float(left.requests[row])
+            stuck += amount
+            yield _Share("", STUCK, 1, amount, amount, guard=left.on(snapshot.nodes.names[node]))
         held = float(snapshot.nodes.allocatable[row, node] - snapshot.free[row, node])
-        foreign = held - ours - leaving
+        foreign = held - ours - leaving - stuck
         yield _Share("", FOREIGN, 0, foreign, foreign)
 
     @cached_property

@@ -17,14 +17,16 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
+from maniple.scheduler.eviction.claim_outcome import Claim
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.explain.nearest_miss import find_miss
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
-from maniple.scheduler.framework.due_rules import EPSILON, entitled
-from maniple.scheduler.framework.hooks import Reason, VictimRule
+from maniple.scheduler.framework.due_rules import EPSILON
+from maniple.scheduler.framework.hooks import Reason, Victim, VictimRule
 from maniple.scheduler.framework.plan import Nearest, Tried
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
@@ -63,9 +65,14 @@ class Case:
         return tuple(entry for entry in tried if entry.why)
 
     def would_get_room(self, wanted: Mapping[TaskGroup, int]) -> bool:
-        """Whether an action would take enough from others for these pods, if nothing but room were in their way."""
+        """Whether these pods would get room from pods that leave, if nothing but room were in their way.
+
+        Some leave already; of others an action would take enough.
+        """
         if self.job.is_best_effort or self.session.state(self.job).evicted:
             return False
+        if self.session.anything_leaving and not find_miss(self.session, self.job, wanted, later=True).missing:
+            return True
         notes = (notes.get(self.job.key) or notes.get(None) for notes in self.session.notes.values())
         return any(isinstance(note, Victims) and note.frees_room(self, wanted) for note in notes)
 
@@ -137,7 +144,7 @@ class Pool(NamedTuple):
 class Victims(Note):
     """Pods of other jobs were looked at, as far as all rules let them go."""
 
-    rules: Sequence[VictimRule]
+    rules: Sequence[VictimRule] = ()
     units_of: UnitsOf = offered_units
     is_surplus: ClassVar[bool] = False  # only pods above a minimum
 
@@ -181,13 +188,19 @@ class Victims(Note):
             with Statement(session) as gang:
                 return place_gang(session, gang, job, later=True)
 
+    def alternatives(self, case: Case) -> Sequence[Sequence[VictimRule]]:
+        """The sets of rules that were tried one after the other."""
+        del case
+        return [self.rules]
+
     def _allowed(self, case: Case, jobs: Sequence[Job]) -> list[Unit]:
-        """All that may be taken of the jobs."""
+        """The most that may be taken of the jobs."""
         session, holders = case.session, case.holders
         able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in holders.shrunk)]
         # As a table has them: the cheapest first, and no pod in two of them.
         units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
-        return allowed_units(session, case.job, units, self.rules)
+        takings = [allowed_units(session, case.job, units, rules) for rules in self.alternatives(case)]
+        return max(takings, key=lambda taking: sum(len(unit.pods) for unit in taking), default=[])
 
     def _describe_taking(self, case: Case, noun: str, jobs: Sequence[Job]) -> str:
         """What would come of taking all that may be taken."""
@@ -239,7 +252,7 @@ def _effect(case: Case, units: Sequence[Unit]) -> str:
                 if refusal := session.refusal(job, "job_pipelined"):
                     return f"would make room, but {refusal}"
                 more = session.state(job).allocated - before
-                limit = session.admissible(session.queue_of(job), more, is_charged=True)
+                limit = session.may_start(session.queue_of(job), job, more, is_charged=True)
                 if limit is not None:
                     return f"would make room, but {limit.message}"
                 return "would make room by the end of this cycle: it is tried again in the next one"
@@ -270,86 +283,98 @@ class LowerPriority(Victims):
 
 
 class AboveShare(Victims):
-    """Pods of queues that hold more than they deserve, for a queue that does not."""
+    """Pods of other queues, for a queue that has a claim on them."""
 
     def pool(self, case: Case) -> Pool | str:
         session, holders = case.session, case.holders
         if not self.rules:
             return "no plugin of the policy says what may be reclaimed"
-        if session.due is None:
+        if holders.claims is None:
             return "no plugin of the policy says what queues deserve"
         others = set(holders.by_queue) - {case.job.queue}
         if not others:
             return "no other queue holds anything"
-        queues = _not_due(case) or _above_share(case, others)
+        queues = _no_claim(case, holders.claims) or _lenders(case, holders.claims, others)
         if isinstance(queues, str):
             return queues
         names = listed([repr(session.snapshot.queues[queue].name) for queue in queues])
-        noun = f"of queue {names}, which holds" if len(queues) == 1 else f"of queues {names}, which hold"
+        noun = f"of queue{'s' * (len(queues) > 1)} {names}"
+        if all(map(holders.is_above_share, queues)):
+            noun += f", which hold{'s' * (len(queues) == 1)} more than deserved"
         jobs = chain.from_iterable(holders.by_queue[queue] for queue in queues)
-        return Pool(f"{noun} more than deserved", sum(holders.pods_by_queue[queue] for queue in queues), jobs)
+        return Pool(noun, sum(holders.pods_by_queue[queue] for queue in queues), jobs)
+
+    def alternatives(self, case: Case) -> Sequence[Sequence[VictimRule]]:
+        claims = case.holders.claims
+        return [] if claims is None else [[*self.rules, claims.rule(claim)] for claim in claims.possible(case.job)]
 
 
 class Surplus(Victims):
-    """Pods above the minimum of their job: of the gang's queue, and of queues that hold more than they deserve."""
+    """Pods above the minimum of their job: of the gang's queue, and of queues on which its own has a claim."""
 
     is_surplus = True
 
     def pool(self, case: Case) -> Pool | str:
-        by_queue = case.holders.with_surplus
+        by_queue, claims = case.holders.with_surplus, case.holders.claims
         if not by_queue:
             is_gone = bool(case.holders.shrunk)
             return "all surplus has been taken for others already" if is_gone else "no job has surplus"
-        if case.job.queue not in by_queue and case.session.due is not None:
-            why = _not_due(case)
-            if why:
+        if case.job.queue not in by_queue and claims is not None:
+            why = _no_claim(case, claims) or _lenders(case, claims, set(by_queue))
+            if isinstance(why, str):
                 return f"only other queues have surplus, and {why}"
-            if isinstance(_above_share(case, set(by_queue)), str):
-                return "other queues hold no surplus above what they deserve"
         return Pool("surplus", sum(map(len, by_queue.values())), chain(*by_queue.values()))
 
+    def alternatives(self, case: Case) -> Sequence[Sequence[VictimRule]]:
+        def own(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+            return [victim for victim in candidates if victim.job.queue == claimant.queue]
 
-# --- what queues deserve
+        claims = case.holders.claims
+        return [()] if claims is None else [[own], *([claims.rule(claim)] for claim in claims.possible(case.job))]
 
 
-def _not_due(case: Case) -> str:
+# --- what queues may take from each other
+
+
+def _no_claim(case: Case, claims: QueueClaims) -> str:
     """Why its queue may take nothing of others; empty if it may of some."""
     session, due = case.session, case.session.due
-    if due is None or entitled(session, case.job, due):
+    if due is None or next(claims.possible(case.job), None) is not None:
         return ""
-    need = due.accounting.asked(session.needed_resources(case.job))
+    need = claims.need(case.job)
     queue = session.queue_of(case.job)
     held, deserved = due.accounting.queue_held[queue.index], due.deserved[queue.index]
     over = due.scarce[queue.index] & (need > 0) & (held + need > deserved + EPSILON)
     row = int(np.flatnonzero(over)[0])
     axis = session.snapshot.axis
-    has = "has its due" if held[row] >= deserved[row] - EPSILON else "would have more than its due"
     return (
-        f"queue {queue.name!r} {has}: it deserves {axis.amount(row, deserved[row])} {axis.names[row]}, "
+        f"queue {queue.name!r} has its due: it deserves {axis.amount(row, deserved[row])} {axis.names[row]}, "
         f"holds {axis.amount(row, held[row])}, and this needs {axis.amount(row, need[row])}"
     )
 
 
-def _above_share(case: Case, queues: set[int]) -> list[int] | str:
-    """Those of the queues that hold more than they deserve and may lose it to the gang; or why there are none."""
-    session, holders, due = case.session, case.holders, case.session.due
-    own = session.queue_of(case.job)
-    path_up = set(session.queue_paths[own.index])
-    allowed = set() if due is None else entitled(session, case.job, due)
+def _lenders(case: Case, claims: QueueClaims, queues: set[int]) -> list[int] | str:
+    """Those of the queues that may lose something to the gang; or why there are none."""
+    session, holders, job = case.session, case.holders, case.job
+    own = session.queue_of(job)
+    possible = list(claims.possible(job))
     able: list[int] = []
     refusals: list[str] = []
-    for queue in sorted(filter(holders.is_above_share, queues)):
-        path = session.queue_paths[queue]
-        below = [ancestor for ancestor in path if ancestor not in path_up]
-        meeting = next((ancestor for ancestor in path if ancestor in path_up), -1)
-        if not all(map(holders.is_above_share, below)):
-            why = "the queue above it does not"
-        elif meeting not in allowed:
-            why = f"a queue above {own.name!r} has its due already"
-        elif not all(session.snapshot.queues[ancestor].reclaimable for ancestor in below):
+    for queue in sorted(queues, key=lambda queue: (claims.meeting(own.index, queue)[0], queue)):
+        level, below = claims.meeting(own.index, queue)
+        # What nearer queues give back may give its own queues a claim that they do not have yet.
+        is_nearer = bool(able) and claims.meeting(own.index, able[0])[0] < level
+        claimed = [claim for claim in possible if is_nearer or claims.may_claim(claim, job, level)]
+        is_rich = all(map(holders.is_above_share, below))
+        if not claims.are_reclaimable(below):
             why = "may not lose it (reclaimable: false)"
-        else:
+        elif not claimed:
+            why = f"a queue above {own.name!r} has its due already"
+        elif is_rich or claimed != [Claim.STRICT]:
             able.append(queue)
             continue
-        refusals.append(f"queue {session.snapshot.queues[queue].name!r} holds more than it deserves, but {why}")
+        else:
+            why = "the queue above it does not"
+        if holders.is_above_share(queue):
+            refusals.append(f"queue {session.snapshot.queues[queue].name!r} holds more than it deserves, but {why}")
     return able or listed(refusals) or "no other queue holds more than it deserves"

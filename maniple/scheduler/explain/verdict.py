@@ -6,9 +6,10 @@ for the same reasons: everything is found out once for each kind of demand, so t
 kinds are explained in the time of a few.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -20,10 +21,12 @@ from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.no_room import NoRoom
 from maniple.scheduler.explain.running_pods import Holders
+from maniple.scheduler.explain.stuck_in_the_way import stuck_in_the_way
 from maniple.scheduler.explain.tried import Case
 from maniple.scheduler.explain.words import change, held_by, listed, pods
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
-from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
+from maniple.scheduler.framework.plan import STALE, Nearest, NodeCount, Tried, Waiting, format_rounded_up
 from maniple.scheduler.framework.session import Session
 
 _MOST_VIEWS = 256  # that are cached: each has several arrays over the nodes
@@ -65,6 +68,7 @@ class Explainer:
         positions: dict[JobKey, int] = {}
         for job in sorted(in_line, key=session.job_key):
             length[job.queue] = positions[job.key] = length.get(job.queue, 0) + 1
+        yield from self._not_released({job.key for job, verdict in verdicts if verdict is not None})
         for job, verdict in verdicts:
             if verdict is not None:
                 yield Waiting(
@@ -72,7 +76,7 @@ class Explainer:
                     kind=job.key[1],
                     queue=session.queue_of(job).name,
                     reason=verdict.reason.code,
-                    message=verdict.reason.message,
+                    message=verdict.reason.message + self._gives_back(job),
                     needs=verdict.needs,
                     nodes=verdict.nodes,
                     would_start_if=verdict.reason.would_start_if,
@@ -80,6 +84,30 @@ class Explainer:
                     tried=verdict.tried,
                     nearest=verdict.nearest,
                 )
+
+    # -- gangs below their minimum
+
+    def _gives_back(self, job: Job) -> str:
+        """When a gang below its minimum gives back what it holds, or why it has not; empty for others."""
+        session = self._session
+        if job.stale_at == inf or not job.placed or not session.has_action(Ability.RELEASE):
+            return ""
+        due = format_rounded_up(job.stale_at)
+        if any(done.job.key == job.key and done.reason == STALE for done in session.evicted):
+            return f"; it was not whole by {due}, and gives back what it holds"
+        if job.key in session.not_released:
+            return f"; it was not whole by {due}, and keeps what it holds: {session.not_released[job.key]}"
+        is_short = session.job_need(job).total and session.snapshot.now <= job.stale_at
+        return f"; it gives back what it holds at {due}, unless it is whole by then" if is_short else ""
+
+    def _not_released(self, explained: Set[JobKey]) -> Iterator[Waiting]:
+        """Gangs of which no pod waits, and that should have given back what they hold."""
+        session = self._session
+        for job in session.snapshot.jobs if session.not_released else ():
+            if job.key in session.not_released and job.key not in explained:
+                message = f"the gang lacks {pods(session.job_need(job).total)} to its minimum{self._gives_back(job)}"
+                queue = session.queue_of(job).name
+                yield Waiting(job.name, job.key[1], queue, STALE, message, {}, (), "it were whole again")
 
     def _explain(self, job: Job) -> _Verdict | None:
         """None if nothing of the job waits."""
@@ -131,8 +159,9 @@ class Explainer:
             blocked = Reason("NotEnoughPods", message, "they were created", is_in_line=False)
         if not need.total and (job.groups or job.gated):
             return self._judge_surplus(job, left, blocked)
-        if blocked is None and not job.groups:
-            blocked = _gated(job)
+        if blocked is None:
+            # What others have started with since its turn may have left it no guarantee.
+            blocked = session.startable(job, session.needed_resources(job)) if job.groups else _gated(job)
         nodes: tuple[NodeCount, ...] = ()
         if blocked is not None:
             reason = self._with_all_conditions(job, wanted, blocked)
@@ -144,6 +173,7 @@ class Explainer:
             views = {group: self._view(job, group) for group in session.groups(job)}
             no_room = NoRoom(session, job, need, views, miss, self._held(nearest, miss))
             reason, nodes = no_room.reason(), views[no_room.hardest].node_counts
+            reason = replace(reason, message=reason.message + stuck_in_the_way(session, no_room.hardest))
             limits = self._limits(job, miss)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
@@ -172,6 +202,7 @@ class Explainer:
                 why, would = apart.message, apart.would_start_if
             elif view.fits:
                 why, would = no_room.why_not_placed()
+            why += stuck_in_the_way(session, group)
         message = f"the gang runs; {pods(left)} above its minimum {'waits' if left == 1 else 'wait'}: {why}"
         reason = Reason("SurplusWaiting", message, would, is_in_line=False)
         case = Case(self._holders, job, replace(reason, message=why), None, nearest, is_surplus=True)
@@ -224,8 +255,8 @@ class Explainer:
 
     def _limits(self, job: Job, miss: Miss) -> str:
         """What limits and shares of its queue would have to change; empty if nothing."""
-        queue = self._session.queue_of(job)
-        reason = self._session.admissible(queue, miss.needs) or self._session.overused(queue, miss.needs)
+        session, queue = self._session, self._session.queue_of(job)
+        reason = session.may_start(queue, job, miss.needs) or session.overused(queue, miss.needs)
         return "" if reason is None else reason.cure
 
     # -- what the gang needs

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from maniple.model.resources import PODS, FloatArray, readable
 from maniple.scheduler.explain.nearest_miss import Lack, Miss, NewNodes
-from maniple.scheduler.explain.running_pods import MOST_HOLDERS, PROMISED, RESERVED
+from maniple.scheduler.explain.running_pods import MOST_HOLDERS, PROMISED, RESERVED, STUCK
 from maniple.scheduler.framework.plan import Holder, Nearest, format_rounded_up
 
 _MOST_KINDS = 3  # of lacks that are told apart
@@ -160,7 +160,8 @@ def held_by(nearest: Nearest | None, now: float, *, is_complete: bool = True) ->
         return ""
     keepers: dict[str, str] = {}  # a job, or pods of no job -> in words
     for holder in nearest.held_by:
-        keepers.setdefault(holder.job or holder.what, _describe_keeper(holder, now))
+        text = _describe_keeper(holder, now)
+        keepers.setdefault(holder.job or text, text)
     names = list(keepers.values())
     # Further jobs matter only if these do not hold enough.
     others = len(names[_MOST_KEEPERS:]) + (nearest.others if len(nearest.held_by) == MOST_HOLDERS else 0)
@@ -171,7 +172,7 @@ def held_by(nearest: Nearest | None, now: float, *, is_complete: bool = True) ->
 def _describe_keeper(holder: Holder, now: float) -> str:
     """Who holds it, and until when, as far as that is known."""
     if not holder.job:
-        return holder.what
+        return holder.guard if holder.what == STUCK and holder.guard is not UNSET else holder.what
     if holder.ends is not UNSET:
         return f"{holder.job} until {holder.ends}"
     if holder.until is not UNSET:
@@ -207,7 +208,7 @@ def describe_nearest(nearest: Nearest) -> str:
 def _describe_holder(holder: Holder, resource: str) -> str:
     amount = readable(resource, holder.amount)
     if not holder.job:
-        return f"{holder.what} ({amount})"
+        return f"{holder.what if holder.guard is UNSET else holder.guard} ({amount})"
     guard = "" if holder.guard is UNSET else f", {holder.guard}"
     until = "" if holder.until is UNSET else f" for {holder.until:g} s"
     until += "" if holder.ends is UNSET else f", until {holder.ends}"

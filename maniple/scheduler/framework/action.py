@@ -19,6 +19,7 @@ class Ability(StrEnum):
     PREEMPT = "preempt"  # evicts lower priorities of the same queue
     CONSOLIDATE = "consolidate"  # moves pods to places elsewhere to mend fragmentation
     BACKFILL = "backfill"  # gives what is left to best-effort pods and to jobs put aside, and reserved room
+    RELEASE = "release"  # evicts gangs that stay below their minimum
     GROW = "grow"  # raises sizes without taking the room, so it must be the last action
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Callbacks whose answers depend on a gang, a group or a victim. The others need no declaration: job_order, task_order
 # and job_need are called for each gang and count in its Demand; job_valid is called for each gang and its answer is
 # never shared; overused and admissible see a queue and an amount only.
-_ABOUT_JOBS = ("preemptable", "reclaimable", "job_ready", "job_pipelined")
+_ABOUT_JOBS = ("preemptable", "reclaimable", "startable", "job_ready", "job_pipelined")
 _ABOUT_GROUPS = ("predicate", "pod_predicate", "node_order", "batch_node_order", "is_placed_singly")
 _ABOUT_VICTIMS = ("preemptable", "reclaimable")
 

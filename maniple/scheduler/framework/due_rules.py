@@ -1,17 +1,17 @@
-"""Dues: what a queue deserves, which resources are scarce, and what a queue may lose or take.
+"""Dues: what a queue deserves and is guaranteed, which resources are scarce, and how a queue stands with them.
 
 A resource is scarce among sibling queues if they ask for more of it than there is to share. A due matters only for
-scarce resources: every queue gets what it asks for of the others.
+scarce resources: every queue gets what it asks for of the others. A guarantee matters always. What queues may take
+from each other is in eviction/queue_claims.py.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
-from maniple.model.job import Job, Queue
+from maniple.model.job import Queue
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.share_accounting import Accounting
 
@@ -21,9 +21,14 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """[Q, R] what each queue deserves, and whether the resource is scarce among the queue and its siblings."""
+    """[Q, R] what each queue deserves, and whether the resource is scarce among the queue and its siblings.
+
+    `guaranteed`: what it gets before weights count, as far as it asks for it; of a parent at least that of its children
+    together. It may be more than there is; then `deserved` is less.
+    """
 
     deserved: FloatArray
+    guaranteed: FloatArray
     scarce: BoolArray
     accounting: Accounting  # in whose units
 
@@ -35,71 +40,46 @@ def share_of(held: FloatArray, due: FloatArray, counted: BoolArray) -> float:
     return float(parts.max()) if len(parts) else 0.0
 
 
-def spared(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-    """Candidates that may be evicted so that `claimant` can start, each given the ones before. No queue loses its due.
+class Standing(IntEnum):
+    """How a queue stands with what a gang of it needs: whoever has the lower one is served first."""
 
-    The rule applies below the lowest queue that contains both claimant and victim. On the claimant's side every queue
-    must be within its due with what the claimant needs. On the victim's side every queue must be reclaimable and keep
-    its due.
+    GUARANTEED = 0  # within what the queue is guaranteed
+    DESERVED = 1  # within what it deserves
+    BORROWING = 2  # above that
+
+
+def covered(due: Due, queue: int, asked: FloatArray) -> BoolArray:
+    """[R] what the queue's guarantee names of what is asked for; nothing, if it does not name a scarce device.
+
+    A guarantee of GPUs covers the CPUs beside them. A guarantee of CPUs is no claim on GPUs.
     """
+    is_named = due.guaranteed[queue] > 0
+    has_other = ((asked > 0) & ~is_named & due.accounting.extended & due.scarce[queue]).any()
+    return np.zeros_like(is_named) if has_other else (asked > 0) & is_named
+
+
+def standing(due: Due, queue: int, need: FloatArray) -> Standing:
+    """`need`: what no pod holds yet, in the units of the due."""
+    return standing_with(due, queue, due.accounting.queue_held[queue] + need, need)
+
+
+def standing_with(due: Due, queue: int, held: FloatArray, need: FloatArray) -> Standing:
+    """`held`: what the queue would hold with `need`."""
+    asked = need > 0
+    named = covered(due, queue, need)
+    if named.any() and not (held > due.guaranteed[queue] + EPSILON)[named].any():
+        return Standing.GUARANTEED
+    is_over = (held > due.deserved[queue] + EPSILON) & asked & due.scarce[queue]
+    return Standing.BORROWING if is_over.any() else Standing.DESERVED
+
+
+def borrows(session: Session, queue: Queue, need: FloatArray) -> bool:
+    """Whether the queue, or one above it, would hold more than its due with `need`."""
     due = session.due
-    return [] if due is None else _within_dues(session, due, claimant, candidates, are_guests=False)
-
-
-def displaceable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-    """Candidates that run in the reservation of `claimant` and may be displaced, each given the ones before.
-
-    They started there on the condition that they leave. Yet a claimant above its due must not bring another queue below
-    its due.
-    """
-    due = session.due
-    return list(candidates) if due is None else _within_dues(session, due, claimant, candidates, are_guests=True)
-
-
-def _within_dues(
-    session: Session, due: Due, claimant: Job, candidates: Sequence[Victim], *, are_guests: bool
-) -> list[Victim]:
-    queues = session.snapshot.queues
-    within_due = entitled(session, claimant, due)
-    mine = set(session.queue_paths[claimant.queue])
-    left = due.accounting.queue_held.copy()
-    allowed = []
-    refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
-    for victim in candidates:
-        amount = due.accounting.of_pod(victim.pod)
-        kind = (victim.job.queue, id(amount))
-        if kind in refused:
-            continue
-        path = session.queue_paths[victim.job.queue]
-        below = [queue for queue in path if queue not in mine]
-        is_entitled = next((queue for queue in path if queue in mine), -1) in within_due
-        touched = due.scarce[below] & (amount > 0)
-        is_short = bool((touched & (left[below] - amount < due.deserved[below] - EPSILON)).any())
-        if are_guests:
-            is_allowed = is_entitled or not is_short
-        else:
-            is_reclaimable = is_entitled and all(queues[queue].reclaimable for queue in below)
-            is_allowed = is_reclaimable and bool(touched.any()) and not is_short
-        if is_allowed:
-            left[path] -= amount
-            allowed.append(victim)
-        else:
-            refused.add(kind)
-    return allowed
-
-
-def entitled(session: Session, claimant: Job, due: Due) -> set[int]:
-    """The queues (-1: the cluster) below which the claimant's queues stay within their dues with what it needs."""
-    need = due.accounting.asked(session.needed_resources(claimant))
-    held = due.accounting.queue_held
-    path: list[int] = session.queue_paths[claimant.queue]
-    within_due: set[int] = set()
-    for queue, above in zip(path, [*path[1:], -1], strict=True):
-        asked = due.scarce[queue] & (need > 0)
-        if (held[queue] + need > due.deserved[queue] + EPSILON)[asked].any():
-            break
-        within_due.add(above)
-    return within_due
+    if due is None or not due.scarce.any():
+        return False
+    asked = due.accounting.asked(need)
+    return any(standing(due, index, asked) == Standing.BORROWING for index in session.queue_paths[queue.index])
 
 
 def counted_of(session: Session, queue: Queue) -> BoolArray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from maniple.api.errors import InputError
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 
@@ -91,8 +92,8 @@ class Hooks:
     at, with the three kinds. Kinds must not change in a cycle. A plugin without them is asked about each gang.
     """
 
-    # What preemptable, reclaimable, job_ready and job_pipelined look at of the job (the claimant), apart from its
-    # queue, priority, need, groups, placed pods and topology.
+    # What preemptable, reclaimable, startable, job_ready and job_pipelined look at of the job (the claimant), apart
+    # from its queue, priority, need, groups, placed pods and topology.
     job_kind: Callable[[Job], Hashable] | None = None
     # What predicate, pod_predicate, node_order, batch_node_order and is_placed_singly look at of the group, apart from
     # its shape, and for pod_predicate and batch_node_order its pod affinity.
@@ -103,6 +104,8 @@ class Hooks:
 
     job_order: Callable[[Job], Key] | None = None
     queue_order: Callable[[Queue], Key] | None = None
+    # How a queue would stand with what its next job needs. It is compared before queue_order.
+    queue_standing: Callable[[Queue, FloatArray], float] | None = None
     task_order: Callable[[TaskGroup], Key] | None = None
     # Looks at nodes' own attributes only: cached by the group's Constraint and group_kind.
     predicate: Callable[[TaskGroup], Iterable[Check]] | None = None
@@ -125,6 +128,9 @@ class Hooks:
     overused: Callable[[Queue, FloatArray], Reason | None] | None = None
     # Whether a queue may hold so much more (True: it is charged for it already). A hard limit, unlike overused.
     admissible: Callable[[Queue, FloatArray, bool], Reason | None] | None = None
+    # Why a gang may not start with these requests, whoever leaves for it. What is refused once in a cycle must be
+    # refused for the rest of it.
+    startable: Callable[[Job, FloatArray], Reason | None] | None = None
     job_valid: Callable[[Job], Reason | None] | None = None
     job_ready: Callable[[Job], bool] | None = None
     job_pipelined: Callable[[Job], bool] | None = None
@@ -136,3 +142,26 @@ class Hooks:
     sizing: "Sizing | None" = None  # the worth of sizes of elastic jobs
     moving: "Moving | None" = None  # what moving pods may cost
     due: "Due | None" = None  # what queues deserve
+
+
+# Callbacks that only one plugin of a policy may have.
+CLAIMS = {
+    "due": "what queues deserve",
+    "patience_s": "how long a gang waits for a reservation",
+    "sizing": "what sizes of elastic jobs are worth",
+    "moving": "what moving pods may cost",
+    "device_worth": "what a GPU is worth to others",
+    "job_need": "what a gang needs to start",
+}
+
+
+def check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:
+    """Raises InputError if two plugins have a callback that only one may have."""
+    wrong = []
+    for claim, meaning in CLAIMS.items():
+        claimants = [name for name, hook in zip(names, hooks, strict=True) if getattr(hook, claim) is not None]
+        if len(claimants) > 1:
+            both = " and ".join(map(repr, claimants))
+            wrong.append(f"plugins {both} both say {meaning} ({claim}); remove one of them")
+    if wrong:
+        raise InputError(wrong)

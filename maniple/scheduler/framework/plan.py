@@ -15,6 +15,7 @@ from maniple.api.timestamps import format_timestamp
 
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
 MOVED = "Moved"  # the reason of evictions of pods that have another place
+STALE = "Stale"  # of evictions of gangs that stay below their minimum: for nobody else
 
 
 class Bind(msgspec.Struct, frozen=True, order=True):

@@ -38,7 +38,7 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     "enableTaskOrder": ("task_order",),
     "enablePreemptable": ("preemptable", "protects"),
     "enableReclaimable": ("reclaimable", "protects"),
-    "enableQueueOrder": ("queue_order",),
+    "enableQueueOrder": ("queue_order", "queue_standing"),
     "enablePredicate": ("predicate", "pod_predicate"),
     "enableNodeOrder": ("node_order", "batch_node_order", "is_placed_singly", "device_worth"),
 }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maniple.api.errors import InputError
 from maniple.model.disruption_budgets import BudgetCover
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.plugin_reads import Reads
@@ -24,7 +23,17 @@ from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
-from maniple.scheduler.framework.hooks import Check, Hooks, Key, Need, Reason, VictimRule, no_other_group
+from maniple.scheduler.framework.hooks import (
+    CLAIMS,
+    Check,
+    Hooks,
+    Key,
+    Need,
+    Reason,
+    VictimRule,
+    check_claims,
+    no_other_group,
+)
 from maniple.scheduler.framework.job_state import JobState
 from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
@@ -41,17 +50,6 @@ if TYPE_CHECKING:
     from maniple.scheduler.framework.statement import Evicted, Placed
     from maniple.scheduler.growth.resize_value import Sizing
     from maniple.scheduler.moving.move_value import Moving
-
-
-# Callbacks that only one plugin of a policy may have.
-_CLAIMS = {
-    "due": "what queues deserve",
-    "patience_s": "how long a gang waits for a reservation",
-    "sizing": "what sizes of elastic jobs are worth",
-    "moving": "what moving pods may cost",
-    "device_worth": "what a GPU is worth to others",
-    "job_need": "what a gang needs to start",
-}
 
 
 class Session:
@@ -85,6 +83,7 @@ class Session:
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
         self.action = ""  # the name of the running one
         self.notes: dict[str, dict[JobKey | None, Note]] = {}  # by name of the action
+        self.not_released: dict[JobKey, str] = {}  # gangs that stay below their minimum -> why they may keep their pods
         self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
@@ -102,13 +101,13 @@ class Session:
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
         self.hooks = [hooks for tier in self.tiers for hooks in tier]
         self._plugin_names = [plugin.name for tier in tiers for plugin in tier]
-        _check_claims(self._plugin_names, self.hooks)
+        check_claims(self._plugin_names, self.hooks)
         # By name: the callbacks that plugins have, in the policy's order.
         self._callbacks: dict[str, list[Any]] = {
             field.name: [callback for hooks in self.hooks if (callback := getattr(hooks, field.name)) is not None]
             for field in fields(Hooks)
         }
-        claims = {name: next(iter(self._callbacks[name]), None) for name in _CLAIMS}
+        claims = {name: next(iter(self._callbacks[name]), None) for name in CLAIMS}
         self.due = claims["due"]
         self.sizing: Sizing | None = claims["sizing"]
         self.moving: Moving | None = claims["moving"]
@@ -191,11 +190,18 @@ class Session:
         keys = [order(job) for order in self._callbacks["job_order"]]
         return (*keys, job.created, *job.key)  # the tie-breakers close the tuple
 
-    def queue_key(self, queue: Queue) -> tuple[tuple[Key, ...], ...]:
-        """Keys from the top of the tree down: ancestors are compared first."""
+    @property
+    def has_standings(self) -> bool:
+        return bool(self._callbacks["queue_standing"])
+
+    def queue_key(self, queue: Queue, need: FloatArray | None = None) -> tuple[tuple[Key, ...], ...]:
+        """Keys from the top of the tree down: ancestors are compared first. `need`: of the queue's next job."""
         path = [self.snapshot.queues[index] for index in reversed(self.queue_paths[queue.index])]
+        standings = self._callbacks["queue_standing"] if need is not None else ()
+        orders = self._callbacks["queue_order"]
         return tuple(
-            (*(order(queue) for order in self._callbacks["queue_order"]), float(queue.index)) for queue in path
+            (*(stand(queue, need) for stand in standings), *(order(queue) for order in orders), float(queue.index))
+            for queue in path
         )
 
     def groups(self, job: Job) -> list[TaskGroup]:
@@ -243,6 +249,13 @@ class Session:
             total += group.shape.requests * (own + more)
         return total
 
+    def next_need(self, job: Job) -> FloatArray:
+        """The requests of the pods that the job needs to start; once it has started, of its next pod."""
+        if not self.job_ready(job):
+            return self.needed_resources(job)
+        group = next((group for group in self.groups(job) if self.state(job).left(group)), None)
+        return np.zeros(len(self.snapshot.axis)) if group is None else group.shape.requests
+
     def asked(self, job: Job) -> FloatArray:
         """The requests of all its waiting pods."""
         return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
@@ -252,6 +265,18 @@ class Session:
 
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         return _first(admissible(queue, more, is_charged) for admissible in self._callbacks["admissible"])
+
+    def startable(self, job: Job, more: FloatArray) -> Reason | None:
+        """Why the gang may not start with `more`, whoever leaves for it."""
+        return _first(startable(job, more) for startable in self._callbacks["startable"])
+
+    def may_start(self, queue: Queue, job: Job, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
+        """Why neither the limits nor any other rule about starts let the gang start with `more`; None if all do."""
+        limit = self.admissible(queue, more, is_charged=is_charged)
+        reason = self.startable(job, more)
+        if limit is None or reason is None:
+            return limit or reason
+        return replace(limit, would_start_if=f"{limit.cure} and {reason.cure}")
 
     def accounting(self, speeds: Speeds) -> Accounting:
         """What queues and jobs hold, with GPUs counted by these speeds; (): as they are."""
@@ -362,18 +387,6 @@ def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:
         queue = queues[queue.parent]
         path.append(queue.index)
     return path
-
-
-def _check_claims(names: Sequence[str], hooks: Sequence[Hooks]) -> None:
-    """Raises InputError if two plugins have a callback that only one may have."""
-    wrong = []
-    for claim, meaning in _CLAIMS.items():
-        claimants = [name for name, hook in zip(names, hooks, strict=True) if getattr(hook, claim) is not None]
-        if len(claimants) > 1:
-            both = " and ".join(map(repr, claimants))
-            wrong.append(f"plugins {both} both say {meaning} ({claim}); remove one of them")
-    if wrong:
-        raise InputError(wrong)
 
 
 def _excludes(hooks: Hooks, group: TaskGroup) -> bool:

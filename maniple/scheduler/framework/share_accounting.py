@@ -58,7 +58,9 @@ class Accounting:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
+        self.extended: BoolArray = session.snapshot.axis.extended
         self.total = session.snapshot.total
+        self.indivisible = session.snapshot.indivisible  # [R] what queues share in whole units
         self.queues: Sequence[Queue] = session.snapshot.queues
         self.queue_held = session.queue_allocated  # [Q, R] with the queues below, always up to date
 
@@ -100,6 +102,9 @@ class SpeedAccounting(Accounting):
         self._rows = list(self._tables)
         self._unit = np.ones(len(snapshot.axis))
         self._unit[self._rows] = _STEP
+        self.indivisible = self.indivisible.copy()
+        for row, table in self._tables.items():
+            self.indivisible[row] &= table.is_plain  # else speed is shared, which can be divided
         self._asked: dict[int, tuple[int, ...]] = {}
         self._vectors: dict[tuple[object, ...], tuple[FloatArray, FloatArray]] = {}
         self._jobs: dict[JobKey, FloatArray] = {}
@@ -227,6 +232,7 @@ class _Table:
         # A missing or unhealthy device has the code -1: the last of the list.
         device = np.array([*(speed_of(speeds, name) for name in models), 0], dtype=np.float64)[table.model]
         count = table.there.sum(axis=1)
+        self.is_plain = bool(np.isin(device, (0, _STEP)).all())  # every GPU counts as one
         self.mean = round(device.sum() / count.sum()) if count.sum() else _STEP
         self._node_mean = np.divide(
             device.sum(axis=1), count, out=np.full(len(count), float(self.mean)), where=count > 0

@@ -2,20 +2,26 @@
 
 Each resource is shared on its own. A parent's share (at the top, the cluster) goes first to its children's guarantees,
 as far as they ask for them. The rest goes by weight to the children that still ask for more, until none does or nothing
-is left (water-filling). No queue gets more than it asks for, or than its limit. Examples: docs/plugins/proportion.md.
+is left (water-filling), and only then to those without weight. With `divide.byPriority: "true"` children of a higher
+priority come before the others. No queue gets more than it asks for, or than its limit. Indivisible resources are
+shared in whole units. Examples: docs/plugins/proportion.md.
 
 The queue with the lowest share (allocated / deserved, the largest over scarce resources) is next. With `borrow: "true"`
 a queue may hold more than it deserves while others do not use it. Without it, as in kube-batch, a queue that has what
-it deserves is skipped. A limit is never exceeded.
+it deserves is skipped. A limit is never exceeded. With `preemptable.guarantee: "true"` gangs that may not be preempted
+start only within their queue's guarantee.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
+from maniple.api.gpu.requests import WHOLE
 from maniple.model.job import Queue
-from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, spared
+from maniple.model.resources import BoolArray, FloatArray
+from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, standing
+from maniple.scheduler.framework.guaranteed_starts import GuaranteedStarts
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -25,12 +31,15 @@ from maniple.scheduler.framework.share_accounting import Accounting, speeds_argu
 class Proportion:
     def __init__(self, arguments: Arguments) -> None:
         self._borrow = arguments.boolean("borrow", default=False)
+        self._by_priority = arguments.boolean("divide.byPriority", default=False)
         self._speeds = speeds_argument(arguments)
+        self._starts_guaranteed = arguments.boolean("preemptable.guarantee", default=False)
 
     def open(self, session: Session) -> Hooks:
         snapshot = session.snapshot
         accounting = session.accounting(self._speeds)
-        due = find_dues(accounting, accounting.demand() * snapshot.axis.shared)
+        demand = accounting.demand() * snapshot.axis.shared
+        due = find_dues(accounting, demand, by_priority=self._by_priority)
 
         def order(queue: Queue) -> tuple[float, ...]:
             held, deserved = accounting.queue_held[queue.index], due.deserved[queue.index]
@@ -40,6 +49,9 @@ class Proportion:
             # decides among these, and among the others.
             has_its_due = served >= 1.0 or not (held < deserved)[counted].any()
             return (float(has_its_due), -float(queue.priority), served)
+
+        def stand(queue: Queue, need: FloatArray) -> float:
+            return standing(due, queue.index, accounting.asked(need))
 
         def overused(queue: Queue, asked: FloatArray) -> Reason | None:
             # Scarce GPUs do not block jobs that ask for none. A resource that the cluster lacks is never overused.
@@ -66,46 +78,58 @@ class Proportion:
 
         return Hooks(
             queue_order=order,
+            # kube-batch looks at the share alone.
+            queue_standing=stand if (self._borrow and due.scarce.any()) or due.guaranteed.any() else None,
             overused=None if self._borrow else overused,
             admissible=admissible,
-            reclaimable=lambda claimant, candidates: spared(session, claimant, candidates),
+            startable=GuaranteedStarts(session).refusal if self._starts_guaranteed else None,
+            # Any: what queues may take from each other is not up to plugins (eviction/queue_claims.py).
+            reclaimable=lambda _, candidates: candidates,
             due=due,
-            job_kind=nothing_else,
+            job_kind=(lambda job: job.preemptable) if self._starts_guaranteed else nothing_else,
             victim_kind=nothing_else,
         )
 
 
-def find_dues(accounting: Accounting, own_demand: FloatArray) -> Due:
+def find_dues(accounting: Accounting, own_demand: FloatArray, *, by_priority: bool = False) -> Due:
     """What each queue deserves, given what its own jobs hold and ask for."""
-    queues = accounting.queues
-    demand = np.zeros_like(own_demand)
+    queues, whole = accounting.queues, accounting.indivisible
+    unit = np.where(whole, float(WHOLE), 1.0)
+
+    def in_units(amounts: FloatArray) -> FloatArray:
+        return np.where(whole, np.floor(amounts / unit), amounts)
+
+    limits = in_units(np.array([queue.limit for queue in queues]))
+    demand = np.minimum(in_units(own_demand), limits)
+    guaranteed = in_units(np.array([queue.guaranteed for queue in queues]))
+    weights = np.array([queue.weights for queue in queues])
+    parents = [queue for queue in _parents_first(queues) if queue.children]
+    for queue in reversed(parents):
+        row, below = queue.index, list(queue.children)
+        demand[row] = np.minimum(demand[row] + demand[below].sum(axis=0), limits[row])
+        guaranteed[row] = np.maximum(guaranteed[row], np.minimum(guaranteed[below], demand[below]).sum(axis=0))
+    guaranteed = np.minimum(guaranteed, demand)
+
     deserved = np.zeros_like(own_demand)
     scarce = np.zeros(own_demand.shape, dtype=bool)
 
-    order = _parents_first(queues)
-    for queue in reversed(order):
-        below = own_demand[queue.index].copy()
-        for child in queue.children:
-            below += demand[child]
-        demand[queue.index] = np.minimum(below, queue.limit)
+    def pour(siblings: list[int], amount: FloatArray) -> None:
+        siblings.sort(key=lambda index: (-queues[index].priority, index))  # the order of ties
+        wants = demand[siblings]
+        deserved[siblings] = wants
+        short = np.flatnonzero(wants.sum(axis=0) > amount + EPSILON)
+        if not len(short):
+            return
+        # A resource is not scarce for a queue that asks for none of it.
+        here = (np.array(siblings)[:, None], short)
+        scarce[here] = demand[here] > 0
+        turns = _turns(weights[here], [queues[index].priority for index in siblings] if by_priority else None)
+        deserved[here] = water_fill(amount[short], guaranteed[here], demand[here], turns, whole[short])
 
-    def pour(siblings: Sequence[Queue], amount: FloatArray) -> None:
-        wants = np.array([demand[queue.index] for queue in siblings])
-        weights = np.array([queue.weight for queue in siblings])
-        first = np.minimum(np.array([queue.guaranteed for queue in siblings]), wants)
-        for row in np.flatnonzero(wants.any(axis=0)).tolist():  # a queue that asks for nothing deserves nothing
-            shares = water_fill(float(amount[row]), first[:, row], wants[:, row], weights)
-            is_scarce = float(wants[:, row].sum()) > amount[row] + EPSILON
-            for queue, share in zip(siblings, shares, strict=True):
-                deserved[queue.index, row] = share
-                # A resource is not scarce for a queue that asks for none of it.
-                scarce[queue.index, row] = is_scarce and demand[queue.index, row] > 0
-
-    pour([queue for queue in queues if queue.parent < 0], accounting.total)
-    for queue in order:
-        if queue.children:
-            pour([queues[child] for child in queue.children], deserved[queue.index])
-    return Due(deserved, scarce, accounting)
+    pour([queue.index for queue in queues if queue.parent < 0], in_units(accounting.total))
+    for queue in parents:
+        pour(list(queue.children), deserved[queue.index])
+    return Due(deserved * unit, guaranteed * unit, scarce, accounting)
 
 
 def _parents_first(queues: Sequence[Queue]) -> list[Queue]:
@@ -115,27 +139,70 @@ def _parents_first(queues: Sequence[Queue]) -> list[Queue]:
     return order
 
 
-def water_fill(amount: float, first: FloatArray, wants: FloatArray, weights: FloatArray) -> FloatArray:
-    """Shares out `amount`: `first` to each, the rest by weight up to what each wants.
+def _turns(weights: FloatArray, priorities: Sequence[int] | None) -> list[FloatArray]:
+    """The weights [n, R] of each turn, 0 for a queue whose turn it is not. Every queue has one turn for a resource.
+
+    Queues without weight come last, in equal parts. With `priorities`, sorted, a higher one comes first.
+    """
+    ends = [len(weights)]
+    if priorities is not None:
+        ends = [end for end in range(1, len(weights)) if priorities[end] != priorities[end - 1]] + ends
+    turns = []
+    for of_turn in (weights, weights == 0):
+        if not of_turn.any():
+            continue
+        for start, end in pairwise([0, *ends]):
+            turn = np.zeros_like(weights)
+            turn[start:end] = of_turn[start:end]
+            turns.append(turn)
+    return turns
+
+
+def water_fill(
+    amount: FloatArray, first: FloatArray, wants: FloatArray, turns: Sequence[FloatArray], whole: BoolArray
+) -> FloatArray:
+    """Shares out `amount` [R] among n: `first` [n, R] to each, the rest turn by turn, by weight up to what each wants.
 
     It ends because every round fills an entry or uses up the rest. `first` is cut in proportion if it is too much.
     """
-    given = first.copy()
-    promised = float(given.sum())
-    if promised > amount:
-        return given * (amount / promised) if promised else given
-    rest = amount - promised
-    while rest > EPSILON:
-        open_ = np.flatnonzero(wants - given > EPSILON)
-        if not len(open_):
-            break
-        slice_ = rest * weights[open_] / weights[open_].sum()
-        poured = np.minimum(slice_, wants[open_] - given[open_])
-        given[open_] += poured
-        rest -= float(poured.sum())
-        if not (poured < slice_).any():
-            break
+    promised = first.sum(axis=0)
+    is_cut = promised > amount
+    given = np.where(is_cut, _split(amount, first, whole), first) if is_cut.any() else first.copy()
+    rest = np.where(is_cut, 0.0, amount - promised)
+    for turn in turns:
+        while True:
+            room = wants - given
+            parts = np.where((room > EPSILON) & (rest > EPSILON), turn, 0.0)
+            if not parts.any():
+                break
+            is_full = (parts > 0) & (room * parts.sum(axis=0) <= rest * parts)
+            fills = is_full.any(axis=0)
+            slices = np.where(is_full, room, 0.0)
+            if not fills.all():
+                slices = np.where(fills, slices, np.minimum(_split(rest, parts, whole), room))
+            given += slices
+            rest = np.where(fills | ~parts.any(axis=0), rest - slices.sum(axis=0), 0.0)
     return given
+
+
+def _split(amount: FloatArray, parts: FloatArray, whole: BoolArray) -> FloatArray:
+    """`amount` [R] in proportion to `parts` [n, R]. Nothing where there are no parts.
+
+    Whole units: each share is rounded down, and what is left goes one by one to the largest remainders, among equal
+    ones to the first. All numbers are whole then, and products up to 2^53 exact: equal remainders are equal.
+    """
+    products = amount * parts
+    total = parts.sum(axis=0)
+    total[total == 0] = 1.0
+    shares: FloatArray = products / total
+    if whole.any():
+        floors, remainders = np.divmod(products, total)
+        left = amount - floors.sum(axis=0)
+        order = np.argsort(-remainders, axis=0, kind="stable")
+        rank = np.argsort(order, axis=0)
+        floors += (rank < left) & (parts > 0)
+        shares = np.where(whole, floors, shares)
+    return shares
 
 
 def _limit(session: Session, over: list[tuple[Queue, int, float]], more: FloatArray) -> Reason:

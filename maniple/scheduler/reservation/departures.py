@@ -13,8 +13,9 @@ import numpy as np
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.claim_outcome import Claim
+from maniple.scheduler.eviction.queue_claims import QueueClaims, displaceable
 from maniple.scheduler.framework.action import Ability
-from maniple.scheduler.framework.due_rules import displaceable, spared
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.pod_columns import DeviceParts, stacked_requests
@@ -187,8 +188,9 @@ def _evictable(session: Session, claimant: Job, running: RunningPods) -> Iterato
                 else:
                     lent[pod.pod] = number, moment
                     victims.append(Victim(job, pod))
-    for victim in spared(session, claimant, victims) if victims else ():
-        yield lent[victim.pod.pod]
+    if victims and session.due is not None:
+        for victim in QueueClaims(session, session.due).allowed(Claim.STRICT, claimant, victims):
+            yield lent[victim.pod.pod]
 
 
 def _goes_whole(session: Session, job: Job) -> bool:

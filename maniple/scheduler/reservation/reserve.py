@@ -20,10 +20,10 @@ import numpy as np
 from maniple.model.gpu.devices import MIXED
 from maniple.model.job import Job, PlacedPod, Queue
 from maniple.model.resources import BoolArray, FloatArray
+from maniple.scheduler.eviction.queue_claims import displaceable
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.eviction.victim_search import RoomMaker
-from maniple.scheduler.framework.due_rules import displaceable
 from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement
@@ -116,7 +116,7 @@ def _may_reserve(session: Session, queue: Queue, job: Job) -> bool:
     has_waited = patience is not None and session.snapshot.now - job.created >= patience
     if not has_waited or session.overused(queue, session.asked(job)) is not None:
         return False
-    return session.admissible(queue, session.needed_resources(job)) is None
+    return session.may_start(queue, job, session.needed_resources(job)) is None
 
 
 def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:

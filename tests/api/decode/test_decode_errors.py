@@ -56,7 +56,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {**QUEUE, "spec": {"zzz": 2}},
-        "Queue q1: spec: unknown field 'zzz'; known: guaranteed, limit, parent, priority, reclaimable, weight",
+        "Queue q1: spec: unknown field 'zzz'; known: guaranteed, limit, minRuntimeSeconds, parent, priority, "
+        "reclaimable, weight, weights",
     ),
     (
         {**ELASTIC, "spec": {"roles": [{**ROLE, "minimum": 2}]}},
@@ -116,8 +117,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "ElasticJob ml/j: spec.framework: expected torch, torchrun, horovod or none, found 'jax'",
     ),
     (
-        {**QUEUE, "spec": {"weight": 0}},
-        "Queue q1: spec.weight: expected a whole number >= 1, found 0",
+        {**QUEUE, "spec": {"weight": -1}},
+        "Queue q1: spec.weight: expected a whole number >= 0, found -1",
     ),
     (
         {**QUEUE, "spec": {"limit": {"cpu": [1]}}},
@@ -164,6 +165,15 @@ def test_all_problems_of_one_object_are_reported() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "value", "ours"),
+    [("preemptible", False, "preemptable"), ("protectSeconds", 60, "minRuntimeSeconds")],
+)
+def test_words_of_others_are_answered_with_ours(theirs: str, value: object, ours: str) -> None:
+    written = {**ELASTIC, "spec": {"roles": [ROLE], theirs: value}}
+    assert errors(written) == [f"a.yaml: ElasticJob ml/j: spec: unknown field {theirs!r}; did you mean {ours!r}?"]
+
+
 def test_documents_are_counted_from_one() -> None:
     text = f"# one\n{NODE_YAML}---\n---\n{POD_YAML.replace('containers', 'container')}"
     assert errors(NODE_YAML, text) == [
@@ -182,7 +192,7 @@ def test_items_of_lists_are_named_by_their_index() -> None:
 
 
 def test_every_wrong_object_is_reported_and_nothing_is_returned() -> None:
-    messages = errors(many("v1", "List", pod_with(a=1), NODE, {**QUEUE, "spec": {"weight": 0}}), "kind: [", POD_YAML)
+    messages = errors(many("v1", "List", pod_with(a=1), NODE, {**QUEUE, "spec": {"weight": -1}}), "kind: [", POD_YAML)
     assert [message.split(": ")[0] for message in messages] == ["a.yaml, items[0]", "a.yaml, items[2]", "b.yaml"]
 
 

@@ -46,6 +46,7 @@ def affinity(**kinds: Any) -> dict[str, Any]:
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("Queue", {}),
+    ("Queue", {"spec": {"weight": 0, "weights": {"nvidia.com/gpu": 1_000_000, "cpu": 0}}}),
     (
         "Queue",
         {
@@ -135,6 +136,13 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "expected at most limit[cpu] (3900m), found 4",
     ),
     ("Queue", {"spec": {"limit": {"cpu": -1}}}, "spec.limit[cpu]", "expected 0 or more, found -1"),
+    ("Queue", {"spec": {"weights": {"cpu": -1}}}, "spec.weights[cpu]", "expected 0 to 1000000, found -1"),
+    (
+        "Queue",
+        {"spec": {"weights": {"nvidia.com/gpu": 1_000_001, "cpu": 0}}},
+        "spec.weights[nvidia.com/gpu]",
+        "expected 0 to 1000000, found 1000001",
+    ),
     (
         "Queue",
         {"spec": {"guaranteed": {"memory": "4 GB"}}},

@@ -9,7 +9,7 @@ from kube.serve.test_nominations import live, node
 from kube.transport.scripted_server import Request, Says, scripted
 from maniple.api import types
 from maniple.api.decode.server_objects import Live
-from maniple.api.labels import POD_GROUP_LABEL
+from maniple.api.labels import INCOMPLETE_SINCE_ANNOTATION, MOVED_ANNOTATION, POD_GROUP_LABEL
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.applier import Applier
@@ -30,8 +30,10 @@ EVICTION = ("POST", "/api/v1/namespaces/ns/pods/x-0/eviction")
 GROUP = "/apis/maniple.dev/v1alpha1/namespaces/ns/podgroups/x"
 
 
-def group(**metadata: Any) -> Live:
-    return live(POD_GROUPS, "x", 1, metadata={"namespace": "ns", **metadata}, spec={"minMember": 1, "movable": True})
+def group(version: int = 1, **metadata: Any) -> Live:
+    return live(
+        POD_GROUPS, "x", version, metadata={"namespace": "ns", **metadata}, spec={"minMember": 1, "movable": True}
+    )
 
 
 def pod(name: str, cpu: str, node: str = "", gang: str = "", **metadata: Any) -> Live:
@@ -118,5 +120,22 @@ def test_the_place_is_kept_until_a_pod_comes_in_the_place_of_the_moved_one() -> 
         cluster.mirror.put(PODS, pod("x-new", "2", gang="x"))
         plan = await cluster.cycle()
         assert [(bind.pod, bind.node) for bind in plan.binds] == [("ns/x-new", "n2")]
+
+    asyncio.run(story(accept, tell))
+
+
+def test_another_annotation_of_the_gang_waits_until_its_places_are_written() -> None:
+    """The gang is whole again, so a mark that it was not is to go. The places are not to be forgotten over that."""
+    since = {INCOMPLETE_SINCE_ANNOTATION: "2026-01-01T00:00:00Z"}
+
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.mirror.put(POD_GROUPS, group(2, annotations=since))
+        snapshot = await cluster.mirror.cache.snapshot(time.time())
+        cluster.applier.apply(snapshot, schedule(snapshot, load_policy(POLICY, "policy")))
+        meanwhile = await cluster.mirror.cache.snapshot(time.time())
+        assert [job.name for job in meanwhile.moved] == ["ns/x"]
+        await cluster.applier.writes.settle()
+        written = [json.loads(request.body) for _, request in server.requests if request.path == GROUP]
+        assert [[*body["metadata"]["annotations"]] for body in written] == [[MOVED_ANNOTATION]]
 
     asyncio.run(story(accept, tell))

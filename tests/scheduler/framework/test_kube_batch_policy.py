@@ -70,7 +70,7 @@ def test_every_order_of_actions_and_plugins_is_kept() -> None:
 
 
 def test_without_a_policy_file_there_is_a_default_one() -> None:
-    assert order_of(default_policy())[0] == ["allocate", "shrink", "reclaim", "preempt", "backfill", "grow"]
+    assert order_of(default_policy())[0] == ["allocate", "shrink", "reclaim", "preempt", "backfill", "release", "grow"]
 
 
 # -- switches

@@ -16,7 +16,7 @@ from maniple.scheduler.actions.allocate import Allocate
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.placement_search import place_gang
-from scheduler.small_clusters import Object, group, member, node
+from scheduler.small_clusters import Object, group, member, node, queue
 
 GPU = "nvidia.com/gpu"
 NOW = 1767225600.0  # 2026-01-01
@@ -45,7 +45,9 @@ def firm(name: str) -> Object:
 
 def open_session(objects: list[Object], *, run: tuple[str, ...] = ("allocate",)) -> Session:
     """A session of the built-in policy in which these actions have run."""
-    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
+    # No gang with `preemptable: false` waits for a guarantee.
+    guaranteed = queue("default", guaranteed={"nvidia.com/gpu": 100})
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": [guaranteed, *objects]}).encode()
     cluster = MemoryCluster(sort_objects(decode([("objects", items)]), scheduler_name="maniple"), now=NOW)
     policy = default_policy()
     session = policy.session(cluster.snapshot())

@@ -4,14 +4,18 @@ Only gangs that have not started are claimants: pods above a minimum never evict
 waits for the next one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from maniple.model.job import Job, Queue
-from maniple.model.resources import BoolArray
+from maniple.model.job import Job
+from maniple.model.resources import BoolArray, IntArray
 from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
 from maniple.scheduler.actions.common.job_queue import JobQueue
-from maniple.scheduler.eviction.unit_table import OfferedUnits
+from maniple.scheduler.eviction.claim_outcome import Claim
+from maniple.scheduler.eviction.queue_claims import QueueClaims
+from maniple.scheduler.eviction.unit_table import OfferedUnits, UnitTable
 from maniple.scheduler.eviction.victim_search import RoomMaker
 from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
@@ -21,32 +25,66 @@ from maniple.scheduler.framework.session import Session
 _MOST_KEPT = 64  # demands whose RoomMaker is kept
 
 
-def contend(
-    session: Session,
-    reason: str,
-    offered: OfferedUnits,
-    rules: Sequence[VictimRule],
-    belongs: Callable[[Queue, Job, Job], bool],
-    may_claim: Callable[[Job], bool] = lambda _: True,
-) -> None:
-    """Makes room for each blocked gang in turn, as far as `rules` allow.
+class Attempt(NamedTuple):
+    """One way in which a claimant may make room. Its answers are kept for claimants with the same demand."""
 
-    `belongs(queue, claimant, other)` says whether the claimant may evict pods of the other job. Of the claimant it may
-    read only the priority and whether it may preempt, because its answers are kept by these. `may_claim` filters
-    claimants that cannot succeed, whatever other jobs hold.
+    key: Hashable  # tells the attempts of one claimant apart
+    rules: Sequence[VictimRule]
+    offered: Callable[[UnitTable], BoolArray]  # [units] those that may be evicted for such claimants
+    # [units] those with a lower number may have to leave before others are allowed; None: in any order.
+    distance: Callable[[UnitTable], IntArray | None] = lambda _: None
+    lone_rules: Sequence[VictimRule] | None = None  # rules to ask about single units, if not all can be asked so
+
+
+def claim_attempts(
+    claims: QueueClaims, claimant: Job, rules: Sequence[VictimRule], *, takes_own: bool
+) -> Iterator[Attempt]:
+    """Yields the attempts of a gang that takes from other queues and, with `takes_own`, from its own as it likes."""
+
+    def own(table: UnitTable) -> BoolArray:
+        return table.of_jobs(lambda job: job.queue == claimant.queue)
+
+    is_first = True
+    for claim in claims.possible(claimant):
+        if is_first and takes_own and claim != Claim.STRICT:
+            yield Attempt(None, rules, own)  # no due is touched if its own queue has enough
+        is_first = False
+        yield Attempt(
+            claim,
+            [*rules, claims.rule(claim)],
+            partial(_offered, claims, claim, claimant, own if takes_own else None),
+            partial(claims.distance, claimant),
+            rules,
+        )
+    if is_first and takes_own:
+        yield Attempt(None, rules, own)
+
+
+def _offered(
+    claims: QueueClaims, claim: Claim, claimant: Job, own: Callable[[UnitTable], BoolArray] | None, table: UnitTable
+) -> BoolArray:
+    offered = claims.offered(claim, claimant, table)
+    return offered if own is None else offered | own(table)
+
+
+def contend(
+    session: Session, reason: str, offered: OfferedUnits, attempts_of: Callable[[Job], Iterable[Attempt]]
+) -> None:
+    """Makes room for each blocked gang in turn, by the first of its attempts that succeeds.
+
+    Gangs with the same demand must have the same attempts.
     """
     keep_promises(session)
     # Pods without requests claim, too: a host port or an anti-affinity may be all that is in their way.
     waiting = (job for job in session.snapshot.waiting if check_valid(session, job))
     jobs = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
-    units_of_kind: dict[tuple[int, int, bool], BoolArray] = {}
     # Reserved room that a gang may use meanwhile is cheaper than any eviction.
     filling = Filling(session) if session.reservations and session.has_action(Ability.BACKFILL) else None
     makers: dict[object, RoomMaker] = {}
     # Room made here is nominated at once, so a demand that found no room finds none later.
     failed: set[object] = set()
-    while (queue := jobs.next_queue()) is not None:
-        job = jobs.next_job(queue)
+    while (turn := jobs.next()) is not None:
+        queue, job = turn
         demand = session.demands.of(job)
         if session.state(job).evicted:
             session.leave_note(OwnPodsLeave(), job.key)
@@ -55,20 +93,27 @@ def contend(
             continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
             continue
-        maker = makers.pop(demand, None)
-        if maker is None:
-            if not may_claim(job):
-                continue
-            kind = (queue.index, job.priority, job.may_preempt)
-            if kind not in units_of_kind:
-                units_of_kind[kind] = offered.offer(lambda other, queue=queue, job=job: belongs(queue, job, other))  # type: ignore[misc]
-            maker = RoomMaker(session, offered.table, units_of_kind[kind] & offered.of_others(job), rules, reason)
-        victims = maker.make_room(queue, job, offered.left)
-        if victims is None:
+        if session.startable(job, session.needed_resources(job)) is not None:
             failed.add(demand)
             continue
-        offered.take(victims)
-        offered.withdraw(job)  # a nominated gang keeps the pods that it has
-        makers[demand] = maker
-        if len(makers) > _MOST_KEPT:
-            del makers[next(iter(makers))]
+        for attempt in attempts_of(job):
+            key = (demand, attempt.key)
+            if key in failed:
+                continue
+            maker = makers.pop(key, None)
+            if maker is None:
+                units = attempt.offered(offered.table) & offered.of_others(job)
+                distance = attempt.distance(offered.table)
+                maker = RoomMaker(session, offered.table, units, attempt.rules, reason, distance, attempt.lone_rules)
+            victims = maker.make_room(queue, job, offered.left)
+            if victims is None:
+                failed.add(key)
+                continue
+            offered.take(victims)
+            offered.withdraw(job)  # a nominated gang keeps the pods that it has
+            makers[key] = maker
+            if len(makers) > _MOST_KEPT:
+                del makers[next(iter(makers))]
+            break
+        else:
+            failed.add(demand)

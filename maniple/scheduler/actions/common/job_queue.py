@@ -1,52 +1,108 @@
 """The next job of an action: the queues in the order of their turn, and the jobs of each queue in order.
 
+A queue's next job counts in its turn: one that stays within what its queue deserves comes before one that goes beyond
+(Hooks.queue_standing). A job that goes beyond lets later jobs of its queue pass that stay within, unless their priority
+is lower: it might evict them next.
+
 A key is computed when its entry is pushed. A queue's share only rises while an action places jobs, so a stale key is
 too low: it is noticed at the top of the heap and pushed again. Each step costs O(log n).
 """
 
 import heapq
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from maniple.model.job import Job, Queue
+from maniple.model.pod_identity import JobKey
+from maniple.model.resources import FloatArray
+from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.session import Session
+
+_Entry = tuple[Any, int, Job]
+
+
+class _Line:
+    """The jobs of one queue."""
+
+    def __init__(self) -> None:
+        self.jobs: list[_Entry] = []
+        self.beyond: list[_Entry] = []  # those that let others pass
+        self._highest = 0  # priority of these
+
+    def next_heap(self) -> list[_Entry]:
+        """The heap that has the next job: what may pass, or else what comes first of all."""
+        if not self.beyond or (self.jobs and self.jobs[0][2].priority >= self._highest):
+            return self.jobs
+        return self.first_heap()
+
+    def first_heap(self) -> list[_Entry]:
+        """The heap that has the first job, whether others may pass it or not."""
+        return min((heap for heap in (self.jobs, self.beyond) if heap), key=itemgetter(0))
+
+    def let_pass(self) -> None:
+        entry = heapq.heappop(self.jobs)
+        self._highest = max(self._highest, entry[2].priority) if self.beyond else entry[2].priority
+        heapq.heappush(self.beyond, entry)
 
 
 class JobQueue:
     def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
         self._session = session
-        self._jobs: dict[int, list[tuple[Any, int, Job]]] = {}
+        self._lines: dict[int, _Line] = {}
         self._entered = 0
+        self._needs: dict[JobKey, FloatArray] = {}
         for job in jobs:
-            self._jobs.setdefault(job.queue, []).append(self._entry(job))
-        for heap in self._jobs.values():
-            heapq.heapify(heap)
-        queues = session.snapshot.queues
-        self._queues = [(session.queue_key(queues[index]), index) for index in self._jobs]
+            self._lines.setdefault(job.queue, _Line()).jobs.append(self._entry(job))
+        for line in self._lines.values():
+            heapq.heapify(line.jobs)
+        self._is_alone = len(self._lines) == 1 or not session.has_standings
+        self._queues = [(self._key(index), index) for index in self._lines]
         heapq.heapify(self._queues)
 
-    def _entry(self, job: Job) -> tuple[Any, int, Job]:
+    def _entry(self, job: Job) -> _Entry:
         self._entered += 1
         return self._session.job_key(job), self._entered, job
 
-    def next_queue(self) -> Queue | None:
-        """Returns the queue whose turn it is; it keeps its turns until it has no jobs left."""
+    def _key(self, index: int) -> tuple[Any, ...]:
+        session, line = self._session, self._lines[index]
+        queue = session.snapshot.queues[index]
+        if self._is_alone:
+            return session.queue_key(queue)
+        while True:
+            heap = line.next_heap()
+            need = self._need(heap[0][2])
+            has_others = len(line.jobs) > 1 or line.beyond
+            if heap is line.jobs and has_others and borrows(session, queue, need):
+                line.let_pass()
+            else:
+                return session.queue_key(queue, need)
+
+    def _need(self, job: Job) -> FloatArray:
+        need = self._needs.get(job.key)
+        if need is None:
+            need = self._needs[job.key] = self._session.next_need(job)
+        return need
+
+    def next(self) -> tuple[Queue, Job] | None:
+        """Removes the job whose turn it is. A queue keeps its turns until it has no jobs left."""
         while self._queues:
             key, index = self._queues[0]
-            if not self._jobs[index]:
+            line = self._lines[index]
+            if not line.jobs and not line.beyond:
                 heapq.heappop(self._queues)
                 continue
-            if len(self._queues) == 1:
-                return self._session.snapshot.queues[index]  # whatever its key is now
-            current_key = self._session.queue_key(self._session.snapshot.queues[index])
-            if current_key > key:
-                heapq.heapreplace(self._queues, (current_key, index))
-                continue
-            return self._session.snapshot.queues[index]
+            is_last = len(self._queues) == 1  # its turn, whatever its key is now
+            if not is_last:
+                current_key = self._key(index)
+                if current_key > key:
+                    heapq.heapreplace(self._queues, (current_key, index))
+                    continue
+            heap = line.first_heap() if is_last or self._is_alone else line.next_heap()
+            return self._session.snapshot.queues[index], heapq.heappop(heap)[2]
         return None
 
-    def next_job(self, queue: Queue) -> Job:
-        return heapq.heappop(self._jobs[queue.index])[2]
-
     def put_back(self, job: Job) -> None:
-        heapq.heappush(self._jobs[job.queue], self._entry(job))
+        """Puts a job back into its queue's line after it was given something."""
+        self._needs.pop(job.key, None)
+        heapq.heappush(self._lines[job.queue].jobs, self._entry(job))

@@ -1,0 +1,148 @@
+"""What queues hold once a claimant has started and victims have left, and whether a claim allows the next victim.
+
+Reads the session and changes nothing.
+"""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maniple.model.job import Job
+from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, standing_with
+from maniple.scheduler.framework.hooks import Victim
+from maniple.scheduler.framework.session import Session
+
+if TYPE_CHECKING:
+    from maniple.scheduler.eviction.queue_claims import QueueClaims
+
+
+class Claim(IntEnum):
+    STRICT = 0
+    FAIRER = 1
+    GUARANTEED = 2
+    GUARANTEED_BELOW = 3  # the same, where the departments above that queue go beyond their guarantees with the gang
+
+
+GUARANTEES = (Claim.GUARANTEED, Claim.GUARANTEED_BELOW)
+
+
+class Outcome:
+    """What queues hold after a claimant started and victims left, while victims are taken one by one."""
+
+    def __init__(
+        self,
+        claims: "QueueClaims",
+        session: Session,
+        due: Due,
+        claim: Claim,
+        claimant: Job,
+        *,
+        of_guests: bool = False,
+    ) -> None:
+        self._claims = claims
+        self._session = session
+        self._due = due
+        self.claim = claim
+        self.claimant = claimant
+        self._of_guests = of_guests  # the victims run where they are on the condition that they leave
+        self._path: list[int] = session.queue_paths[claimant.queue]
+        self._need = claims.need(claimant)
+        self._held = due.accounting.queue_held
+        self._left = self._held.copy()  # without the victims, and without the claimant
+        self._level = 0  # at which the last victim meets the claimant
+        self._is_entitled = True
+        self._refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
+        self._floors: dict[tuple[int, int], FloatArray] = {}  # (queue, amount) -> what the queues below must keep
+        # Parts of dues that the victims of this level have changed: queue -> before and after.
+        self._changed: dict[int, tuple[FloatArray, FloatArray]] = {}
+
+    def take(self, victim: Victim) -> bool:
+        """Takes the victim if the claim allows it, and returns whether it did."""
+        queue, amount = victim.job.queue, self._due.accounting.of_pod(victim.pod)
+        level, below = self._claims.meeting(self.claimant.queue, queue)
+        if level != self._level:
+            self._is_entitled = self.may_claim_at(level)
+        kind = (queue, id(amount))
+        if kind in self._refused:
+            return False
+        if below:
+            is_kept = not self._of_guests and not all(
+                self._session.snapshot.queues[other].reclaimable for other in below
+            )
+            if is_kept or victim.pod in self._claims.parts.inside(below[-1]):
+                return False
+            if not self._allows(below, amount, kind):
+                self._refused.add(kind)
+                return False
+        self._left[self._session.queue_paths[queue]] -= amount
+        return True
+
+    def may_claim_at(self, level: int) -> bool:
+        """Goes on to victims of that level. Returns whether the claimant's queues have such a claim on them."""
+        self._level, self._changed = level, {}
+        self._refused.clear()
+        due, mine = self._due, self._path[: self._level]
+        stands = [standing_with(due, queue, self._left[queue] + self._need, self._need) for queue in mine]
+        if self.claim == Claim.STRICT:
+            return Standing.BORROWING not in stands
+        if self.claim == Claim.GUARANTEED:
+            return stands[-1:] == [Standing.GUARANTEED]
+        if self.claim == Claim.GUARANTEED_BELOW:
+            return Standing.GUARANTEED in stands
+        own = self._path[self._level - 1]
+        before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
+        self._changed[own] = before, after
+        return _is_fairer(before, after)
+
+    def _allows(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
+        """Whether the claim allows a victim with this amount from queues that are not the claimant's."""
+        if self._of_guests:
+            return self._is_entitled or self._keep_dues(below, amount, kind)
+        if not self._is_entitled or self.claim in GUARANTEES:
+            return self._is_entitled
+        if self.claim == Claim.STRICT:
+            return self._keep_dues(below, amount, kind) and bool(np.isfinite(self._floors[kind]).any())
+        top = below[-1]
+        before, after = self._parts(top, self._held[top]), self._parts(top, self._left[top] - amount)
+        changed = {**self._changed, top: (before, after)}
+        pairs = list(zip(*changed.values(), strict=True))
+        if not _is_fairer(np.concatenate(pairs[0]), np.concatenate(pairs[1])):
+            return False
+        for queue in self._path[self._level :]:  # the levels above may not get poorer
+            after = self._parts(queue, self._left[queue] - amount + self._need)
+            if (after < self._parts(queue, self._held[queue]) - EPSILON).any():
+                return False
+        self._changed = changed
+        return True
+
+    def _keep_dues(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
+        """Whether each queue still holds its due of all that is scarce and that the victim holds."""
+        floor = self._floors.get(kind)
+        if floor is None:
+            touched = self._due.scarce[below] & (amount > 0)
+            floor = self._floors[kind] = np.where(touched, self._due.deserved[below] - EPSILON + amount, -np.inf)
+        return bool((self._left[below] >= floor).all())
+
+    def _parts(self, queue: int, held: FloatArray) -> FloatArray:
+        return parts_of_due(self._due, held, queue)
+
+
+def parts_of_due(due: Due, held: FloatArray, queue: int | IntArray) -> FloatArray:
+    """min(1, held / due) of each resource; 1 for what does not count in the measure."""
+    deserved = due.deserved[queue]
+    counts = due.scarce[queue] & (deserved > EPSILON)
+    return np.minimum(1.0, np.divide(held, deserved, out=np.ones_like(held), where=counts))
+
+
+def _is_fairer(before: FloatArray, after: FloatArray) -> bool:
+    return bool(are_fairer(before[None], after[None])[0])
+
+
+def are_fairer(before: FloatArray, after: FloatArray) -> BoolArray:
+    """[rows] whether the sorted row is higher where it first differs."""
+    change = np.sort(after, axis=1) - np.sort(before, axis=1)
+    differs = np.abs(change) > EPSILON
+    first = differs.argmax(axis=1)
+    return np.asarray(differs.any(axis=1) & (change[np.arange(len(change)), first] > 0))

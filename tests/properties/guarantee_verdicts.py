@@ -1,0 +1,236 @@
+"""Verdicts on what queues lose to each other: nothing inside a guarantee, and otherwise only what is strictly fairer.
+
+Judged are pods that leave by shrinking or reclaiming for a gang of another queue. The measure of fairness is a list for
+each level of the tree, from the top down: of the queues that share something scarce, the part of its due that each
+holds, the poorest first. What a scheduler does before and after a claim in the same round is not in the plan, so a
+claim is wrong only if it is wrong either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import permutations
+
+from properties.cluster_facts import Facts, read_facts
+from properties.deserved_shares import TOLERANCE, Dues, Shares, Tree, find_dues, held_by_queue, is_charged
+from properties.eviction_verdicts import RECLAIMED
+from properties.guarantee_parts import Guarantees, Part, sides
+from properties.raw_objects import Object, Resources, add, rows
+from properties.replay_rounds import SHRUNK, Move, Round, State, after, read_round, read_state
+
+MOST_CLAIMS = 4  # of which every order is tried
+
+Measure = list[list[Fraction]]  # for each level of a claimant's path, from the top down: the poorest first
+
+
+def replayed(objects: list[Object], plan: Object) -> Iterator[tuple[int, Facts, State, Round]]:
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    for index, written in enumerate(rows(plan, "rounds"), 1):
+        played = read_round(facts, state, written)
+        yield index, facts, state, played
+        state = after(facts, state, played)
+
+
+def taken_from_others(facts: Facts, state: State, played: Round) -> dict[str, list[str]]:
+    """Claimant -> pods of other queues that shrink or are reclaimed for it."""
+    claims: dict[str, list[str]] = {}
+    for key, claimant in sorted(played.evicted.items()):
+        if facts.gang(state.pods[key].gang).queue == facts.gang(claimant).queue:
+            continue
+        if played.reasons[key] in (SHRUNK, RECLAIMED):
+            claims.setdefault(claimant, []).append(key)
+    return claims
+
+
+def coming(played: Round) -> list[Move]:
+    return [*played.binds, *played.nominations]
+
+
+def with_moves(state: State, moves: Iterable[Move]) -> State:
+    """The moved pods as if they ran, and as the youngest."""
+    new = {move.pod.key: move for move in moves}
+    return replace(
+        state,
+        where=state.where | {key: move.node.name for key, move in new.items()},
+        gpu_ids=state.gpu_ids | {key: frozenset(move.gpus) for key, move in new.items() if move.gpus},
+        started=state.started | dict.fromkeys(new, state.now),
+    )
+
+
+# Guarantees.
+
+
+def lost_guarantees(objects: list[Object], plan: Object) -> list[str]:
+    """Parts inside a guarantee that go for a claimant that meets them above the guaranteed queue.
+
+    What a queue is guaranteed may not fit into its parent's guarantee, where siblings hold what they are not guaranteed
+    beside what they are. It is a promise all the same.
+    """
+    tree = Tree(objects)
+    return [
+        f"round {index}: {sentence}"
+        for index, facts, state, played in replayed(objects, plan)
+        for sentence in _lost_in(facts, state, played, tree)
+    ]
+
+
+def _lost_in(facts: Facts, state: State, played: Round, tree: Tree) -> Iterator[str]:
+    claims = taken_from_others(facts, state, played)
+    if not claims:
+        return
+    due = find_dues(facts, state, tree)
+    views = [Guarantees(facts, view, tree, due) for view in (state, with_moves(state, coming(played)))]
+    if not all(view.orders for view in views):
+        return
+    for claimant, victims in claims.items():
+        for gang in sorted({state.pods[key].gang for key in victims}):
+            theirs, _ = sides(facts, facts.gang(gang).queue, facts.gang(claimant).queue)
+            for queue in theirs:
+                answers = [inside for view in views for inside in view.in_each_order(queue)]
+                if all(_loses(state, played, {part for part in inside if part.gang == gang}) for inside in answers):
+                    named = ", ".join(key for key in victims if state.pods[key].gang == gang)
+                    yield f"{named} leave for {claimant}, and are inside what {queue} is guaranteed"
+                    break
+
+
+def _loses(state: State, played: Round, inside: set[Part]) -> bool:
+    """Whether some of the parts go. Pods of a PodGroup that are alike may stand in for each other."""
+    kept = [key for part in inside for key in part.pods]
+    gone = [key for key in kept if key in played.evicted]
+    if not gone:
+        return False
+    pod = state.pods[gone[0]]
+    mine = [key for key in state.staying(played.evicted) if state.pods[key].gang == pod.gang]
+    alike = [key for key in mine if state.pods[key].requests == pod.requests]
+    return len(mine) > len(alike) or len(mine) < len(kept)
+
+
+# Fairness.
+
+
+@dataclass(frozen=True)
+class Claim:
+    gang: str
+    victims: list[str]  # of its own queue, too
+    moves: list[Move]
+
+
+class Judge:
+    def __init__(self, facts: Facts, state: State, played: Round, tree: Tree) -> None:
+        self.facts, self.state, self.played, self.tree = facts, state, played, tree
+        self.due = find_dues(facts, state, tree)
+        self.then = with_moves(state, coming(played))
+        taken = taken_from_others(facts, state, played)
+        self.claims = [
+            Claim(
+                gang,
+                [key for key, claimant in sorted(played.evicted.items()) if claimant == gang],
+                [move for move in coming(played) if move.pod.gang == gang],
+            )
+            for gang in sorted(taken)
+        ]
+
+    def judge(self) -> Iterator[str]:
+        for claim in self.claims:
+            for key in claim.victims:
+                theirs, _ = sides(self.facts, self.queue_of(key), self.facts.gang(claim.gang).queue)
+                for queue in theirs:
+                    if not self.tree.is_reclaimable[queue]:
+                        yield f"{queue} loses {key}, and is not reclaimable"
+        if not self.claims or len(self.claims) > MOST_CLAIMS:
+            return
+        wrong = [self.first_wrong(order, dict(held)) for held in self.starts() for order in permutations(self.claims)]
+        if all(wrong):
+            yield wrong[0]
+
+    def queue_of(self, key: str) -> str:
+        return self.facts.gang(self.state.pods[key].gang).queue
+
+    def starts(self) -> Iterator[Shares]:
+        """What the queues hold before the claims: without the other moves of the round, and with them."""
+        mine = {key for claim in self.claims for key in claim.victims}
+        own = {move.pod.key for claim in self.claims for move in claim.moves}
+        before = [key for key in self.state.staying() if is_charged(self.facts, self.state, key)]
+        yield held_by_queue(self.facts, self.state, before)
+        others = set(self.played.evicted) - mine
+        moved = [key for key in self.then.staying(others) if key not in own and is_charged(self.facts, self.then, key)]
+        yield held_by_queue(self.facts, self.then, moved)
+
+    def first_wrong(self, order: Iterable[Claim], held: Shares) -> str:
+        """Of claims made in this order, the first that is neither strictly fairer nor guaranteed; empty: none."""
+        for claim in order:
+            then = self.held_after(held, claim)
+            before, later = self.measure(held, claim.gang), self.measure(then, claim.gang)
+            if later <= before and not self.is_guaranteed(held, claim):
+                return (
+                    f"{', '.join(claim.victims)} leave for {claim.gang}, and {_shown(before)} becomes {_shown(later)}"
+                )
+            held = then
+        return ""
+
+    def held_after(self, held: Shares, claim: Claim) -> Shares:
+        then: Shares = {queue: dict(amounts) for queue, amounts in held.items()}
+        for sign, keys in ((-1, claim.victims), (1, [move.pod.key for move in claim.moves])):
+            for key in keys:
+                amounts = {name: sign * amount for name, amount in self.then.requests(self.facts, key).items()}
+                for queue in self.facts.queue_line(self.queue_of(key)):
+                    add(then.setdefault(queue, {}), amounts)
+        return then
+
+    def measure(self, held: Shares, gang: str) -> Measure:
+        parents = ["", *reversed(self.facts.queue_line(self.facts.gang(gang).queue)[1:])]
+        return [level(self.tree, self.due, held, parent) for parent in parents]
+
+    def is_guaranteed(self, held: Shares, claim: Claim) -> bool:
+        """Whether, of each victim, a queue on the claimant's side stays within its guarantee."""
+        need: Resources = {}
+        running = [key for key in self.state.staying() if self.state.pods[key].gang == claim.gang]
+        roles = [self.state.pods[key].role for key in running] + self.state.succeeded.get(claim.gang, [])
+        missing = self.facts.gang(claim.gang).missing(roles)
+        for move in sorted(claim.moves, key=lambda move: move.pod.index)[: missing or None]:
+            add(need, self.then.requests(self.facts, move.pod.key))
+        for key in claim.victims:
+            _, mine = sides(self.facts, self.queue_of(key), self.facts.gang(claim.gang).queue)
+            if not any(self.stays_within(held, queue, need, claim.victims) for queue in mine):
+                return False
+        return True
+
+    def stays_within(self, held: Shares, queue: str, need: Resources, victims: list[str]) -> bool:
+        given: Resources = {}
+        for key in victims:
+            if queue in self.facts.queue_line(self.queue_of(key)):
+                add(given, self.state.requests(self.facts, key))
+        named = self.due.covered(queue, need)
+        return bool(named) and all(
+            held.get(queue, {}).get(name, Fraction(0)) - given.get(name, Fraction(0)) + need[name]
+            <= self.due.guaranteed[queue][name] + TOLERANCE
+            for name in named
+        )
+
+
+def level(tree: Tree, due: Dues, held: Shares, parent: str) -> list[Fraction]:
+    """Of each child and scarce resource that it deserves: the part of its due that it holds. The smallest first."""
+    parts = [
+        min(Fraction(1), held.get(child, {}).get(name, Fraction(0)) / amount)
+        for child in tree.children(parent)
+        for name, amount in due.deserved[child].items()
+        if amount > 0 and (child, name) in due.scarce
+    ]
+    return sorted(parts)
+
+
+def unfair_claims(objects: list[Object], plan: Object) -> list[str]:
+    """Claims on other queues that make nothing strictly fairer and that no guarantee covers."""
+    tree = Tree(objects)
+    return [
+        f"round {index}: {sentence}"
+        for index, facts, state, played in replayed(objects, plan)
+        for sentence in Judge(facts, state, played, tree).judge()
+    ]
+
+
+def _shown(measure: Measure) -> str:
+    return " / ".join("[" + ", ".join(map(str, level_)) + "]" for level_ in measure)

@@ -1,0 +1,108 @@
+"""Verdicts on turns: whoever stays within its due is served before others go above theirs.
+
+So nobody is evicted in a round for room that the same round gave to somebody above its due, and nobody within its due
+waits for it. Judged for gangs of one shape without limits on their queues: room is counted as it was at the start of
+the round, less what went to gangs that may have been served first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from properties.cluster_facts import Facts, Gang
+from properties.deserved_shares import TOLERANCE, Dues, Shares, Tree, find_dues, held_by_queue, is_charged
+from properties.guarantee_parts import sides
+from properties.guarantee_verdicts import replayed
+from properties.kubernetes_rules import is_plain
+from properties.missed_room import choices, needed, room_in
+from properties.raw_objects import Object, Resources
+from properties.replay_rounds import Move, Round, State
+
+
+def overtaken(objects: list[Object], plan: Object) -> list[str]:
+    """Gangs within their due that wait, or evict, although a gang above its due got room in which they fit."""
+    tree = Tree(objects)
+    return [
+        f"round {index}: {sentence}"
+        for index, facts, state, played in replayed(objects, plan)
+        for sentence in Turns(facts, state, played, tree).judge()
+    ]
+
+
+class Turns:
+    def __init__(self, facts: Facts, state: State, played: Round, tree: Tree) -> None:
+        self.facts, self.state, self.played, self.tree = facts, state, played, tree
+        self.due: Dues = find_dues(facts, state, tree)
+        self.before = self.held_with([])
+
+    def held_with(self, moves: list[Move]) -> Shares:
+        where = {key: self.state.where[key] for key in self.state.staying()}
+        then = replace(self.state, where=where | {move.pod.key: move.node.name for move in moves})
+        return held_by_queue(self.facts, then, [key for key in then.where if is_charged(self.facts, then, key)])
+
+    def judge(self) -> Iterator[str]:
+        is_kept = self.played.reserved or self.played.kept or self.state.promised
+        if is_kept or not all(is_plain(self.facts, pod) for pod in self.state.pods.values()):
+            return
+        bound = {move.pod.gang for move in self.played.binds}
+        for key in sorted({self.state.pods[key].gang for key in self.state.pending} - bound):
+            yield from self.judge_gang(self.facts.gang(key))
+
+    def judge_gang(self, gang: Gang) -> Iterator[str]:
+        pods = [self.state.pods[key] for key in sorted(self.state.pending) if self.state.pods[key].gang == gang.key]
+        running = [self.state.pods[key].role for key in self.state.staying() if self.state.pods[key].gang == gang.key]
+        need = needed(gang, self.state, pods)
+        if need is None or not gang.missing(running) or not pods[0].is_ours or pods[0].ask.memory is not None:
+            return
+        line = self.facts.queue_line(gang.queue)
+        if any(self.tree.limit[queue] for queue in line):
+            return
+        late = [move for move in self.played.binds if self.is_late(move, gang)]
+        early = [move for move in self.played.binds if move not in late]
+        asked = {name: amount * need for name, amount in pods[0].requests.items()}
+        held = self.held_with(early)
+        if not late or any(self.goes_above(held, queue, asked) for queue in line):
+            return
+        there = replace(
+            self.state,
+            where=self.state.where | {move.pod.key: move.node.name for move in early},
+            gpu_ids=self.state.gpu_ids | {move.pod.key: frozenset(move.gpus) for move in early if move.gpus},
+        )
+        places = choices(self.facts, there, gang, pods[0])
+        if any(room_in(self.facts, there, place, pods[0], need) >= need for place in places):
+            others = ", ".join(sorted({move.pod.gang for move in late}))
+            victims = [key for key, claimant in sorted(self.played.evicted.items()) if claimant == gang.key]
+            does = f"evicts {', '.join(victims)}" if victims else "waits"
+            yield f"{gang.key} {does}, although {others}, above the due of its queue, got room in which it fits"
+
+    def is_late(self, move: Move, gang: Gang) -> bool:
+        """Whether the bound gang went above its due whatever was served before it."""
+        other = self.facts.gang(move.pod.gang)
+        theirs, mine = sides(self.facts, other.queue, gang.queue)
+        if not theirs or not mine:
+            return False
+        return self.goes_above(self.before, theirs[-1], self.least_asked(other, move))
+
+    def least_asked(self, gang: Gang, move: Move) -> Resources:
+        """What the gang needs to start, or one pod of its surplus."""
+        running = [self.state.pods[key].role for key in self.state.staying() if self.state.pods[key].gang == gang.key]
+        missing = gang.missing(running + self.state.succeeded.get(gang.key, []))
+        mine = [other for other in self.played.binds if other.pod.gang == gang.key]
+        if len({str(other.pod.requests) for other in mine}) > 1:
+            missing = 1  # its pods differ: less than it needs
+        return {name: amount * max(1, missing) for name, amount in move.pod.requests.items()}
+
+    def goes_above(self, held: Shares, queue: str, asked: Resources) -> bool:
+        """Above what the queue is guaranteed, which may be more than its due, and above its due."""
+        named = {name: self.due.guaranteed[queue][name] for name in self.due.covered(queue, asked)}
+        now = held.get(queue, {})
+        if named and all(now.get(name, Fraction(0)) + asked[name] <= named[name] + TOLERANCE for name in named):
+            return False
+        return any(
+            (queue, name) in self.due.scarce
+            and held.get(queue, {}).get(name, Fraction(0)) + amount > self.due.deserved[queue][name] + TOLERANCE
+            for name, amount in asked.items()
+            if amount
+        )
