@@ -28,7 +28,7 @@ class Snapshot:
     total: FloatArray  # [R] shared by the queues: usable allocatable minus what stuck pods and other schedulers' hold
     queues: Sequence[Queue]  # by name
     queue_allocated: FloatArray  # [Q, R] held by the queue's own jobs, without child queues
-    queue_pending: FloatArray  # [Q, R] requested by waiting pods of its own jobs
+    queue_pending: FloatArray  # [Q, R] requested by waiting pods of its own jobs, and by those they may grow by
     indivisible: BoolArray  # [R] extended resources of which every job of a queue holds and requests whole units
     jobs: Sequence[Job]
     waiting: Sequence[Job]  # the jobs with pods to place

@@ -145,9 +145,10 @@ class _Oracle:
         jobs = sorted(self.jobs.values(), key=lambda job: job.key)
         waiting = [job for job in jobs if job.groups or job.gated]
         queue_pending = np.zeros((len(tables.queues), len(tables.axis)))
-        for job in waiting:
-            if job.pending is not None and job.exists and not job.is_suspended:
-                queue_pending[job.queue] += job.pending
+        for job in jobs:
+            if job.exists and not job.is_suspended:
+                for group in (*job.groups, *job.growth.values()):
+                    queue_pending[job.queue] += group.shape.requests * len(group.pods)
         gpus_free, gpus_releasing = usage.gpus()
         owners = {group.owner for job in jobs for group in job.groups if group.owner}
         return Snapshot(
@@ -180,7 +181,8 @@ class _Oracle:
         )
 
     def in_whole_units(self, jobs: list[Job]) -> BoolArray:
-        asked = [group.shape.requests for job in jobs if job.exists and not job.is_suspended for group in job.groups]
+        asking = [job for job in jobs if job.exists and not job.is_suspended]
+        asked = [group.shape.requests for job in asking for group in (*job.groups, *job.growth.values())]
         held = [pod.requests for job in jobs for pod in job.placed]
         vectors = np.array([*asked, *held]).reshape(-1, len(self.tables.axis))
         whole: BoolArray = (vectors % WHOLE == 0).all(axis=0)

@@ -7,7 +7,7 @@ exact shares are rounded down here, and what is left is given to the largest rem
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -82,14 +82,14 @@ def find_dues(facts: Facts, state: State, tree: Tree, *, by_priority: bool = Fal
     strangers = [*(key for key in staying if not is_charged(facts, state, key)), *state.stuck]
     waiting = [key for key in state.pending if state.pods[key].is_ours]
     asked = held_by_queue(facts, state, [*ours, *waiting])
+    growth = list(_growth(facts, state))
+    for queue, request, count in growth:
+        for name in facts.queue_line(queue):
+            add(asked.setdefault(name, {}), {resource: amount * count for resource, amount in request.items()})
     names = {name for node in facts.nodes.values() for name in node.allocatable}
     names |= {name for wanted in asked.values() for name in wanted}
-    parts = {
-        resource
-        for key in (*ours, *waiting)
-        for resource, amount in state.requests(facts, key).items()
-        if amount.denominator != 1
-    }
+    requests = [state.requests(facts, key) for key in (*ours, *waiting)] + [request for _, request, _ in growth]
+    parts = {resource for request in requests for resource, amount in request.items() if amount.denominator != 1}
     found = Dues({name: {} for name in tree.names}, {name: {} for name in tree.names}, set())
     for resource in names:
         total = Fraction(0)
@@ -105,6 +105,15 @@ def find_dues(facts: Facts, state: State, tree: Tree, *, by_priority: bool = Fal
         division = Division(tree, resource, is_whole, by_priority, asked)
         division.pour("", division.units(max(total, Fraction(0))), found)
     return found
+
+
+def _growth(facts: Facts, state: State) -> Iterator[tuple[str, Resources, int]]:
+    """What jobs may grow by they ask for, too: the queue, what a replica requests, and how many there could be."""
+    for key, job in facts.jobs.items():
+        for role in job.elastic.roles.values() if job.elastic.wants_pods else ():
+            more = role.most - state.size(facts, key, role.name)
+            if more > 0:
+                yield job.gang.queue, facts.smallest_asked(job.replica(role.name, 0)), more
 
 
 @dataclass

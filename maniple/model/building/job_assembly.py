@@ -56,13 +56,15 @@ def assemble_job(
     builder.settle(job)
     if held:
         job.allocated = _allocated(held, tables)
-    if not job.groups:
+    if not job.groups and not job.growth:
         return JobUsage(job.queue, tuple(held.items()), tuple(gpus.items()), groups=_placed_shapes(job))
     pending: dict[int, int] = {}
+    if job.exists and not job.is_suspended:
+        # What a job may grow by it asks for, whether it has it or not: growing changes nobody's due.
+        for group in (*job.groups, *job.growth.values()):
+            pending[group.shape.request] = pending.get(group.shape.request, 0) + len(group.pods)
     for group in job.groups:
         shape, pods = group.shape, len(group.pods)
-        if job.exists and not job.is_suspended:
-            pending[shape.request] = pending.get(shape.request, 0) + pods
         if shape.gpus:
             kind = (shape.request, shape.constraint.gpu_models)
             gpus[kind] = gpus.get(kind, 0) + pods

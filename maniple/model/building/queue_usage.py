@@ -52,8 +52,8 @@ class QueueUsage:
     def _count(self, usage: JobUsage, sign: int) -> None:
         _add(self._allocated[usage.queue], usage.allocated, sign)
         _add(self._gpus, usage.gpus, sign)
+        _add(self._pending[usage.queue], usage.pending, sign)
         if usage.groups:
-            _add(self._pending[usage.queue], usage.pending, sign)
             _add(self.owners, usage.owners, sign)
             self.groups += sign * usage.groups
 

@@ -107,7 +107,8 @@ class Explainer:
             if job.key in session.not_released and job.key not in explained:
                 message = f"the gang lacks {pods(session.job_need(job).total)} to its minimum{self._gives_back(job)}"
                 queue = session.queue_of(job).name
-                yield Waiting(job.name, job.key[1], queue, STALE, message, {}, (), "it were whole again")
+                reason = Reason("Stale", message, "it were whole again")
+                yield Waiting(job.name, job.key[1], queue, reason.code, reason.message, {}, (), reason.cure)
 
     def _explain(self, job: Job) -> _Verdict | None:
         """None if nothing of the job waits."""
