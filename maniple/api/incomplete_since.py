@@ -7,6 +7,7 @@ holds nothing.
 from math import inf
 
 from maniple.api.labels import INCOMPLETE_SINCE_ANNOTATION as SINCE
+from maniple.api.moves import KEPT_S, read_move
 from maniple.api.timestamps import parse_timestamp, to_seconds
 from maniple.api.types import PodGroup
 
@@ -23,9 +24,11 @@ def incomplete_since_problem(annotations: dict[str, str]) -> str:
 def stale_at(group: PodGroup) -> float:
     """When the gang gives back what it holds, if it is not whole by then; inf: never, as things are.
 
-    An invalid annotation is reported by validation, and ignored here.
+    A gang that was moved gives back nothing while places may be kept for its pods. An invalid annotation is reported by
+    validation, and ignored here.
     """
     annotations, seconds = group.metadata.annotations, group.spec.stale_seconds
     if SINCE not in annotations or not seconds or incomplete_since_problem(annotations):
         return inf
-    return to_seconds(parse_timestamp(annotations[SINCE])) + seconds
+    at, move = to_seconds(parse_timestamp(annotations[SINCE])) + seconds, read_move(annotations)
+    return at if move is None else max(at, move.at_s + KEPT_S)

@@ -28,6 +28,7 @@ HAS_EVICTED_ANNOTATION = "maniple.dev/has-evicted"
 # Annotations of gangs: of a PodGroup, an ElasticJob, or a pod without either.
 BIND_FAILURES_ANNOTATION = "maniple.dev/bind-failures"  # how often binding has failed: bind_failures.py
 LAST_BIND_FAILURE_ANNOTATION = "maniple.dev/last-bind-failure"
+MOVED_ANNOTATION = "maniple.dev/moved"  # when it was last moved, and the places that are kept for it: moves.py
 INCOMPLETE_SINCE_ANNOTATION = "maniple.dev/incomplete-since"  # of a PodGroup below its minimum: incomplete_since.py
 RESERVED_ANNOTATION = "maniple.dev/reserved"  # "true" while the nodes that its pods are nominated for are kept for it
 

@@ -170,6 +170,9 @@ class PodGroupSpec(Struct, frozen=True):
         Seconds,
         Meta(description="A gang that stays below its minimum for this long gives back what it holds. 0: never."),
     ] = 600
+    movable: Annotated[
+        bool, Meta(description="Whether its pods may be moved to other nodes to make room for others.")
+    ] = False
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums for pods of a role.")] = ()
     mixed_gpu_models: MixedGpuModels = False
@@ -257,6 +260,16 @@ class ElasticJobSpec(Struct, frozen=True):
         ]
         | None
     ) = None
+    movable: (
+        Annotated[
+            bool,
+            Meta(
+                description="Whether its replicas may be moved to other nodes to make room for others. "
+                "Unset: unless framework is none, which checkpoints nothing."
+            ),
+        ]
+        | None
+    ) = None
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     mixed_gpu_models: MixedGpuModels = False
     suspend: Annotated[bool, Meta(description="While true the job holds no resources.")] = False
@@ -277,6 +290,11 @@ class ElasticJobSpec(Struct, frozen=True):
     clean_pod_policy: Annotated[
         Literal["Running", "All", "None"], Meta(description="Which pods are deleted when the job ends.")
     ] = "Running"
+
+    @property
+    def is_movable(self) -> bool:
+        """Workers of the frameworks checkpoint before they are stopped."""
+        return self.framework != "none" if self.movable is None else self.movable
 
     @property
     def lead(self) -> str:

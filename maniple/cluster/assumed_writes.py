@@ -13,12 +13,20 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.gpu.assignment import format_assignment
 from maniple.api.keys import name_of
-from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, HAS_EVICTED_ANNOTATION, RESERVED_ANNOTATION
+from maniple.api.labels import (
+    BACKFILL_ANNOTATION,
+    GPUS_ANNOTATION,
+    HAS_EVICTED_ANNOTATION,
+    MOVED_ANNOTATION,
+    RESERVED_ANNOTATION,
+)
+from maniple.api.moves import format_move
 from maniple.api.phases import FINISHED
 from maniple.elastic.target_sizes import decided_sizes, resized
 from maniple.model.stuck_pods import GRACE_UNKNOWN
-from maniple.scheduler.framework.plan import Bind
+from maniple.scheduler.framework.plan import Bind, MovedGang
 
+Gang = TypeVar("Gang", bound=types.PodGroup | types.ElasticJob)
 Marked = TypeVar("Marked", types.PodGroup, types.ElasticJob, kubernetes.Pod)
 
 replace = msgspec.structs.replace
@@ -94,6 +102,17 @@ class AssumedSize:
 def with_sizes(job: types.ElasticJob, sizes: Mapping[str, int], now: datetime) -> types.ElasticJob:
     """The job after a resize of these roles. Every size that the scheduler decides is written by this function."""
     return replace(job, status=resized(job.status, {**decided_sizes(job.status), **sizes}, now))
+
+
+def with_move(item: Gang, moved: MovedGang, now: float) -> Gang:
+    """The gang, annotated with the places that are kept for pods of it."""
+    meta = item.metadata
+    annotations = meta.annotations | {MOVED_ANNOTATION: move_annotation(moved, now)}
+    return replace(item, metadata=replace(meta, annotations=annotations))
+
+
+def move_annotation(moved: MovedGang, now: float) -> str:
+    return format_move(now, moved.size, moved.places)
 
 
 def marked(item: Marked, holders: Container[str]) -> Marked:

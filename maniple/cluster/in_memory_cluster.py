@@ -21,7 +21,8 @@ from maniple.api.keys import key_of, name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, HAS_EVICTED_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
 from maniple.api.timestamps import LAST_YEAR
-from maniple.cluster.assumed_writes import marked, nominated, with_bind, with_sizes
+from maniple.cluster.assumed_writes import Gang as MovableGang
+from maniple.cluster.assumed_writes import marked, nominated, with_bind, with_move, with_sizes
 from maniple.cluster.simulated_arrivals_and_ends import Arrivals
 from maniple.model.building.from_scratch import build_snapshot, gangs_with_pods
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
@@ -167,6 +168,7 @@ class MemoryCluster:
             still_implied = [pod for pod in still_implied if name_of(pod.metadata) not in surplus]
         self._objects.pods, self._objects.elastic_jobs = pods, jobs
         self._mark_holders(plan)
+        self._note_moves(plan)
         self._now = (self._now or 0.0) + self._step_s
         if self._arrivals is not None:
             self._arrivals.pass_to(self._now)
@@ -183,6 +185,19 @@ class MemoryCluster:
             objects.elastic_jobs = [marked(item, holders) for item in objects.elastic_jobs]
             objects.pods = [marked(item, holders) for item in objects.pods]
         self._holders = holders
+
+    def _note_moves(self, plan: Plan) -> None:
+        """Annotates the gangs of which pods are moved."""
+        moved = {(entry.group, entry.kind): entry for entry in plan.moved_gangs}
+        if moved:
+            objects, now = self._objects, self._now or 0.0
+
+            def noted(item: MovableGang, kind: str) -> MovableGang:
+                entry = moved.get((name_of(item.metadata), kind))
+                return item if entry is None else with_move(item, entry, now)
+
+            objects.pod_groups = [noted(item, "PodGroup") for item in objects.pod_groups]
+            objects.elastic_jobs = [noted(item, "ElasticJob") for item in objects.elastic_jobs]
 
     def _add_implied_pods(self, implied: list[kubernetes.Pod]) -> None:
         """Adds the pods that jobs have yet to create. `implied`: those that were added before."""
@@ -280,6 +295,7 @@ class Outcome:
                     "binds": _plain(round_.plan.binds),
                     "evictions": _plain(round_.plan.evictions),
                     "nominations": _plain(round_.plan.nominations),
+                    "moves": _plain(round_.plan.moves),
                     "resizes": _plain(round_.plan.resizes),
                     "reservations": _plain(round_.plan.reservations),
                     "waiting": _plain(round_.plan.waiting),

@@ -10,6 +10,7 @@ from math import inf
 from msgspec import Struct, field
 
 from maniple.api.keys import split_name
+from maniple.api.moves import Move
 from maniple.api.types import GpuModel
 from maniple.model.elastic import Elastic
 from maniple.model.gpu.devices import GpuGrant
@@ -77,6 +78,8 @@ class PlacedPod(Struct, eq=False):
     exclusives: tuple[Exclusive, ...] = ()  # its host ports and disks
     is_ours: bool = True  # False: another scheduler placed it. It counts for its gang, but we do not evict it
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only the keys that plugins declare to read
+    shape: Shape | None = None  # what a pod in its place asks for; only of jobs that may be moved
+    owner: str = ""  # the same
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -125,6 +128,8 @@ class Job(Struct, eq=False):
     backs_off_until: float = 0.0
     stale_at: float = inf  # when it gives back what it holds, unless it is whole by then
     may_preempt: bool = True
+    is_movable: bool = False
+    moved: Move | None = None  # the last one
     allocated: FloatArray | None = None  # held by its placed pods. None: nothing
     pending: FloatArray | None = None
     # Of its PodGroup or ElasticJob, or of the single pod. Only the keys that plugins declare to read.

@@ -37,6 +37,7 @@ class Snapshot:
     gpus_releasing: Mapping[int, Millis]
     domains: Domains
     gpu_pods: Mapping[GpuPod, int]  # requests of pods with GPUs, placed and waiting -> number of pods
+    moved: Sequence[Job] = ()  # the jobs that were moved at some time
     # Placed pods, terminating pods included. Empty if no pod has affinity terms.
     pod_affinity: PodsOnNodes = field(default_factory=dict)
     # node -> ports, disks, claims and volumes in use

@@ -7,7 +7,16 @@ from msgspec import UNSET
 
 from maniple.api.timestamps import format_timestamp
 from maniple.cluster.in_memory_cluster import Outcome, Round
-from maniple.scheduler.framework.plan import Bind, Eviction, Nomination, QueueShare, ReservedNodes, Resize, Waiting
+from maniple.scheduler.framework.plan import (
+    Bind,
+    Eviction,
+    Move,
+    Nomination,
+    QueueShare,
+    ReservedNodes,
+    Resize,
+    Waiting,
+)
 
 
 class GpuSets(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,6 +46,7 @@ class RoundView(msgspec.Struct, frozen=True, rename="camel"):
     starts: tuple[GangStart, ...]
     leaving: tuple[Eviction, ...]  # evicted, or given up by a job that shrinks
     resizes: tuple[Resize, ...]
+    moves: tuple[Move, ...]  # where pods that are evicted have another place
     nominations: tuple[Nomination, ...]  # of gangs without a reservation
     reservations: tuple[ReservedNodes, ...]
     waiting: tuple[Waiting, ...]
@@ -68,6 +78,7 @@ def _round(planned: Round) -> RoundView:
         starts=tuple(_start(name, queue_of[name], binds[name]) for name in sorted(binds)),
         leaving=tuple(sorted(plan.leaving())),
         resizes=plan.resizes,
+        moves=plan.moves,
         nominations=tuple(entry for entry in plan.nominations if gangs[entry.pod].name not in reserved),
         reservations=plan.reservations,
         waiting=plan.waiting,

@@ -17,6 +17,7 @@ ACTION_WORDS = {
     "reclaim": "takes back what other queues hold above their share",
     "preempt": "evicts lower-priority work in the same queue",
     "backfill": "places pods that request nothing, and fills reserved room without delaying its gang",
+    "consolidate": "moves running pods so that a gang finds its room together",
     "release": "evicts gangs that stay below their minimum",
     "grow": "grows elastic jobs with what is left",
 }
@@ -32,6 +33,7 @@ PLUGIN_WORDS = {
     "fragmentation": "where a pod strands least for others",
     "elastic": "when growing a job pays off",
     "reservation": "when room is reserved for a waiting gang",
+    "consolidation": "what moving running pods may cost",
 }
 _SPEEDS = "how much a GPU of each model counts, in shares"
 # What each argument of a built-in plugin says; its page has the details.
@@ -62,6 +64,10 @@ ARGUMENT_WORDS = {
     ("fragmentation", "weight"): "points for a tenth of a GPU that is not lost to others",
     ("elastic", "horizon"): "seconds within which a resize must pay",
     ("elastic", "crossing"): "the part of its gain that counts when a job spreads to a second node",
+    ("consolidation", "movesPerHour"): "the most jobs that are moved in an hour",
+    ("consolidation", "cooldown"): "seconds between two moves of a job",
+    ("consolidation", "horizon"): "seconds within which a gang that starts must gain more than the moved jobs lose",
+    ("consolidation", "restart"): "seconds that a PodGroup loses by a move",
     ("reservation", "patience"): "seconds that a gang waits before room is reserved for it",
 }
 

@@ -27,6 +27,27 @@ def test_it_is_so_many_seconds_after_the_annotation(since: str, seconds: int, at
     assert stale_at(group) == at
 
 
+@pytest.mark.parametrize(
+    ("moved", "seconds", "at"),
+    [
+        ("2026-01-01T00:00:10Z", 60, START + 310),  # places are kept for five minutes
+        ("2026-01-01T00:00:10Z", 600, START + 600),
+        ("2025-01-01T00:00:00Z", 60, START + 60),
+        ("2026-01-01T00:00:10Z", 0, inf),
+        ("yesterday", 60, START + 60),
+    ],
+)
+def test_a_gang_that_was_moved_gives_back_nothing_while_places_are_kept_for_it(
+    moved: str, seconds: int, at: float
+) -> None:
+    annotations = {
+        "maniple.dev/incomplete-since": SINCE,
+        "maniple.dev/moved": f'{{"at":"{moved}","size":2,"places":[{{"node":"n1","pods":1,"requests":{{}}}}]}}',
+    }
+    group = PodGroup(metadata=ObjectMeta(name="g", annotations=annotations), spec=PodGroupSpec(stale_seconds=seconds))
+    assert stale_at(group) == at
+
+
 def test_ten_minutes_are_the_default() -> None:
     assert PodGroupSpec().stale_seconds == 600
 

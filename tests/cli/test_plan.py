@@ -180,7 +180,15 @@ def test_rounds_apply_the_plan_and_plan_again() -> None:
     assert promised["nominations"] == [{"pod": "default/p1", "node": "n1"}]
     assert [entry["reason"] for entry in promised["waiting"]] == ["Promised"]
     assert then["binds"] == [{"pod": "default/p1", "node": "n1", "gpus": []}]
-    assert last == {"binds": [], "evictions": [], "nominations": [], "resizes": [], "reservations": [], "waiting": []}
+    assert last == {
+        "binds": [],
+        "evictions": [],
+        "nominations": [],
+        "moves": [],
+        "resizes": [],
+        "reservations": [],
+        "waiting": [],
+    }
     assert len(outcome["timings"]["schedule_s"]) == 3
 
 
@@ -285,7 +293,15 @@ def test_json_has_exactly_the_documented_form() -> None:
     )
     outcome = plan("-f", "-", "--policy", KUBE_BATCH, "--now", "2027-01-01", stdin=text)
     assert list(outcome) == ["rounds", "settledAfter", "queues", "timings"]
-    assert list(outcome["rounds"][0]) == ["binds", "evictions", "nominations", "resizes", "reservations", "waiting"]
+    assert list(outcome["rounds"][0]) == [
+        "binds",
+        "evictions",
+        "nominations",
+        "moves",
+        "resizes",
+        "reservations",
+        "waiting",
+    ]
     assert [list(entry) for entry in outcome["rounds"][0]["waiting"]] == [
         [
             "group",
@@ -319,6 +335,7 @@ def test_json_has_exactly_the_documented_form() -> None:
             "binds": [{"pod": "default/starts", "node": "n2", "gpus": ["0", "1"]}],
             "evictions": [{"pod": "default/low", "reason": "Preempted", "for": "default/p1"}],
             "nominations": [{"pod": "default/p1", "node": "n1"}],
+            "moves": [],
             "resizes": [],
             "reservations": [],
             "waiting": [

@@ -145,7 +145,7 @@ class _Oracle:
         jobs = sorted(self.jobs.values(), key=lambda job: job.key)
         waiting = [job for job in jobs if job.groups or job.gated]
         queue_pending = np.zeros((len(tables.queues), len(tables.axis)))
-        for job in waiting:
+        for job in jobs:
             if job.exists and not job.is_suspended:
                 for group in (*job.groups, *job.growth.values()):
                     queue_pending[job.queue] += group.shape.requests * len(group.pods)
@@ -164,6 +164,7 @@ class _Oracle:
             indivisible=tables.axis.extended & self.in_whole_units(jobs),
             jobs=jobs,
             waiting=waiting,
+            moved=[job for job in jobs if job.moved is not None],
             gpus=tables.gpus,
             gpus_free=gpus_free,
             gpus_releasing=gpus_releasing,
@@ -180,7 +181,8 @@ class _Oracle:
         )
 
     def in_whole_units(self, jobs: list[Job]) -> BoolArray:
-        asked = [group.shape.requests for job in jobs if job.exists and not job.is_suspended for group in job.groups]
+        asking = [job for job in jobs if job.exists and not job.is_suspended]
+        asked = [group.shape.requests for job in asking for group in (*job.groups, *job.growth.values())]
         held = [pod.requests for job in jobs for pod in job.placed]
         vectors = np.array([*asked, *held]).reshape(-1, len(self.tables.axis))
         whole: BoolArray = (vectors % WHOLE == 0).all(axis=0)
@@ -309,6 +311,9 @@ class _Usage:
             self.held.setdefault(node, []).append((gpus, placed))
             placed.gpu_models = gpu_models(pod, job)
             self.gpu_requests.append((request, placed.gpu_models))
+        if job.is_movable:
+            placed.shape = self.tables.shapes.of(pod, request, gpu_models(pod, job))
+            placed.owner = pod_owner(pod.metadata) if node >= 0 else ""
         job.placed.append(placed)
         job.placed_by_role[placed.role] = job.placed_by_role.get(placed.role, 0) + 1
         job.allocated = vector if job.allocated is None else job.allocated + vector

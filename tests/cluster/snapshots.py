@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from maniple.model.job import Job, TaskGroup
+from maniple.model.pod_shape import Constraint, Shape
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Level
 
@@ -48,6 +49,7 @@ def picture(snapshot: Snapshot) -> Picture:
         "indivisible": _plain(snapshot.indivisible),
         "jobs": [_job(job) for job in snapshot.jobs],
         "waiting": [job.key for job in snapshot.waiting],
+        "moved": [job.key for job in snapshot.moved],
         "gpu_pods": sorted((str(kind), count) for kind, count in snapshot.gpu_pods.items()),
         "pod_affinity": sorted((_sorted(info), node, count) for (info, node), count in snapshot.pod_affinity.items()),
         "leaving_for": {
@@ -145,6 +147,9 @@ def _plain(value: Any) -> Any:
     """Arrays as lists, and values as dictionaries: what a picture holds cannot be changed by anybody else."""
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, Shape | Constraint):
+        own = [name for name in _fields(value) if name not in ("number", "request", "labels", "annotations")]
+        return {name: _plain(getattr(value, name)) for name in own}
     if (is_dataclass(value) and not isinstance(value, type)) or isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in _fields(value)}
     if isinstance(value, dict):

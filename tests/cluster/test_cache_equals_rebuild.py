@@ -85,8 +85,11 @@ class Model:
         self.there[key_of(item)] = item
         if isinstance(item, kubernetes.Pod):
             name, is_over = name_of(item), item.status.phase in ("Succeeded", "Failed")
-            if item.spec.node_name or is_over:
+            # The server binds no pod that leaves. Without a node it is forgotten.
+            if item.spec.node_name or is_over or item.metadata.deletion_timestamp:
                 self.binds.pop(name, None)
+            if item.metadata.deletion_timestamp and not item.spec.node_name:
+                self.evicted_for.pop(name, None)
             if item.metadata.deletion_timestamp or is_over:
                 self.leaving.discard(name)
 
@@ -208,6 +211,9 @@ def loosened(group: types.PodGroup) -> types.PodGroup:
 
 
 FAILED = {"maniple.dev/bind-failures": "1", "maniple.dev/last-bind-failure": "2026-01-01T00:00:00Z"}
+Gang = types.PodGroup | types.ElasticJob
+PLACES = '[{"node":"n0","pods":1,"requests":{"nvidia.com/gpu":"1","cpu":"100m"}}]'
+MOVED = {"maniple.dev/moved": f'{{"at":"2026-01-01T00:00:00Z","size":2,"places":{PLACES}}}'}
 # Graces end 30 s before NOW, at NOW, or long before: pods become stuck by time alone.
 PASSED_S = (-3600, 0, 29, 30, 31, 60, 61)
 HAPPENINGS = [
@@ -224,6 +230,7 @@ HAPPENINGS = [
     "lose",
     "fail",
     "join",
+    "move",
 ]
 
 
@@ -233,6 +240,7 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
     nodes = [key[2] for key in sorted(model.there, key=str) if key[0] is kubernetes.Node]
     # Nobody binds another scheduler's pods, and the Cache does not even know those that wait.
     waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending" and OURS.claims(pod)]
+    waiting = [pod for pod in waiting if pod.metadata.deletion_timestamp is None]
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
     jobs = [item for key, item in sorted(model.there.items(), key=str) if key[0] is types.ElasticJob]
     what = data.draw(st.sampled_from(happenings))
@@ -268,6 +276,9 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
         model.put(with_meta(pod, labels=labels))
     elif what == "fail" and waiting:
         model.put(with_meta(data.draw(st.sampled_from(waiting)), annotations=FAILED))
+    elif what == "move" and (gangs := [item for item in model.there.values() if isinstance(item, Gang)]):
+        gang = data.draw(st.sampled_from(sorted(gangs, key=lambda item: str(key_of(item)))))
+        model.put(with_meta(gang, annotations=MOVED))
     elif what == "join" and pods and jobs:
         pod, job = data.draw(st.sampled_from(pods)), data.draw(st.sampled_from(jobs))
         role = data.draw(st.sampled_from([*(role.name for role in job.spec.roles), "none"]))

@@ -6,6 +6,7 @@ Numbers are exact (Fraction), so that no tolerance is needed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -33,6 +34,7 @@ GROUP_LABEL, COSCHEDULING_LABEL = "maniple.dev/pod-group", "scheduling.x-k8s.io/
 KUBE_BATCH_ANNOTATION, VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
 GPUS_ANNOTATION = "maniple.dev/gpus"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+KEPT_S = 300  # seconds for which places are kept for pods that were moved
 PROTECTED_CLASSES = ("system-cluster-critical", "system-node-critical")
 
 
@@ -82,6 +84,7 @@ class Gang:
     role_min: dict[str, int] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
     is_preemptable: bool = True
+    is_movable: bool = False
     min_runtime_s: int | None = None  # what it says itself
     stale_at: int | None = None  # when it gives back what it holds, if it is not whole by then
     priority_class: str = ""
@@ -322,6 +325,7 @@ def read_group(item: object) -> Gang:
         role_min={text(role, "name"): number(role, "minMember", default=1) for role in rows(spec, "roles")},
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
+        is_movable=spec.get("movable") is True,
         min_runtime_s=read_min_runtime(spec),
         priority_class=text(spec, "priorityClassName"),
         stale_at=read_stale_at(item),
@@ -332,7 +336,11 @@ def read_group(item: object) -> Gang:
 def read_stale_at(item: object) -> int | None:
     since = moment(strings(item, "metadata", "annotations").get("maniple.dev/incomplete-since"))
     seconds = number(item, "spec", "staleSeconds", default=600)
-    return None if since is None or not seconds else since + seconds
+    if since is None or not seconds:
+        return None
+    moved = strings(item, "metadata", "annotations").get("maniple.dev/moved")
+    moved_at = None if moved is None else moment(json.loads(moved)["at"])
+    return since + seconds if moved_at is None else max(since + seconds, moved_at + KEPT_S)
 
 
 def read_job(item: object) -> Job:
@@ -344,6 +352,7 @@ def read_job(item: object) -> Job:
         role_min=role_min,
         queue=text(spec, "queue") or DEFAULT_QUEUE,
         is_preemptable=spec.get("preemptable") is not False,
+        is_movable=spec.get("movable", text(spec, "framework") != "none") is True,
         min_runtime_s=read_min_runtime(spec),
         priority_class=text(spec, "priorityClassName"),
     )

@@ -87,6 +87,8 @@ def judge_reasons(facts: Facts, state: State, played: Round) -> Iterator[str]:
                     yield f"{key} is shrunk away, but {victim.key} does not keep its minimum"
             case "Displaced":
                 yield from wrongly_displaced(state, played, key)
+            case "Moved":
+                pass  # moves_verdicts.py judges them
             case "Stale":
                 yield from wrongly_released(facts, state, played, key)
             case _:

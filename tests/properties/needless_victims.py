@@ -54,6 +54,7 @@ def fits(
     others = [move for move in [*played.binds, *played.nominations] if move.pod.gang != gang.key]
     where = {key: state.where[key] for key in state.remaining(set(played.evicted) - set(back))}
     where |= {move.pod.key: move.node.name for move in others}
+    where |= {move.pod.key: move.node.name for move in played.moves if move.pod.key not in back}
     named = {move.pod.key: frozenset(move.gpus) for move in others if move.gpus}
     there = replace(state, where=where, leaving=frozenset(), gpu_ids=state.gpu_ids | named)
     return any(room_in(facts, there, choice, pod, need) >= need for choice in choices(facts, there, gang, pod))

@@ -23,6 +23,7 @@ from properties.eviction_verdicts import (
     owed_after,
 )
 from properties.kubernetes_rules import Site, objections_between, objections_of_company, objections_of_node
+from properties.moves_verdicts import judge_moves, judge_returns, kept_after
 from properties.raw_objects import Object, Resources, add, at, rows, text
 from properties.replay_rounds import Breach, Promise, Round, State, after, read_round, read_state, sites
 from properties.topology_verdicts import judge_domains, judge_gpus, judge_models, promised_in_vain, shown
@@ -203,11 +204,19 @@ JUDGES: dict[Promise, Callable[[Facts, State, Round], Iterator[str]]] = {
     Promise.DOMAINS: judge_domains,
     Promise.MODELS: judge_models,
     Promise.VICTIMS: judge_leavers,
+    Promise.MOVES: lambda facts, state, played: judge_moves(facts, state, played, excess),
     Promise.SIZES: judge_sizes,
     Promise.LIMITS: judge_limits,
     Promise.WAITING: judge_waiting,
 }
-ROUND_ORDER = {"binds": "pod", "evictions": "pod", "nominations": "pod", "resizes": "job", "waiting": "group"}
+ROUND_ORDER = {
+    "binds": "pod",
+    "evictions": "pod",
+    "nominations": "pod",
+    "moves": "pod",
+    "resizes": "job",
+    "waiting": "group",
+}
 
 
 def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
@@ -216,6 +225,7 @@ def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
     state = read_state(facts, objects)
     breaches: list[Breach] = []
     owed: dict[str, list[str]] = {}
+    kept: dict[str, list[tuple[str, str]]] = {}
     if not rows(plan, "rounds"):
         breaches.append(Breach(Promise.ORDER, "the plan has no rounds"))
     for index, written in enumerate(rows(plan, "rounds"), 1):
@@ -226,6 +236,7 @@ def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
                 continue  # nobody was asked why they wait
             found += [Breach(promise, sentence) for sentence in sentences(facts, state, played)]
         found += [Breach(Promise.VICTIMS, sentence) for sentence in judge_kept(facts, state, played, owed)]
+        found += [Breach(Promise.MOVES, sentence) for sentence in judge_returns(state, played, kept)]
         for entry, order in (
             (written, ROUND_ORDER),
             *((resize, {"leaves": "pod"}) for resize in rows(written, "resizes")),
@@ -233,6 +244,7 @@ def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
             found += [Breach(Promise.ORDER, sentence) for sentence in judge_order(entry, order)]
         breaches += [replace(breach, sentence=f"round {index}: {breach.sentence}") for breach in found]
         owed = owed_after(facts, state, played, owed)
+        kept = kept_after(state, played, kept)
         state = after(facts, state, played, grace)
     breaches += [Breach(Promise.ORDER, sentence) for sentence in judge_order(plan, {"queues": "name"})]
     return breaches

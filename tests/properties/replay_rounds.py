@@ -18,6 +18,7 @@ from properties.raw_objects import Resources, at, flat, number, rows, strings, t
 ROUND_S = 1  # that a round takes
 STUCK_AFTER_S = 60  # after the end of its grace, a pod that is still there is stuck
 SHRUNK = "Shrunk"  # the reason of surplus that leaves
+MOVED = "Moved"  # the reason of pods that have a place elsewhere
 
 
 class Promise(StrEnum):
@@ -26,6 +27,7 @@ class Promise(StrEnum):
     GPUS = "every GPU belongs to one pod, or to shares that it can hold"
     GANGS = "never part of a gang below its minimum"
     VICTIMS = "no victim is taken in vain"
+    MOVES = "whoever is moved has a place elsewhere, and gets it"
     DOMAINS = "a gang that must be in one domain is"
     MODELS = "a gang is on one model of GPU that it allows"
     SIZES = "jobs are resized within their bounds, in whole steps, once, and not while they cool down"
@@ -123,6 +125,8 @@ class Round:
     reasons: dict[str, str] = field(default_factory=dict)  # pod -> why it leaves
     resizes: tuple[Resize, ...] = ()
     reserved: dict[str, frozenset[str]] = field(default_factory=dict)  # gang -> nodes that are kept for it
+    moves: tuple[Move, ...] = ()  # where the successors of evicted pods will be
+    moved_from: dict[str, tuple[str, str]] = field(default_factory=dict)  # pod -> its node, and the gang it moves for
     kept: tuple[Move, ...] = ()  # where its pods will be: no nomination, because other pods are still there
 
 
@@ -254,6 +258,15 @@ def read_round(facts: Facts, state: State, written: object) -> Round:
             sentence = f"{move.pod.key} is nominated to {move.node.name}, which is not reserved for its gang"
             breaches.append(Breach(Promise.BINDS, sentence))
     nominations = [move for move in nominations if move.pod.key not in bound]
+    moves: list[Move] = []
+    moved_from: dict[str, tuple[str, str]] = {}
+    for entry in rows(written, "moves"):
+        key, node = text(entry, "pod"), text(entry, "to")
+        moved_from[key] = text(entry, "from"), text(entry, "for")
+        if key not in state.where or node not in facts.nodes:
+            breaches.append(Breach(Promise.MOVES, f"{key} is moved to {node}, and there is no such pod or node"))
+        else:
+            moves.append(Move(state.pods[key], facts.nodes[node]))
     return Round(
         binds,
         [move for move in nominations if move.pod.gang not in reserved],
@@ -263,6 +276,8 @@ def read_round(facts: Facts, state: State, written: object) -> Round:
         reasons,
         tuple(resizes),
         reserved,
+        tuple(moves),
+        moved_from,
         tuple(move for move in nominations if move.pod.gang in reserved),
     )
 

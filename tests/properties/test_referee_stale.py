@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from properties.gpu_facts import GPU
 from properties.raw_objects import Object
 from properties.referee import judge
 from properties.replay_rounds import Promise
@@ -65,3 +66,14 @@ def test_a_gang_that_keeps_what_it_holds_in_vain_is_caught() -> None:
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
     }
     assert not kept_in_vain([*SHORT, stale(3), budget], plan_of(round_of()))
+
+
+def test_the_time_of_a_gang_that_was_moved_has_not_passed_while_places_are_kept_for_it() -> None:
+    for at, has_passed in (("2026-01-01T00:05:00Z", True), ("2026-01-01T00:05:01Z", False)):
+        gang = stale(3)
+        places = f'[{{"node":"n1","pods":1,"requests":{{"{GPU}":"1"}}}}]'
+        noted = {"maniple.dev/moved": f'{{"at":"{at}","size":3,"places":{places}}}'}
+        gang["metadata"]["annotations"] |= noted  # type: ignore[index]
+        given = judge([*SHORT, gang], plan_of(round_of(evictions=given_up("a", "b"))))
+        assert (Promise.VICTIMS in {breach.promise for breach in given}) == (not has_passed)
+        assert bool(kept_in_vain([*SHORT, gang], plan_of(round_of()))) == has_passed

@@ -7,6 +7,7 @@ cluster in memory, so each checks the other.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,7 @@ from scenarios.strict_maps import Fields, Table, merged, unrolled
 EVENTS = ("after", "arrives", "ends")
 JOB, ROLE, INDEX = "maniple.dev/job", "maniple.dev/role", "maniple.dev/index"
 GPUS, BACKFILL, RESERVED = "maniple.dev/gpus", "maniple.dev/backfill", "maniple.dev/reserved"
+MOVED = "maniple.dev/moved"
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
     moved = {entry["pod"] for kind in ("binds", "nominations") for entry in found[kind]}
     for job in jobs.values():
         pods |= {key_of(pod): pod for pod in _replicas(job, time) if key_of(pod) in moved - pods.keys()}
+    note_moves(objects, found, time)
     for entry in leaving(found):
         pod = pods[entry["pod"]]
         pod["metadata"]["creationTimestamp"] = time
@@ -133,6 +136,26 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
     }
     kept = [pod for pod in pods.values() if _index(pod) < sizes.get(_role(pod), 2**31)]
     return [item for item in objects if item["kind"] != "Pod"] + kept
+
+
+def note_moves(objects: list[Table], found: Table, time: str) -> None:
+    """Annotates the gangs of which pods are moved. `objects`: as they were before."""
+    pods = {key_of(item): item for item in objects if item["kind"] == "Pod"}
+    by_gang: dict[str, list[Table]] = {}
+    for move in found["moves"]:
+        by_gang.setdefault(gang_of(pods[move["pod"]]), []).append(move)
+    for item in objects:
+        if item["kind"] in ("PodGroup", "ElasticJob") and key_of(item) in by_gang:
+            places = [_place(pods[move["pod"]], move["to"]) for move in by_gang[key_of(item)]]
+            size = sum(gang_of(pod) == key_of(item) and "nodeName" in pod["spec"] for pod in pods.values())
+            noted = json.dumps({"at": time, "size": size, "places": places})
+            item["metadata"].setdefault("annotations", {})[MOVED] = noted
+
+
+def _place(pod: Table, node: str) -> Table:
+    (container,) = pod["spec"]["containers"]
+    role = pod["metadata"]["labels"].get(ROLE, "")
+    return {"node": node, "role": role, "pods": 1, "requests": container["resources"]["requests"]}
 
 
 def _is_stuck(pod: Table, time: str) -> bool:

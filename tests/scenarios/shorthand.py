@@ -102,6 +102,10 @@ def policy_of(scenario: Mapping[str, Any]) -> str | None:
             if arguments:
                 written = {key: str(value) for key, value in arguments.items()}
                 plugin["arguments"] = {**plugin.get("arguments", {}), **written}
+    consolidation = fields.take("consolidation")  # a plugin that no shipped policy has
+    if consolidation:
+        written = {key: str(value) for key, value in consolidation.items()}
+        policy["tiers"][-1]["plugins"].append({"name": "consolidation", "arguments": written})
     fields.finish()
     return yaml.safe_dump(policy)
 
@@ -290,7 +294,8 @@ def _gang(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     shapes = fields.take("shapes")
     roles: Table = fields.take("roles") or {}
     own, least, at = fields.take("pods"), fields.take("min"), fields.take("at", 0)
-    spec = fields.take_some(("queue", "preemptable", "minRuntimeSeconds", "staleSeconds", "topology", "mixedGpuModels"))
+    own_fields = ("queue", "preemptable", "minRuntimeSeconds", "staleSeconds", "movable", "topology", "mixedGpuModels")
+    spec = fields.take_some(own_fields)
     has_group, priority = fields.take("podGroup", True), fields.take("priority")
     if priority:
         spec["priorityClassName"] = priority
@@ -430,7 +435,7 @@ def _job(name: str, given: Mapping[str, Any]) -> Iterator[Table]:
     metadata["annotations"] = _of_failures(fields)
     spec = fields.take_some(
         (
-            *("queue", "preemptable", "minRuntimeSeconds", "suspend", "framework"),
+            *("queue", "preemptable", "minRuntimeSeconds", "movable", "suspend", "framework"),
             *("topology", "mixedGpuModels", "activeDeadlineSeconds"),
         )
     )

@@ -216,6 +216,7 @@ def compare_round(where: str, wanted: Table, found: Table, queues: list[Table], 
     for key, reason in EVICTED.items():
         gone = {short(e["pod"]): short(e["for"]) for e in leaving(found) if e["reason"] == reason}
         compare_places(key, fields.take(key), gone, names, shown)
+    compare_moves(fields.take("moved"), found, names, shown)
     compare_resizes(fields.take("resized"), found["resizes"], names, shown)
     compare_reservations(fields.take("reserved"), found.get("reservations", []), names, shown)
     compare_devices(fields, found["binds"], names, shown)
@@ -239,6 +240,14 @@ def compare_places(
         counted = counts(of_gang.values()) if isinstance(value, dict) else len(of_gang)
         assert counted == value, f"{kind}: {name}: {value} expected, {counted} found; {shown}"
     assert not left, f"{kind}: nobody expected {left}; {shown}"
+
+
+def compare_moves(wanted: Mapping[str, Any] | None, found: Table, names: Names, shown: Shown) -> None:
+    """Where pods are moved to. They are evicted, and nobody else is for this reason."""
+    moves = {short(entry["pod"]): entry for entry in found["moves"]}
+    gone = {short(entry["pod"]): short(entry["for"]) for entry in found["evictions"] if entry["reason"] == "Moved"}
+    assert gone == {pod: short(entry["for"]) for pod, entry in moves.items()}, f"moved: {shown}"
+    compare_places("moved", wanted, {pod: entry["to"] for pod, entry in moves.items()}, names, shown)
 
 
 def compare_resizes(wanted: Mapping[str, Any] | None, entries: list[Table], names: Names, shown: Shown) -> None:

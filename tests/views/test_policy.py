@@ -30,9 +30,9 @@ def test_the_words_are_those_of_the_index() -> None:
     assert rows == ACTION_WORDS | PLUGIN_WORDS
 
 
-def test_the_built_in_policy_uses_every_action_and_says_which_values_it_sets() -> None:
+def test_the_built_in_policy_uses_every_action_but_consolidate_and_says_which_values_it_sets() -> None:
     view = policy_view(default_policy(), "built-in")
-    assert (view.unused_actions, view.notes) == ((), ())
+    assert (view.unused_actions, view.notes) == (("consolidate",), ())
     (gang,) = (plugin for plugin in view.plugins if plugin.name == "gang")
     assert [(argument.name, argument.value, argument.is_default) for argument in gang.arguments] == [
         ("evict.whole", "true", False)
@@ -42,6 +42,6 @@ def test_the_built_in_policy_uses_every_action_and_says_which_values_it_sets() -
 def test_what_is_not_used_and_switched_off_is_listed() -> None:
     text = b"actions: allocate\ntiers: [{plugins: [{name: gang, disableJobOrder: true}]}]"
     view = policy_view(load_policy(text, "p"), "p")
-    assert view.unused_actions == ("shrink", "reclaim", "preempt", "backfill", "release", "grow")
+    assert view.unused_actions == ("shrink", "reclaim", "preempt", "consolidate", "backfill", "release", "grow")
     assert "gang" not in view.unused_plugins
     assert view.plugins[0].off == ("enableJobOrder",)

@@ -22,6 +22,7 @@ from maniple.api.labels import (
     RESERVED_ANNOTATION,
 )
 from maniple.api.meta import LabelRequirement, LabelSelector, ObjectMeta
+from maniple.api.moves import move_problems
 from maniple.api.quantity import whole_number
 from maniple.api.timestamps import LAST_YEAR
 from maniple.api.validate.own_keys import check_own_keys, check_queue_name
@@ -96,7 +97,7 @@ def check_gpu_requests(annotations: dict[str, str], path: str, errors: Errors) -
 
 def check_gang_annotations(metadata: ObjectMeta, errors: Errors) -> None:
     """The annotations in which the scheduler remembers what has happened to a gang."""
-    wrong = bind_failure_problems(metadata.annotations)
+    wrong = [*bind_failure_problems(metadata.annotations), *move_problems(metadata.annotations)]
     errors.extend(Problem(f"metadata.annotations[{key}]", message) for key, message in wrong)
     wrong_since = incomplete_since_problem(metadata.annotations)
     if wrong_since:

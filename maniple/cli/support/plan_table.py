@@ -36,6 +36,9 @@ def _round(view: RoundView, elsewhere: int) -> Iterable[str]:
     if view.leaving:
         rows = [[eviction.pod, eviction.reason, eviction.beneficiary] for eviction in view.leaving]
         yield "Leaves\n" + render(["POD", "REASON", "FOR"], rows)
+    if view.moves:
+        rows = [[move.pod, move.from_node, move.to_node, move.beneficiary] for move in view.moves]
+        yield "Moves\n" + render(["POD", "FROM", "TO", "FOR"], rows)
     if view.resizes:
         rows = [[resize.job, resize.role, str(resize.from_size), str(resize.to_size)] for resize in view.resizes]
         yield "Resizes\n" + render(["JOB", "ROLE", "FROM", "TO"], rows)

@@ -162,8 +162,8 @@ class SnapshotBuilder:
         moment = self.latest if now is None else now
         self._is_updated |= self._node_usage.pass_to(moment)
         if self._last is None or self._is_updated:
-            jobs, waiting = self._jobs.jobs(), self._waiting.jobs()
-            self._last = assemble_snapshot(self._tables, self._node_usage, self._queue_usage, jobs, waiting)
+            usages = self._node_usage, self._queue_usage
+            self._last = assemble_snapshot(self._tables, *usages, self._jobs, self._waiting.jobs())
             self._is_updated = False
         return replace(self._last, now=moment)
 

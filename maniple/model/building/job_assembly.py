@@ -57,7 +57,7 @@ def assemble_job(
     if held:
         job.allocated = _allocated(held, tables)
     if not job.groups and not job.growth:
-        return JobUsage(job.queue, tuple(held.items()), tuple(gpus.items()))
+        return JobUsage(job.queue, tuple(held.items()), tuple(gpus.items()), groups=_placed_shapes(job))
     pending: dict[int, int] = {}
     if job.exists and not job.is_suspended:
         # What a job may grow by it asks for, whether it has it or not: growing changes nobody's due.
@@ -74,8 +74,13 @@ def assemble_job(
         gpus=tuple(gpus.items()),
         pending=tuple(pending.items()),
         owners=tuple([(owner, 1) for owner in {group.owner: None for group in job.groups if group.owner}]),
-        groups=len(job.groups),
+        groups=len(job.groups) + _placed_shapes(job),
     )
+
+
+def _placed_shapes(job: Job) -> int:
+    """The shapes that its placed pods keep in use."""
+    return len({id(pod.shape) for pod in job.placed}) if job.is_movable else 0
 
 
 def _group_waiting(
@@ -119,6 +124,9 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
     if usage.gpus is not None:
         placed.gpus = usage.gpus.gpus
         placed.gpu_models = gpu_models(pod, job)
+    if job.is_movable:
+        placed.shape = tables.shapes.of(pod, usage.request, gpu_models(pod, job))
+        placed.owner = usage.owner
     return placed
 
 

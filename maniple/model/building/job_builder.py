@@ -16,6 +16,7 @@ from maniple.api.incomplete_since import stale_at
 from maniple.api.keys import split_name
 from maniple.api.labels import GPU_MODELS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
+from maniple.api.moves import read_move
 from maniple.api.timestamps import to_seconds
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.elastic import read_elastic
@@ -76,6 +77,7 @@ class JobBuilder:
             role_min=role_min,
             preemptable=spec.preemptable,
             min_runtime_s=self._min_runtime_s(queue, spec.min_runtime_seconds),
+            is_movable=spec.movable if isinstance(spec, types.PodGroupSpec) else spec.is_movable,
             required=self._level(spec.topology.required),
             preferred=self._level(spec.topology.preferred),
             mixed_models=spec.mixed_gpu_models,
@@ -132,6 +134,9 @@ class JobBuilder:
             return
         job.annotations = pick(self._tables.reads.job_annotations, meta.annotations)
         job.holds_reservation = meta.annotations.get(RESERVED_ANNOTATION) == "true"
+        job.moved = read_move(meta.annotations)
+        if job.moved is not None:
+            self.time(job.moved.at)
         failures = read_bind_failures(meta.annotations)
         if failures is not None:
             job.bind_failures = failures.count

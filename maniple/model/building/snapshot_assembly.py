@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.node_usage import NodeUsage
 from maniple.model.building.queue_usage import QueueUsage
+from maniple.model.building.sorted_jobs import SortedJobs
 from maniple.model.job import Job
 from maniple.model.snapshot import Snapshot
 
 
 def assemble_snapshot(
-    tables: ClusterTables, usage: NodeUsage, queue_usage: QueueUsage, jobs: Sequence[Job], waiting: Sequence[Job]
+    tables: ClusterTables, usage: NodeUsage, queue_usage: QueueUsage, jobs: SortedJobs, waiting: Sequence[Job]
 ) -> Snapshot:
     """The time is left open: `now` is 0."""
     vectors = usage.vectors()
@@ -26,8 +27,9 @@ def assemble_snapshot(
         queue_allocated=queue_allocated,
         queue_pending=queue_pending,
         indivisible=tables.axis.extended & queue_usage.in_whole_units(vectors),
-        jobs=jobs,
+        jobs=jobs.jobs(),
         waiting=waiting,
+        moved=jobs.moved(),
         gpus=tables.gpus,
         gpus_free={row: free.copy() for row, free in usage.gpus_free.items()},
         gpus_releasing={row: releasing.copy() for row, releasing in usage.gpus_releasing.items()},

@@ -13,9 +13,15 @@ class SortedJobs:
         self._by_key: dict[JobKey, Job] = {}
         self._keys: list[JobKey] = []
         self._jobs: list[Job] = []
+        self._moved: dict[JobKey, Job] = {}
 
     def change(self, changes: dict[JobKey, Job | None]) -> None:
         """None: the job does not exist any more."""
+        for key, job in changes.items():
+            if job is not None and job.moved is not None:
+                self._moved[key] = job
+            else:
+                self._moved.pop(key, None)
         if len(changes) > 100 + len(self._keys) // 20:
             changed = {**self._by_key, **changes}
             self._by_key = {key: job for key, job in changed.items() if job is not None}
@@ -37,6 +43,10 @@ class SortedJobs:
 
     def jobs(self) -> list[Job]:
         return self._jobs
+
+    def moved(self) -> list[Job]:
+        """Those that were ever moved."""
+        return [self._moved[key] for key in sorted(self._moved)]
 
     def __contains__(self, key: JobKey) -> bool:
         return key in self._by_key

@@ -5,6 +5,7 @@ Actions of other packages are entry points of the group `maniple.actions`.
 
 from maniple.scheduler.actions.allocate import Allocate
 from maniple.scheduler.actions.backfill import Backfill
+from maniple.scheduler.actions.consolidate import Consolidate
 from maniple.scheduler.actions.grow import Grow
 from maniple.scheduler.actions.preempt import Preempt
 from maniple.scheduler.actions.reclaim import Reclaim
@@ -18,6 +19,7 @@ ACTIONS: dict[str, type[Action]] = {
     "shrink": Shrink,
     "reclaim": Reclaim,
     "preempt": Preempt,
+    "consolidate": Consolidate,
     "backfill": Backfill,
     "release": Release,
     "grow": Grow,

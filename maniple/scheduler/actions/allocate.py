@@ -9,8 +9,10 @@ evict again are put aside, until later actions have shown whether they can make 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+
+import numpy as np
 
 from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
@@ -19,6 +21,7 @@ from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.hooks import Reason
+from maniple.scheduler.framework.kept_places import KeptPlace, kept_for, without
 from maniple.scheduler.framework.plan import format_rounded_up
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
@@ -132,6 +135,8 @@ def keep_promises(session: Session) -> None:
         count, milli = max(asks, default=(0, 0))
         return (session.promised_room.rank(job), -count, -milli, *session.job_key(job))
 
+    for job, places in session.kept_places.open():
+        session.kept_places.occupy(job, _start_moved(session, job, places))
     promised = [job for job in session.snapshot.waiting if job.was_promised]
     waiting = [job for job in promised if check_valid(session, job) and not session.job_ready(job)]
     waiting.sort(key=key)
@@ -142,6 +147,24 @@ def keep_promises(session: Session) -> None:
         waiting = _start_all_as_nominated(session, waiting)
     for job in waiting:
         start_gang(session, session.queue_of(job), job)
+
+
+def _start_moved(session: Session, job: Job, places: Sequence[KeptPlace]) -> Sequence[KeptPlace]:
+    """Starts what waits of a job that was moved where places are kept for it. Returns those of pods yet to come."""
+    if not job.groups or not check_valid(session, job):
+        return places
+    queue, before = session.queue_of(job), len(session.placed)
+    by_group = {group.number: at_most(session, kept_for(group, places)) for group in job.groups}
+    most = np.max(list(by_group.values()), axis=0)
+    with session.reserved.lifted([], most, by_group):
+        if not session.job_ready(job):
+            start_gang(session, queue, job)
+        while session.job_ready(job) and place_one(session, queue, job):
+            pass
+    placed = session.placed[before:]
+    # Pods that wait and do not fit there look elsewhere. The last places are theirs.
+    waiting = sum(session.state(job).left(group) for group in job.groups)
+    return without(places, placed, waiting)
 
 
 def _start_all_as_nominated(session: Session, waiting: list[Job]) -> list[Job]:

@@ -113,9 +113,10 @@ class Trial:
     def _nodes(self, *, later: bool = True) -> set[int] | None:
         """Returns the nodes the gang would use; None if it does not fit."""
         with Statement(self._session) as gang:
-            return gang.nodes() if self._place(gang, later=later) else None
+            return gang.nodes() if self.place(gang, later=later) else None
 
-    def _place(self, gang: Statement, *, later: bool = True) -> bool:
+    def place(self, gang: Statement, *, later: bool = True) -> bool:
+        """Places the gang; False if it could not start there."""
         session, job = self._session, self.job
         before = session.state(job).allocated.copy()
         if not place_gang(session, gang, job, later=later) or not session.job_pipelined(job):
@@ -136,7 +137,7 @@ class Trial:
                     statement.resize(unit.job, *unit.size)
             # The gang has its own statement: a failed placement rolls that back, and must keep the evictions.
             with Statement(self._session) as gang:
-                if not self._place(gang):
+                if not self.place(gang):
                     return False
                 statement.commit()
                 gang.commit()

@@ -211,7 +211,7 @@ class RoomMaker:
             yield units_by_node(session, trial.group, table, left).units
             yield from _by_size(trial, table, left)
             return
-        for nodes in _domains(session, trial, table, left):
+        for nodes in domains_in_order(session, trial, table, left):
             inside = np.zeros(len(table), dtype=bool)
             inside[np.repeat(np.arange(len(table)), table.counts)[nodes[table.pods.nodes]]] = True
             inside &= left
@@ -233,7 +233,7 @@ def _by_size(trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[IntArr
         yield units[np.lexsort((units, np.where(is_small, -size, size), is_small))]
 
 
-def _domains(session: Session, trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[BoolArray]:
+def domains_in_order(session: Session, trial: Trial, table: UnitTable, left: BoolArray) -> Iterator[BoolArray]:
     """Yields the nodes of each domain that could hold the gang, those that evict least first."""
     level = session.snapshot.domains.levels[trial.job.required]
     home = home_of(level, members_of(session, trial.job))

@@ -17,6 +17,7 @@ class Ability(StrEnum):
     SHRINK = "shrink"  # evicts surplus for a blocked gang
     RECLAIM = "reclaim"  # evicts what other queues hold above their due
     PREEMPT = "preempt"  # evicts lower priorities of the same queue
+    CONSOLIDATE = "consolidate"  # moves pods to places elsewhere to mend fragmentation
     BACKFILL = "backfill"  # gives what is left to best-effort pods and to jobs put aside, and reserved room
     RELEASE = "release"  # evicts gangs that stay below their minimum
     GROW = "grow"  # raises sizes without taking the room, so it must be the last action

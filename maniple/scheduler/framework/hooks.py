@@ -18,6 +18,7 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from maniple.scheduler.framework.due_rules import Due
     from maniple.scheduler.growth.resize_value import Sizing
+    from maniple.scheduler.moving.move_value import Moving
 
 Key = float | tuple[float, ...]
 
@@ -139,6 +140,7 @@ class Hooks:
     protects: Callable[[PlacedPod], bool] | None = None
     patience_s: float | None = None  # how long the first gang of a queue waits for a reservation; None: for ever
     sizing: "Sizing | None" = None  # the worth of sizes of elastic jobs
+    moving: "Moving | None" = None  # what moving pods may cost
     due: "Due | None" = None  # what queues deserve
 
 
@@ -147,6 +149,7 @@ CLAIMS = {
     "due": "what queues deserve",
     "patience_s": "how long a gang waits for a reservation",
     "sizing": "what sizes of elastic jobs are worth",
+    "moving": "what moving pods may cost",
     "device_worth": "what a GPU is worth to others",
     "job_need": "what a gang needs to start",
 }

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from maniple.api.gpu.requests import WHOLE
+from maniple.api.moves import Place
 from maniple.model.pod_identity import JobKey
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.explain.verdict import Explainer
@@ -15,6 +16,8 @@ from maniple.scheduler.framework.plan import (
     Bind,
     Eviction,
     Leaver,
+    Move,
+    MovedGang,
     Nomination,
     Plan,
     QueueShare,
@@ -37,6 +40,8 @@ def make_plan(session: Session, thorough: str = "", has_reasons: bool = True) ->
         evictions=tuple(sorted(evictions)),
         nominations=tuple(sorted(_nominations(session))),
         claimants=tuple(sorted(_claimants(session))),
+        moves=tuple(sorted(_moves(session))),
+        moved_gangs=tuple(sorted(_moved_gangs(session))),
         resizes=tuple(sorted(_resizes(session, leavers))),
         reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
         waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.kind))),
@@ -52,6 +57,26 @@ def _leavers(session: Session) -> dict[tuple[JobKey, str], list[Leaver]]:
         if evicted.reason == SHRUNK and role in session.resized:
             leavers.setdefault(role, []).append(Leaver(evicted.pod.pod, evicted.beneficiary))
     return leavers
+
+
+def _moves(session: Session) -> Iterator[Move]:
+    names = session.snapshot.nodes.names
+    before = {evicted.pod.pod: evicted.pod.node for evicted in session.evicted} if session.moved else {}
+    for placed in session.moved:
+        for pod, node, _ in _pods(placed):
+            yield Move(pod, *placed.job.key, names[before[pod]], names[node], placed.moved_for)
+
+
+def _moved_gangs(session: Session) -> Iterator[MovedGang]:
+    """Amounts are those that the pods ask for: a pod that comes in their place asks for the same."""
+    snapshot, places = session.snapshot, dict[JobKey, tuple[int, list[Place]]]()
+    for placed in session.moved:
+        requests = snapshot.axis.describe(placed.group.shape.requests)
+        here = places.setdefault(placed.job.key, (len(placed.job.placed) + placed.job.succeeded, []))[1]
+        for node, count in zip(placed.spot.nodes.tolist(), placed.spot.counts.tolist(), strict=True):
+            here.append(Place(snapshot.nodes.names[node], int(count), {**requests}, placed.group.role))
+    for (name, kind), (size, several) in places.items():
+        yield MovedGang(name, kind, size, tuple(sorted(several, key=lambda place: (place.node, place.role))))
 
 
 def _resizes(session: Session, leavers: dict[tuple[JobKey, str], list[Leaver]]) -> Iterator[Resize]:

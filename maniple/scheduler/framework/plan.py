@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from maniple.api.moves import Place
 from maniple.api.timestamps import format_timestamp
 
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
+MOVED = "Moved"  # the reason of evictions of pods that have another place
 STALE = "Stale"  # of evictions of gangs that stay below their minimum: for nobody else
 
 
@@ -34,6 +36,26 @@ class Eviction(msgspec.Struct, frozen=True, order=True):
 class Nomination(msgspec.Struct, frozen=True, order=True):
     pod: str
     node: str
+
+
+class Move(msgspec.Struct, frozen=True, order=True):
+    """A pod that is evicted, and the node on which room is kept for the pod that comes in its place."""
+
+    pod: str
+    group: str
+    kind: str  # of the group
+    from_node: str = field(name="from")
+    to_node: str = field(name="to")
+    beneficiary: str = field(name="for")
+
+
+class MovedGang(msgspec.Struct, frozen=True, order=True):
+    """A gang of which pods are moved: how many pods it has, and the places that are kept for those."""
+
+    group: str
+    kind: str
+    size: int
+    places: tuple[Place, ...]
 
 
 class Leaver(msgspec.Struct, frozen=True, order=True):
@@ -135,6 +157,8 @@ class Plan:
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Nomination, ...] = ()
     claimants: tuple[str, ...] = ()  # the nominated pods for whose gang pods were evicted; not printed
+    moves: tuple[Move, ...] = ()  # their pods are among the evictions
+    moved_gangs: tuple[MovedGang, ...] = ()  # the same for those who apply the plan; not printed
     resizes: tuple[Resize, ...] = ()
     reservations: tuple[ReservedNodes, ...] = ()
     waiting: tuple[Waiting, ...] = ()

@@ -35,6 +35,7 @@ from maniple.scheduler.framework.hooks import (
     no_other_group,
 )
 from maniple.scheduler.framework.job_state import JobState
+from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.promised_pods import PromisedPods
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from maniple.scheduler.framework.policy import PluginChoice
     from maniple.scheduler.framework.statement import Evicted, Placed
     from maniple.scheduler.growth.resize_value import Sizing
+    from maniple.scheduler.moving.move_value import Moving
 
 
 class Session:
@@ -85,10 +87,12 @@ class Session:
         self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
+        self.moved: list[Placed] = []  # the places of pods that are evicted because they have them
         self.resized: dict[tuple[JobKey, str], int] = {}  # (job, role) -> new size
         self.neighbours = Neighbours(snapshot)
         self.promised_pods = PromisedPods(self)
         self.promised_room = PromisedRoom(self)
+        self.kept_places = KeptPlaces(self)
         self._repelled: dict[AffinityInfo, bool] = {}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
@@ -106,6 +110,7 @@ class Session:
         claims = {name: next(iter(self._callbacks[name]), None) for name in CLAIMS}
         self.due = claims["due"]
         self.sizing: Sizing | None = claims["sizing"]
+        self.moving: Moving | None = claims["moving"]
         # How long the first gang of a queue waits for a reservation; None: for ever.
         self.patience_s: float | None = claims["patience_s"]
         self.gpus.worth = None if claims["device_worth"] is None else claims["device_worth"].tolist()

@@ -41,6 +41,7 @@ class Placed:
     later: bool
     grants: tuple[GpuGrants, ...]  # the GPUs of each pod, in the order of the spot's nodes; (): none
     backfill: str = ""  # the gang that they will make way for
+    moved_for: str = ""  # the gang for which they are evicted elsewhere: these are the places of those that come later
 
     def used(self) -> FloatArray:
         """[R, nodes] what the pods use on each of the spot's nodes."""
@@ -131,10 +132,16 @@ class Statement:
         if gang:
             self._log = [replace(done, backfill=gang) if isinstance(done, Placed) else done for done in self._log]
 
+    def mark_moved(self, gang: str) -> None:
+        """Marks all pods placed so far as evicted elsewhere for the gang: places are kept for them, none is bound."""
+        self._log = [replace(done, moved_for=gang) if isinstance(done, Placed) else done for done in self._log]
+
     def commit(self) -> None:
         reserved = self._session.reserved
         for done in self._log:
-            if isinstance(done, Placed):
+            if isinstance(done, Placed) and done.moved_for:
+                self._session.moved.append(done)
+            elif isinstance(done, Placed):
                 self._session.placed.append(done)
                 self._session.promised_pods.add(done)
                 if done.backfill:

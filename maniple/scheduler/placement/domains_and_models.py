@@ -143,7 +143,8 @@ def home_of(level: Level, members: IntArray) -> int | None:
     """Returns the domain the gang's pods are in: None without pods, -1 if they are in several domains or in none."""
     if not len(members):
         return None
-    codes = np.where(members >= 0, level.codes[members], -1)
+    codes = np.full(len(members), -1)  # of members on nodes that are gone, perhaps all nodes
+    codes[members >= 0] = level.codes[members[members >= 0]]
     return int(codes[0]) if (codes == codes[0]).all() else -1
 
 

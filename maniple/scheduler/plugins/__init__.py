@@ -10,6 +10,7 @@ from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.registry import Registry
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins.conformance import Conformance
+from maniple.scheduler.plugins.consolidation import Consolidation
 from maniple.scheduler.plugins.drf import Drf
 from maniple.scheduler.plugins.elastic import ElasticPlugin
 from maniple.scheduler.plugins.fragmentation import Fragmentation
@@ -45,6 +46,7 @@ PLUGINS: dict[str, type[Plugin]] = {
     "topology": TopologyPlugin,
     "elastic": ElasticPlugin,
     "reservation": ReservationPlugin,
+    "consolidation": Consolidation,
     "fragmentation": Fragmentation,
 }
 REGISTRY: Registry[Plugin] = Registry("plugin", "maniple.plugins", PLUGINS)

@@ -45,7 +45,7 @@ def argument(name: str, key: str, value: object) -> str:
 
 
 AT = "p.yaml: tiers[0].plugins[0]"
-KNOWN_ACTIONS = "known: allocate, backfill, grow, preempt, reclaim, release, shrink"
+KNOWN_ACTIONS = "known: allocate, backfill, consolidate, grow, preempt, reclaim, release, shrink"
 
 WRONG: list[tuple[str, list[str]]] = [
     # unknown names

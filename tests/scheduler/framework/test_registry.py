@@ -129,7 +129,7 @@ AT = "no class"
 def test_unknown_names_say_which_exist_also_of_other_packages(offers: list[EntryPoint]) -> None:
     offers.append(offer("quiet", "Quiet"))
     (message,) = problems(policy("quit"))
-    assert "unknown plugin 'quit'; did you mean 'quiet'? known: conformance, drf, " in message
+    assert "unknown plugin 'quit'; did you mean 'quiet'? known: conformance, consolidation, drf, " in message
     assert ", quiet, " in message
 
 

@@ -137,8 +137,9 @@ def test_a_queue_that_may_be_overused_may_borrow() -> None:
 
 def test_what_volcano_does_not_have_either_is_an_error_at_its_own_place() -> None:
     assert refused(with_plugins({"name": "overcommit"}, {"name": "gagn"}, {"name": "drf", "enableJobOrdr": 1})) == [
-        "v.yaml: tiers[0].plugins[1]: unknown plugin 'gagn'; did you mean 'gang'? known: conformance, drf, elastic, "
-        "fragmentation, gang, nodeorder, predicates, priority, proportion, reservation, topology",
+        "v.yaml: tiers[0].plugins[1]: unknown plugin 'gagn'; did you mean 'gang'? known: conformance, "
+        "consolidation, drf, elastic, fragmentation, gang, nodeorder, predicates, priority, proportion, reservation, "
+        "topology",
         "v.yaml: tiers[0].plugins[2] (drf): unknown setting 'enableJobOrdr'; did you mean 'enableJobOrder'?",
     ]
 

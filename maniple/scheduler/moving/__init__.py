@@ -1,0 +1,1 @@
+"""Moving running pods to other nodes: which may be moved, what that costs, and where they go."""

@@ -1,0 +1,42 @@
+"""What moving pods costs and gains, in GPU-seconds, and how many moves an hour may have.
+
+A job stands still while it is moved. Since its last checkpoint it has lost nothing that it declares: jobs that are
+moved checkpoint before they stop, or say that they can be moved.
+"""
+
+from dataclasses import dataclass
+
+from maniple.model.job import Job, PlacedPod
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.growth.resize_value import gpus_of
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """The policy's view of moves; the consolidation plugin sets it."""
+
+    moves_per_hour: int = 60  # jobs
+    cooldown_s: float = 3600.0  # between two moves of a job
+    horizon_s: float = 3600.0  # a gang that starts gains its GPUs for so long
+    restart_s: float = 60.0  # that a PodGroup stands still. An ElasticJob says so itself
+
+    def moves_left(self, session: Session) -> int:
+        """Returns how many more jobs may be moved in this cycle."""
+        since = session.snapshot.now - HOUR_S
+        moved = sum(job.moved is not None and job.moved.at_s > since for job in session.snapshot.moved)
+        return max(0, self.moves_per_hour - moved - len({done.job.key for done in session.moved}))
+
+    def lost_by(self, session: Session, job: Job, pods: tuple[PlacedPod, ...]) -> float:
+        """Returns the GPU-seconds that the job loses. An elastic job stands still as a whole."""
+        if job.elastic is not None:
+            return job.elastic.restart_s * sum(gpus_of(session, pod.requests) for pod in job.placed)
+        return self.restart_s * sum(gpus_of(session, pod.requests) for pod in pods)
+
+    def gained_by(self, session: Session, job: Job) -> float:
+        """Returns the GPU-seconds that the gang gains by starting."""
+        return self.horizon_s * gpus_of(session, session.needed_resources(job))
+
+
+DEFAULT = Moving()

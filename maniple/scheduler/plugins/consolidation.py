@@ -1,0 +1,24 @@
+"""consolidation: what moving pods may cost. The action `consolidate` asks for it.
+
+A move is made if the gang that starts gains more GPU-seconds within the `horizon` than the moved jobs lose. An
+ElasticJob loses its `restartSeconds`, a PodGroup `restart` seconds.
+"""
+
+from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.plugin_arguments import Arguments
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.moving.move_value import DEFAULT, Moving
+
+
+class Consolidation:
+    def __init__(self, arguments: Arguments) -> None:
+        self._moving = Moving(
+            moves_per_hour=int(arguments.number("movesPerHour", default=DEFAULT.moves_per_hour)),
+            cooldown_s=arguments.number("cooldown", default=DEFAULT.cooldown_s),
+            horizon_s=arguments.number("horizon", default=DEFAULT.horizon_s),
+            restart_s=arguments.number("restart", default=DEFAULT.restart_s),
+        )
+
+    def open(self, session: Session) -> Hooks:
+        del session
+        return Hooks(moving=self._moving)

@@ -1,0 +1,43 @@
+"""The annotation of a moved gang: what is written is read again, and what is wrong with it is said."""
+
+import pytest
+
+from maniple.api import types
+from maniple.api.labels import MOVED_ANNOTATION
+from maniple.api.meta import ObjectMeta
+from maniple.api.moves import Place, format_move, move_problems, read_move
+from maniple.api.timestamps import to_seconds
+from maniple.api.validate.ours import problems
+
+
+def test_what_is_written_is_read() -> None:
+    places = (Place("n1", 2, {"cpu": "1", "nvidia.com/gpu": "1"}, "worker"), Place("n2", 1, {"cpu": "2"}))
+    annotations = {MOVED_ANNOTATION: format_move(1767225600.0, 4, places)}
+    move = read_move(annotations)
+    assert move is not None
+    assert (to_seconds(move.at), move.size, move.places) == (1767225600.0, 4, places)
+    assert move_problems(annotations) == []
+
+
+def test_a_gang_without_the_annotation_was_not_moved() -> None:
+    assert read_move({}) is None
+    assert move_problems({}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("yes", "JSON is malformed"),
+        ('{"at":"2026-01-01T00:00:00Z","places":[]}', "missing required field `size`"),
+        ('{"at":"2026-01-01T00:00:00","size":1,"places":[]}', "expected a time with a time zone"),
+        ('{"at":"2026-01-01T00:00:00Z","size":1,"places":[{"node":"n","pods":1,"requests":{"cpu":"x"}}]}', "'x'"),
+        ('{"at":"2026-01-01T00:00:00Z","size":1,"places":[{"node":"n","pods":0,"requests":{}}]}', "`int` >= 1"),
+    ],
+)
+def test_what_is_wrong_is_said_and_counts_for_nothing(text: str, what: str) -> None:
+    annotations = {MOVED_ANNOTATION: text}
+    assert read_move(annotations) is None
+    meta = ObjectMeta(name="g", namespace="ns", annotations=annotations)
+    (problem,) = problems(types.PodGroup(metadata=meta))
+    assert str(problem).startswith(f"metadata.annotations[{MOVED_ANNOTATION}]: expected JSON such as")
+    assert what in str(problem)

@@ -1,0 +1,76 @@
+"""Random clusters in which free GPUs are scattered over the nodes, jobs that may be moved run, and large gangs wait."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from properties.elastic_clusters import ElasticWorld
+from properties.gpu_facts import GPU
+from properties.object_builder import Member
+from properties.object_writer import OURS, Mix
+from properties.raw_objects import Object
+
+
+class ScatteredWorld(ElasticWorld):
+    gpus_each = 0  # GPUs of each pod; 0: any number
+
+    def shape(self) -> tuple[Object, dict[str, str]]:
+        if self.gpus_each:
+            return {"containers": [self.container("main", 100, 0, self.gpus_each)]}, {}
+        return super().shape()
+
+    def terms(self, priority: str) -> Object:
+        spec = super().terms(priority)
+        if self.one_in(2):
+            spec = {"queue": spec["queue"]}  # nothing protects it
+        return spec | ({} if self.one_in(6) else {"movable": not self.one_in(8)})
+
+    @property
+    def free(self) -> int:
+        return int(sum(host.free.get(GPU, 0) for host in self.hosts))
+
+    def add_scattered(self, name: str) -> None:
+        """A gang that runs whole, with its surplus, on some nodes in turn."""
+        self.gpus_each = self.pick(1, 1, 2)
+        count, surplus = self.pick(1, 1, 2, 3), self.pick(0, 0, 1)
+        shape, annotations, labels = self.ruled_shape({"maniple.dev/pod-group": name})
+        spec = {"minMember": count, **self.terms("")}
+        labels |= {"maniple.dev/pod-group": name}
+        members = [Member(f"{name}-{n}", shape, dict(labels), dict(annotations)) for n in range(count + surplus)]
+        hosts = [host for member in members if (host := self.find_host(member)) is not None]
+        if len(set(map(id, hosts))) == len(hosts) == len(members) and "topology" not in spec:
+            self.add(OURS, "PodGroup", name, "default", spec=spec)
+            for member, host in zip(members, hosts, strict=True):
+                self.add_pod(member, "default", "maniple", host)
+
+    def scatter(self) -> None:
+        self.begin(2, 4)
+        enough = self.between(2, 6)
+        for index in range(12):
+            if self.free <= enough:
+                break
+            if self.one_in(5):
+                self.gpus_each = 0
+                self.add_elastic(f"e{index}", True, "")
+            else:
+                self.add_scattered(f"r{index}")
+        largest = max(int(host.free.get(GPU, 0)) for host in self.hosts)
+        self.gpus_each = max(1, min(largest + self.pick(1, 1, 0), self.free, 8))
+        for index in range(self.between(1, 2)):
+            shape, annotations, labels = self.ruled_shape({"maniple.dev/pod-group": f"w{index}"})
+            count = self.between(1, max(1, self.free // self.gpus_each))
+            spec = {"minMember": count, **self.terms("")}
+            if self.mix.has_priorities and self.one_in(3):
+                spec["priorityClassName"] = self.pick("high", "low")
+            self.add(OURS, "PodGroup", f"w{index}", "default", spec=spec)
+            own = labels | {"maniple.dev/pod-group": f"w{index}"}
+            for number in range(count):
+                member = Member(f"w{index}-{number}", shape, dict(own), dict(annotations))
+                self.add_pod(member, "default", "maniple", None)
+
+
+@st.composite
+def scattered_worlds(draw: st.DrawFn, rules_one_in: int = 0, limits_one_in: int = 0) -> list[Object]:
+    world = ScatteredWorld(draw, Mix(rules_one_in=rules_one_in, limits_one_in=limits_one_in))
+    world.scatter()
+    return world.objects

@@ -1,0 +1,107 @@
+"""The promises of moving: a place for whoever is moved, a gang that starts by it, a budget, and an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from hypothesis import given, settings
+
+from properties.cluster_facts import gang_of
+from properties.missed_moves import Tiny, can_start, tiny_clusters
+from properties.needless_victims import could_have_stayed
+from properties.plan_adapter import plan, plan_until_settled
+from properties.raw_objects import Object, key_of, rows, text
+from properties.referee import judge, violations
+from properties.scattered_worlds import scattered_worlds
+from properties.test_promises import moves, promised
+
+_DEFAULT = (Path(__file__).parents[2] / "maniple" / "scheduler" / "default_policy.yaml").read_text()
+ALL = "allocate, shrink, reclaim, preempt, consolidate, backfill, release, grow"
+FEW = "allocate, consolidate, backfill"
+
+
+def policy(actions: str, **arguments: int) -> str:
+    """The built-in policy with these actions; moving always pays."""
+    written = yaml.safe_load(_DEFAULT)
+    written["actions"] = actions
+    given_ = {name: str(value) for name, value in ({"horizon": 1000000} | arguments).items()}
+    written["tiers"][-1]["plugins"].append({"name": "consolidation", "arguments": given_})
+    return yaml.safe_dump(written)
+
+
+def moved_gangs(objects: list[Object], planned: Object) -> list[set[str]]:
+    """The gangs that are moved in each round."""
+    gangs = {key_of(item): gang_of(item) for item in objects if text(item, "kind") == "Pod"}
+    named = [[text(move, "pod") for move in rows(played, "moves")] for played in rows(planned, "rounds")]
+    return [{gangs.get(pod, pod.rsplit("-", 2)[0]) for pod in pods} for pods in named]
+
+
+many = settings(promised, max_examples=150)
+some = settings(promised, max_examples=60)
+
+
+@many
+@given(scattered_worlds())
+def test_moves_keep_every_promise(objects: list[Object]) -> None:
+    assert violations(objects, plan(objects, policy(FEW), rounds=4)) == []
+
+
+@some
+@given(scattered_worlds(rules_one_in=3, limits_one_in=3))
+def test_moves_keep_every_promise_where_pods_have_rules_and_queues_have_limits(objects: list[Object]) -> None:
+    assert violations(objects, plan(objects, policy(FEW), rounds=4)) == []
+
+
+@some
+@given(scattered_worlds(limits_one_in=3))
+def test_moves_keep_every_promise_beside_all_other_actions(objects: list[Object]) -> None:
+    assert violations(objects, plan(objects, policy(ALL), rounds=5)) == []
+
+
+@some
+@given(scattered_worlds())
+def test_places_are_kept_while_pods_take_long_to_leave(objects: list[Object]) -> None:
+    """Until then nobody is there in their place, and their places and those of the gang are nobody else's."""
+    for grace in (2, 3):
+        found = judge(objects, plan_until_settled(objects, policy(FEW), 16, False, grace), grace)
+        assert [breach.sentence for breach in found] == []
+
+
+@some
+@given(scattered_worlds())
+def test_nobody_is_moved_who_could_have_stayed(objects: list[Object]) -> None:
+    assert could_have_stayed(objects, plan(objects, policy(FEW), rounds=2)) == []
+
+
+@some
+@given(scattered_worlds())
+def test_a_settled_cluster_in_which_jobs_move_stays_settled(objects: list[Object]) -> None:
+    """Even if jobs never cool down: a move starts a gang, and none stops by it."""
+    moved = moves(plan(objects, policy(ALL, cooldown=0), rounds=16))
+    rests = next((index for index, has_moved in enumerate(moved) if index and not has_moved), len(moved))
+    assert rests <= 11, moved
+    assert not any(moved[rests:]), moved
+
+
+@some
+@given(scattered_worlds())
+def test_no_more_jobs_are_moved_in_an_hour_than_the_policy_says(objects: list[Object]) -> None:
+    found = moved_gangs(objects, plan(objects, policy(FEW, movesPerHour=2, cooldown=0), rounds=8))
+    assert sum(map(len, found)) <= 2
+
+
+@some
+@given(scattered_worlds())
+def test_a_job_that_was_moved_cools_down(objects: list[Object]) -> None:
+    found = [gang for gangs in moved_gangs(objects, plan(objects, policy(FEW), rounds=8)) for gang in gangs]
+    assert len(found) == len(set(found))
+
+
+@settings(promised, max_examples=300)
+@given(tiny_clusters())
+def test_a_gang_waits_only_if_no_moves_of_single_pods_would_let_it_start(tiny: Tiny) -> None:
+    """In tiny clusters, where every set of pods is tried with every place."""
+    first = rows(plan(tiny.objects, policy(FEW, movesPerHour=100)), "rounds")[0]
+    starts = bool(rows(first, "binds")) or bool(rows(first, "moves"))
+    assert starts == can_start(tiny, len(tiny.jobs))

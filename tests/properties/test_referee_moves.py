@@ -1,0 +1,106 @@
+"""The referee's verdicts on moves: for each a plan that breaks it beside one that keeps it."""
+
+from __future__ import annotations
+
+import pytest
+
+from properties.raw_objects import Object
+from properties.replay_rounds import Promise
+from properties.test_referee import bind, broken, group, node, nominate, pod, round_of, wait
+from properties.test_referee_evictions import take
+
+
+def cluster(gpus: int = 2, movable: bool = True, **spec: object) -> list[Object]:
+    """`x` runs on n1 beside a free GPU, `y` on n2, and `new` needs the two GPUs of a node."""
+    return [
+        *(node(name, gpus=2) for name in ("n1", "n2")),
+        group("x", 1, movable=movable, **spec),
+        pod("x-0", on="n1", group="x", ids="0"),
+        pod("y", on="n2", ids="0"),
+        pod("new", gpus),
+    ]
+
+
+def move(name: str = "x-0", old: str = "n1", new: str = "n2", gang: str = "new") -> Object:
+    return {"pod": f"default/{name}", "from": old, "to": new, "for": f"default/{gang}"}
+
+
+def moved(*moves: Object, evicted: str = "x-0", to: str = "n1") -> Object:
+    return round_of(
+        evictions=[take(evicted, "new", "Moved")] if evicted else [],
+        moves=list(moves),
+        nominations=[nominate("new", to)],
+    )
+
+
+FIRST = moved(move())
+SECOND = round_of(binds=[bind("new", "n1", "0", "1"), bind("x-0", "n2", "1")])
+
+
+def test_a_pod_may_move_to_a_place_that_it_gets_when_it_comes_back() -> None:
+    assert not broken(cluster(), FIRST, SECOND)
+
+
+def test_its_place_must_be_kept_for_it() -> None:
+    waits = round_of(binds=[bind("new", "n1", "0", "1")], waiting=[wait("x")])
+    assert broken(cluster(), FIRST, waits) == {Promise.MOVES}
+    other = [*cluster(), node("n3", gpus=2)]
+    elsewhere = round_of(binds=[bind("new", "n1", "0", "1"), bind("x-0", "n3", "1")])
+    assert broken(other, FIRST, elsewhere) == {Promise.MOVES}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        moved(),
+        moved(move(old="n2")),
+        moved(move(gang="y")),
+        moved(move(new="n9")),
+        moved(move(), move()),
+        moved(move(name="y", old="n2", new="n1"), move()),
+    ],
+    ids=["no place", "it was elsewhere", "for another gang", "no such node", "two places", "not evicted"],
+)
+def test_each_moved_pod_has_one_place(first: Object) -> None:
+    assert Promise.MOVES in broken(cluster(), first)
+
+
+def test_a_place_must_hold_the_pod_beside_all_others() -> None:
+    full = [*cluster(), pod("z", on="n2", ids="1")]
+    assert broken(full, FIRST) == {Promise.MOVES}
+    tainted = [node("n2", gpus=2, taints=[{"key": "a", "effect": "NoSchedule"}]), *cluster()[:1], *cluster()[2:]]
+    assert Promise.MOVES in broken(tainted, FIRST)
+
+
+def test_nobody_moves_to_where_it_was() -> None:
+    roomy = [node("n1", gpus=4), *cluster()[1:]]
+    assert broken(roomy, moved(move(new="n1"))) == {Promise.MOVES}
+
+
+def test_only_those_move_who_say_so() -> None:
+    assert broken(cluster(movable=False), FIRST) == {Promise.MOVES}
+
+
+def test_nobody_moves_who_may_not_be_evicted() -> None:
+    assert broken(cluster(preemptable=False), FIRST) == {Promise.VICTIMS}
+
+
+def test_nobody_moves_for_a_lower_priority() -> None:
+    high: Object = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+    assert broken([high, *cluster(priorityClassName="high")], FIRST) == {Promise.MOVES}
+    assert not broken([high, *cluster()], FIRST, SECOND)
+
+
+def test_nobody_moves_for_a_gang_that_does_not_start() -> None:
+    assert Promise.VICTIMS in broken(cluster(), round_of(evictions=[take("x-0", "new", "Moved")], moves=[move()]))
+
+
+def test_a_gang_moves_whole_or_keeps_its_minimum() -> None:
+    pair = [
+        group("p", 2, movable=True),
+        pod("p-0", on="n1", group="p", ids="0"),
+        pod("p-1", on="n2", group="p", ids="0"),
+    ]
+    nodes = [node(name, gpus=2) for name in ("n1", "n2")]
+    first = round_of(evictions=[take("p-0", "new", "Moved")], moves=[move("p-0")], nominations=[nominate("new", "n1")])
+    assert broken([*nodes, *pair, pod("new", 2)], first) == {Promise.GANGS}
