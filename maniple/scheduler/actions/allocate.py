@@ -17,6 +17,7 @@ import numpy as np
 from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
+from maniple.scheduler.eviction.queue_claims import QueueClaims
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import borrows
@@ -88,12 +89,13 @@ class Deference:
         self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
         self._takes_from_others = self._shrinks or Ability.RECLAIM in between
         self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that did not fit
+        self._claims = None if session.due is None else QueueClaims(session, session.due)
         self._claimants: set[int] = set()  # queues of gangs that did not fit and may take from other queues
 
     def expect(self, job: Job) -> None:
         """The job did not fit, and others may be evicted for it."""
         self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
-        if self._takes_from_others and not self._borrows(job):
+        if self._takes_from_others and self._claims and next(self._claims.possible(job), None) is not None:
             self._claimants.add(job.queue)
 
     def _borrows(self, job: Job) -> bool:

@@ -51,6 +51,7 @@ class Outcome:
         self._need = claims.need(claimant)
         self._held = due.accounting.queue_held
         self._left = self._held.copy()  # without the victims, and without the claimant
+        self.without_candidates = self._held  # the same, if all candidates became victims
         self._level = 0  # at which the last victim meets the claimant
         self._is_entitled = True
         self._refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
@@ -75,6 +76,8 @@ class Outcome:
                 return False
             if not self._allows(below, amount, kind):
                 self._refused.add(kind)
+                return False
+            if self._leaves_guarantee(victim, level):
                 return False
         self._left[self._session.queue_paths[queue]] -= amount
         return True
@@ -103,7 +106,10 @@ class Outcome:
         if not self._is_entitled or self.claim in GUARANTEES:
             return self._is_entitled
         if self.claim == Claim.STRICT:
-            return self._keep_dues(below, amount, kind) and bool(np.isfinite(self._floors[kind]).any())
+            keeps = self._keep_dues(below, amount, kind) and self._keep_guarantees(below, amount)
+            return keeps and bool(np.isfinite(self._floors[kind]).any())
+        if not self._keep_guarantees(below, amount):
+            return False
         top = below[-1]
         before, after = self._parts(top, self._held[top]), self._parts(top, self._left[top] - amount)
         changed = {**self._changed, top: (before, after)}
@@ -116,6 +122,28 @@ class Outcome:
                 return False
         self._changed = changed
         return True
+
+    def _leaves_guarantee(self, victim: Victim, level: int) -> bool:
+        """Whether a claim in a department would replace a gang inside its guarantee by one that is outside.
+
+        The guarantee of another department could then take that one again.
+        """
+        parts = self._claims.parts
+        if self._of_guests or self.claim in GUARANTEES or parts.is_empty:
+            return False
+        for queue in self._path[level:]:
+            guaranteed = self._due.guaranteed[queue]
+            is_over = (guaranteed > 0) & (self.without_candidates[queue] + self._need > guaranteed + EPSILON)
+            if is_over.any() and victim.pod in parts.inside(queue):
+                return True
+        return False
+
+    def _keep_guarantees(self, below: list[int], amount: FloatArray) -> bool:
+        """Whether no queue gets less than it is guaranteed, or than it has of that: it would claim it back."""
+        guaranteed = self._due.guaranteed[below]
+        kept = np.minimum(guaranteed, self._held[below])
+        touched = (guaranteed > 0) & (amount > 0)
+        return not (touched & (self._left[below] - amount < kept - EPSILON)).any()
 
     def _keep_dues(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
         """Whether each queue still holds its due of all that is scarce and that the victim holds."""

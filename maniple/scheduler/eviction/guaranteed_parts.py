@@ -9,6 +9,7 @@ inside a child's guarantee, then minimums before surplus, then the oldest. What 
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,13 +37,18 @@ class GuaranteedParts:
         self._session = session
         self._due = due
         self._inside: dict[int, frozenset[PlacedPod]] = {}
-        self._parts: dict[int, list[_Part]] = {}
         self.is_empty = not due.guaranteed.any()
-        if not self.is_empty:
-            guaranteed = [bool(due.guaranteed[path].any()) for path in session.queue_paths]
-            for job in session.snapshot.jobs:
-                if job.placed and guaranteed[job.queue]:
-                    self._parts.setdefault(job.queue, []).extend(self._split(job))
+
+    @cached_property
+    def _parts(self) -> dict[int, list[_Part]]:
+        """The parts of all jobs below a guarantee, by queue."""
+        session = self._session
+        parts: dict[int, list[_Part]] = {}
+        guaranteed = [bool(self._due.guaranteed[path].any()) for path in session.queue_paths]
+        for job in session.snapshot.jobs:
+            if job.placed and guaranteed[job.queue]:
+                parts.setdefault(job.queue, []).extend(self._split(job))
+        return parts
 
     def inside(self, queue: int) -> frozenset[PlacedPod]:
         """The pods at and below the queue that are inside its guarantee, or inside that of a queue below it."""
@@ -71,6 +77,8 @@ class GuaranteedParts:
                 yield from part.pods
                 continue
             outside.add(part.job.key)
+            if not part.job.preemptable and not part.number:
+                total += part.held  # it cannot go, so the others beside it have to
             if part.pods[0] in within_child:  # although others beside it hold more than what they are guaranteed
                 yield from part.pods
 

@@ -33,6 +33,7 @@ from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, standing_with
 from maniple.scheduler.framework.hooks import Victim, VictimRule
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.reservation.reservation_book import Reservation
 
 _NONE = -1
 
@@ -96,6 +97,11 @@ class QueueClaims:
         nearest_first = candidates
         if len(self._session.queue_paths[claimant]) > 1:
             nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant, victim.job.queue)[0])
+        if not self.parts.is_empty and len(self._session.queue_paths[claimant]) > 1:
+            outcome.without_candidates = self._due.accounting.queue_held.copy()
+            for victim in candidates:
+                path = self._session.queue_paths[victim.job.queue]
+                outcome.without_candidates[path] -= self._due.accounting.of_pod(victim.pod)
         staying = set() if outcome.claim in GUARANTEES else self._would_come_back(candidates)
         chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
         return [victim for victim in candidates if victim in chosen]
@@ -227,6 +233,18 @@ class QueueClaims:
         tops = {job.queue: self.meeting(claimant, job.queue)[1][-1:] for job in table.jobs}
         inside = {queue: self.parts.inside(top[0]) if top else frozenset() for queue, top in tops.items()}
         return np.array([not inside[unit.job.queue].isdisjoint(unit.pods) for unit in table.units], dtype=bool)
+
+    def reservations_below(self, claim: Claim) -> list[Reservation]:
+        """The reservations that give way to such a claim: for gangs that no guarantee covers."""
+        if claim not in GUARANTEES:
+            return []
+        held = self._due.accounting.queue_held
+        giving_way = []
+        for reservation in self._session.reservations.values():
+            need, queue = self.need(reservation.job), reservation.job.queue
+            if standing_with(self._due, queue, held[queue] + need, need) != Standing.GUARANTEED:
+                giving_way.append(reservation)
+        return giving_way
 
     def distance(self, claimant: Job, table: UnitTable) -> IntArray | None:
         """[units] how many queues the claimant is below the one in which it meets each; None: the same for all."""

@@ -21,6 +21,7 @@ from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import VictimRule
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.reservation.reservation_book import Reservation
 
 _MOST_KEPT = 64  # demands whose RoomMaker is kept
 
@@ -34,6 +35,7 @@ class Attempt(NamedTuple):
     # [units] those with a lower number may have to leave before others are allowed; None: in any order.
     distance: Callable[[UnitTable], IntArray | None] = lambda _: None
     lone_rules: Sequence[VictimRule] | None = None  # rules to ask about single units, if not all can be asked so
+    giving_way: Callable[[], Sequence[Reservation]] = lambda: ()  # reservations whose room it may use
 
 
 def claim_attempts(
@@ -55,6 +57,7 @@ def claim_attempts(
             partial(_offered, claims, claim, claimant, own if takes_own else None),
             partial(claims.distance, claimant),
             rules,
+            partial(claims.reservations_below, claim),
         )
     if is_first and takes_own:
         yield Attempt(None, rules, own)
@@ -105,7 +108,8 @@ def contend(
                 units = attempt.offered(offered.table) & offered.of_others(job)
                 distance = attempt.distance(offered.table)
                 maker = RoomMaker(session, offered.table, units, attempt.rules, reason, distance, attempt.lone_rules)
-            victims = maker.make_room(queue, job, offered.left)
+            with session.reserved.lifted(attempt.giving_way()):
+                victims = maker.make_room(queue, job, offered.left)
             if victims is None:
                 failed.add(key)
                 continue
