@@ -259,8 +259,8 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
     elif what == "bind" and waiting and nodes:
         pod, node = data.draw(st.sampled_from(waiting)), data.draw(st.sampled_from([*nodes, "n9"]))
         model.bind(pod, Bind(name_of(pod), node, data.draw(st.sampled_from([(), ("0",), ("1", "0")]))))
-    elif what == "evict" and alive:
-        model.evict(data.draw(st.sampled_from(alive)), data.draw(st.sampled_from(["default/g0", "default/p"])))
+    elif what == "evict" and (staying := [pod for pod in alive if pod.metadata.deletion_timestamp is None]):
+        model.evict(data.draw(st.sampled_from(staying)), data.draw(st.sampled_from(["default/g0", "default/p"])))
     elif what == "delete" and alive:
         ends = datetime.fromtimestamp(NOW + data.draw(st.sampled_from([-30, 0])), UTC)
         model.put(with_meta(data.draw(st.sampled_from(alive)), deletion_timestamp=ends))
