@@ -150,6 +150,8 @@ class Guarantees:
                 inside.add(part)
             else:
                 outside.add(part.gang)
+                if part.is_firm and not part.nth:
+                    held = then  # nothing moves it, so what is beside it has to go
         return inside
 
 
