@@ -14,7 +14,7 @@ from maniple.scheduler.plugins import PLUGINS
 ACTION_WORDS = {
     "allocate": "gives free resources to the next gangs",
     "shrink": "takes back the surplus of elastic jobs",
-    "reclaim": "takes back what other queues hold above their share",
+    "reclaim": "takes back from other queues what a queue deserves or is guaranteed",
     "preempt": "evicts lower-priority work in the same queue",
     "backfill": "places pods that request nothing, and fills reserved room without delaying its gang",
     "consolidate": "moves running pods so that a gang finds its room together",
