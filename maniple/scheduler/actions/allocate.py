@@ -17,7 +17,7 @@ import numpy as np
 from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
-from maniple.scheduler.eviction.queue_claims import QueueClaims
+from maniple.scheduler.eviction.queue_claims import claims_of
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import borrows
@@ -89,7 +89,7 @@ class Deference:
         self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
         self._takes_from_others = self._shrinks or Ability.RECLAIM in between
         self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that did not fit
-        self._claims = None if session.due is None else QueueClaims(session, session.due)
+        self._claims = claims_of(session)
         self._claimants: set[int] = set()  # queues of gangs that did not fit and may take from other queues
 
     def expect(self, job: Job) -> None:

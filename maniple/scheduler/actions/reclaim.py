@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from maniple.model.job import Job
 from maniple.scheduler.actions.common.contend import Attempt, claim_attempts, contend
-from maniple.scheduler.eviction.queue_claims import QueueClaims
+from maniple.scheduler.eviction.queue_claims import claims_of
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import evictable_jobs
 from maniple.scheduler.explain.tried import AboveShare
@@ -25,9 +25,11 @@ class Reclaim:
     def execute(self, session: Session) -> None:
         rules = session.victim_rules("reclaimable")
         session.leave_note(AboveShare(rules))
-        if not rules or session.due is None or not session.snapshot.waiting:
+        if not rules or not session.snapshot.waiting:
             return
-        claims = QueueClaims(session, session.due)
+        claims = claims_of(session)
+        if claims is None:
+            return
 
         def attempts(claimant: Job) -> Iterable[Attempt]:
             return claim_attempts(claims, claimant, rules, takes_own=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from maniple.model.job import Job
 from maniple.scheduler.actions.common.contend import Attempt, claim_attempts, contend
-from maniple.scheduler.eviction.queue_claims import QueueClaims
+from maniple.scheduler.eviction.queue_claims import claims_of
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import Unit, placed_by_role, surplus_steps
 from maniple.scheduler.explain.tried import Surplus
@@ -31,7 +31,7 @@ class Shrink:
         session.leave_note(Surplus(units_of=surplus_units))
         if not session.snapshot.waiting:
             return
-        claims = None if session.due is None else QueueClaims(session, session.due)
+        claims = claims_of(session)
         everything = Attempt(None, (), lambda table: np.ones(len(table), dtype=bool))
 
         def attempts(claimant: Job) -> Iterable[Attempt]:

@@ -31,7 +31,7 @@ class _Part(NamedTuple):
 
 
 class GuaranteedParts:
-    """Reads the session when a queue is first asked about. Must not outlive the action that asks."""
+    """Reads the session when a queue is first asked about."""
 
     def __init__(self, session: Session, due: Due) -> None:
         self._session = session

@@ -39,7 +39,7 @@ _NONE = -1
 
 
 class QueueClaims:
-    """The claims of one action. Must not outlive it: what is inside guarantees is found once."""
+    """The claims in a session as it stood when `claims_of` was called: what is inside guarantees is found once."""
 
     def __init__(self, session: Session, due: Due) -> None:
         self._session = session
@@ -267,14 +267,24 @@ class QueueClaims:
         return self._due.accounting.asked(self._session.needed_resources(claimant))
 
 
+def claims_of(session: Session) -> QueueClaims | None:
+    """The claims as the session stands now. Each action asks when it starts. None: nobody says what queues deserve.
+
+    They are made once for as long as running jobs stay as they are (Statement.commit).
+    """
+    if session.queue_claims is None and session.due is not None:
+        session.queue_claims = QueueClaims(session, session.due)
+    return session.queue_claims
+
+
 def displaceable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
     """Candidates that run in the reservation of `claimant` and may be displaced, each given the ones before.
 
     They started there on the condition that they leave. Yet a claimant above its due must not bring another queue below
     its due, and nothing takes what is inside a guarantee.
     """
-    due = session.due
-    return list(candidates) if due is None else QueueClaims(session, due).displaceable(claimant, candidates)
+    claims = claims_of(session)
+    return list(candidates) if claims is None else claims.displaceable(claimant, candidates)
 
 
 def _jobs_of(victims: Sequence[Victim]) -> Iterator[Job]:

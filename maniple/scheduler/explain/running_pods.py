@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from maniple.model.job import Job, PlacedPod
 from maniple.model.pod_identity import JobKey
-from maniple.scheduler.eviction.queue_claims import QueueClaims
+from maniple.scheduler.eviction.queue_claims import QueueClaims, claims_of
 from maniple.scheduler.framework.due_rules import EPSILON
 from maniple.scheduler.framework.plan import SHRUNK, Holder, format_rounded_up
 from maniple.scheduler.framework.session import Session
@@ -132,7 +132,7 @@ class Holders:
     @cached_property
     def claims(self) -> QueueClaims | None:
         """What queues may take from each other; None: nobody says what they deserve."""
-        return None if self.session.due is None else QueueClaims(self.session, self.session.due)
+        return claims_of(self.session)
 
     def is_guaranteed(self, claimant: Job, job: Job, pod: PlacedPod) -> bool:
         """Whether the pod is inside a guarantee, as the claimant's queue sees it."""

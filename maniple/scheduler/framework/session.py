@@ -44,6 +44,7 @@ from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccoun
 from maniple.scheduler.reservation.reservation_book import ReservationBook
 
 if TYPE_CHECKING:
+    from maniple.scheduler.eviction.queue_claims import QueueClaims
     from maniple.scheduler.explain.tried import Note
     from maniple.scheduler.framework.due_rules import Due
     from maniple.scheduler.framework.policy import PluginChoice
@@ -109,6 +110,7 @@ class Session:
         }
         claims = {name: next(iter(self._callbacks[name]), None) for name in CLAIMS}
         self.due = claims["due"]
+        self.queue_claims: QueueClaims | None = None  # made by claims_of; None again when running jobs change
         self.sizing: Sizing | None = claims["sizing"]
         self.moving: Moving | None = claims["moving"]
         # How long the first gang of a queue waits for a reservation; None: for ever.

@@ -138,6 +138,8 @@ class Statement:
 
     def commit(self) -> None:
         reserved = self._session.reserved
+        if any(map(self._changes_running, self._log)):
+            self._session.queue_claims = None
         for done in self._log:
             if isinstance(done, Placed) and done.moved_for:
                 self._session.moved.append(done)
@@ -154,6 +156,13 @@ class Statement:
                 self._session.forget_failures()
         self._session.promised_room.keep(self.placed())
         self._log = []
+
+    def _changes_running(self, done: Placed | Evicted | Resized | Cleared) -> bool:
+        """Whether it changes a job that holds something already, and so what claims count."""
+        if not isinstance(done, Placed):
+            return True
+        state = self._session.state(done.job)
+        return state.placed_count + state.promised_count > done.spot.total
 
     def placed(self) -> tuple[Placed, ...]:
         return tuple(done for done in self._log if isinstance(done, Placed))

@@ -14,7 +14,7 @@ from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.claim_outcome import Claim
-from maniple.scheduler.eviction.queue_claims import QueueClaims, displaceable
+from maniple.scheduler.eviction.queue_claims import claims_of, displaceable
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.job_state import SurplusCount
@@ -188,8 +188,9 @@ def _evictable(session: Session, claimant: Job, running: RunningPods) -> Iterato
                 else:
                     lent[pod.pod] = number, moment
                     victims.append(Victim(job, pod))
-    if victims and session.due is not None:
-        for victim in QueueClaims(session, session.due).allowed(Claim.STRICT, claimant, victims):
+    claims = claims_of(session) if victims else None
+    if claims is not None:
+        for victim in claims.allowed(Claim.STRICT, claimant, victims):
             yield lent[victim.pod.pod]
 
 
