@@ -141,6 +141,19 @@ class Job(Struct, eq=False):
         return self.key[0]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether its whole minimum is on nodes or has succeeded."""
+        if len(self.placed) + self.succeeded < self.min_member:
+            return False
+        there, done = self.placed_by_role, self.succeeded_by_role
+        return all(there.get(role, 0) + done.get(role, 0) >= least for role, least in self.role_min.items())
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it holds something without being whole, or is marked so (api/incomplete_since.py)."""
+        return self.stale_at < inf or (bool(self.placed) and not self.is_whole)
+
+    @property
     def is_best_effort(self) -> bool:
         """Whether none of its waiting pods requests anything."""
         return all(group.shape.is_best_effort for group in self.groups)

@@ -38,6 +38,8 @@ class Snapshot:
     domains: Domains
     gpu_pods: Mapping[GpuPod, int]  # requests of pods with GPUs, placed and waiting -> number of pods
     moved: Sequence[Job] = ()  # the jobs that were moved at some time
+    incomplete: Sequence[Job] = ()  # those that hold less than their minimum, or are marked so
+    elastic: Sequence[Job] = ()  # the ElasticJobs
     # Placed pods, terminating pods included. Empty if no pod has affinity terms.
     pod_affinity: PodsOnNodes = field(default_factory=dict)
     # node -> ports, disks, claims and volumes in use

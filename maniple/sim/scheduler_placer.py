@@ -44,7 +44,9 @@ class SchedulerPlacer:
         self._arrived_kinds: dict[GpuPod, int] = {}
         self._arrived = 0
         self._next_session_at = 1
-        self._session = self._policy.session(replace(snapshot, jobs=(), waiting=(), gpu_pods={}))
+        self._session = self._policy.session(
+            replace(snapshot, jobs=(), waiting=(), moved=(), incomplete=(), elastic=(), gpu_pods={})
+        )
 
     def place(self, pod: int) -> bool:
         group = self._groups[self._kind[pod]]

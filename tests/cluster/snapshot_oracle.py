@@ -47,6 +47,13 @@ def build_from_scratch(objects: Objects, ours: Ours, now: float, reads: Reads | 
     return _Oracle(objects, ours, reads or Reads()).build(now)
 
 
+def _lacks_pods(job: Job) -> bool:
+    roles = [pod.role for pod in job.placed]
+    for role, count in job.succeeded_by_role.items():
+        roles += [role] * count
+    return len(roles) < job.min_member or any(roles.count(role) < least for role, least in job.role_min.items())
+
+
 def key_of(item: Object, kind: str = "") -> JobKey:
     return f"{item.metadata.namespace}/{item.metadata.name}", kind or type(item).__name__
 
@@ -165,6 +172,8 @@ class _Oracle:
             jobs=jobs,
             waiting=waiting,
             moved=[job for job in jobs if job.moved is not None],
+            incomplete=[job for job in jobs if (job.placed and _lacks_pods(job)) or job.stale_at < inf],
+            elastic=[job for job in jobs if job.elastic is not None],
             gpus=tables.gpus,
             gpus_free=gpus_free,
             gpus_releasing=gpus_releasing,

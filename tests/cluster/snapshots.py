@@ -50,6 +50,8 @@ def picture(snapshot: Snapshot) -> Picture:
         "jobs": [_job(job) for job in snapshot.jobs],
         "waiting": [job.key for job in snapshot.waiting],
         "moved": [job.key for job in snapshot.moved],
+        "incomplete": [job.key for job in snapshot.incomplete],
+        "elastic": [job.key for job in snapshot.elastic],
         "gpu_pods": sorted((str(kind), count) for kind, count in snapshot.gpu_pods.items()),
         "pod_affinity": sorted((_sorted(info), node, count) for (info, node), count in snapshot.pod_affinity.items()),
         "leaving_for": {

@@ -25,7 +25,7 @@ from maniple.cluster.assumed_writes import move_annotation, with_move, with_size
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
 from maniple.kube.serve.evictions import GANG_TIMEOUT, Evictor
-from maniple.kube.serve.gang_index import Gangs, is_whole
+from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.object_patches import Patches
@@ -100,7 +100,7 @@ class Applier:
 
         A gang of which pods are `bound` in this cycle is spared. A gang that is evicted starts over.
         """
-        halves = {job.key: job for job in self._gangs.halves(iter(snapshot.jobs))}
+        halves = {job.key: job for job in self._gangs.halves(snapshot)}
         self._shrinking = {uid: entry for uid, entry in self._shrinking.items() if self._is_there(entry[0].pod, uid)}
         limits: dict[Hashable, float] = {uid: limit_s for uid, (_, limit_s) in self._shrinking.items()}
         overdue = self._overdue(limits | dict.fromkeys(halves, self._gang_timeout_s))
@@ -272,10 +272,10 @@ class Applier:
         The places of a gang that is moved now are known to nobody but the Cache yet: it is looked at once they are
         written.
         """
-        for job in snapshot.jobs:
+        for job in snapshot.incomplete:
             if job.key[1] != "PodGroup" or not job.exists or job.key in self._moves_under_way:
                 continue
-            is_short = bool(job.placed) and not is_whole(job)
+            is_short = bool(job.placed) and not job.is_whole
             if is_short == (job.stale_at < inf):
                 continue
             seen = self._mirror.find(types.PodGroup, split_name(job.name))

@@ -113,10 +113,10 @@ class Gangs:
             return is_true(seen.item.status.conditions, SCHEDULED)
         return True
 
-    def halves(self, jobs: Iterator[Job]) -> Iterator[Job]:
+    def halves(self, snapshot: Snapshot) -> Iterator[Job]:
         """Gangs of which some pods are bound, but never enough so far."""
-        for job in jobs:
-            if job.min_member > 1 and job.placed and not is_whole(job) and not self.was_whole(job):
+        for job in snapshot.incomplete:
+            if job.min_member > 1 and job.placed and not job.is_whole and not self.was_whole(job):
                 yield job
 
 
@@ -131,14 +131,6 @@ def has_started(source: Struct) -> bool:
 def gang_of(pod: Object | None) -> Key | None:
     gangs = named_gangs(pod) if isinstance(pod, kubernetes.Pod) else ()
     return split_name(gangs[0][0]) if gangs else None
-
-
-def is_whole(job: Job) -> bool:
-    """Whether its whole minimum is bound or has succeeded."""
-    if len(job.placed) + job.succeeded < job.min_member:
-        return False
-    there, done = job.placed_by_role, job.succeeded_by_role
-    return all(there.get(role, 0) + done.get(role, 0) >= least for role, least in job.role_min.items())
 
 
 def jobs_by_queue(snapshot: Snapshot) -> tuple[dict[str, int], dict[str, int]]:

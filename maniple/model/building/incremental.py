@@ -25,7 +25,7 @@ from maniple.model.building.pod_index import PodIndex
 from maniple.model.building.queue_choice import has_same_queue
 from maniple.model.building.queue_usage import JobUsage, QueueUsage
 from maniple.model.building.snapshot_assembly import assemble_snapshot
-from maniple.model.building.sorted_jobs import SortedJobs
+from maniple.model.building.sorted_jobs import JobLists
 from maniple.model.disruption_budgets import Budget, find_budgets
 from maniple.model.gpu.devices import gpu_problems
 from maniple.model.job import Job
@@ -163,7 +163,7 @@ class SnapshotBuilder:
         self._is_updated |= self._node_usage.pass_to(moment)
         if self._last is None or self._is_updated:
             usages = self._node_usage, self._queue_usage
-            self._last = assemble_snapshot(self._tables, *usages, self._jobs, self._waiting.jobs())
+            self._last = assemble_snapshot(self._tables, *usages, self._jobs)
             self._is_updated = False
         return replace(self._last, now=moment)
 
@@ -270,7 +270,7 @@ class SnapshotBuilder:
         self._builder = JobBuilder(self._tables, lambda _item, _problem: None)  # the checker has reported every problem
         self._node_usage = NodeUsage(self._tables)
         self._queue_usage = QueueUsage(self._tables)
-        self._jobs, self._waiting = SortedJobs(), SortedJobs()
+        self._jobs = JobLists()
         index.touched_gangs.clear()
         self._touched_nodes.clear()
         self._touched_budgets = {namespace for namespace, _ in objects[kubernetes.PodDisruptionBudget]}
@@ -305,7 +305,7 @@ class SnapshotBuilder:
         # Waiting groups depend on whether a budget covers them, and not on what it allows.
         for namespace in self._touched_budgets:
             if _selectors(before, namespace) != _selectors(after, namespace):
-                jobs = (job for job in self._waiting.jobs() if split_name(job.name)[0] == namespace)
+                jobs = (job for job in self._jobs.waiting.jobs() if split_name(job.name)[0] == namespace)
                 self._node_usage.dirty_jobs |= dict.fromkeys(job.key for job in jobs)
         self._touched_budgets = set()
 
@@ -356,20 +356,11 @@ class SnapshotBuilder:
 
     def _build_jobs(self) -> None:
         jobs: dict[JobKey, Job | None] = {}
-        waiting: dict[JobKey, Job | None] = {}
         for key in self._node_usage.dirty_jobs:
-            job, usage = self._build_job(key)
+            jobs[key], usage = self._build_job(key)
             self._queue_usage.put(key, usage)
-            jobs[key] = job
-            if job is not None and (job.groups or job.gated):
-                waiting[key] = job
-            elif key in self._waiting:
-                waiting[key] = None
         self._node_usage.dirty_jobs.clear()
-        if jobs:
-            self._jobs.change(jobs)
-        if waiting:
-            self._waiting.change(waiting)
+        self._jobs.change(jobs)
 
     def _build_job(self, key: JobKey) -> tuple[Job | None, JobUsage | None]:
         """(None, None): the job does not exist any more."""
@@ -389,7 +380,7 @@ class SnapshotBuilder:
         if item is None or self._tables is None or self._specs.contradiction(pod, item):
             return None
         key = self._specs.gang_of(pod, item)
-        return None if key is None else self._jobs.get(key)
+        return None if key is None else self._jobs.all.get(key)
 
 
 def _sorted(objects: Mapping[Key, Any]) -> list[Any]:

@@ -1,18 +1,13 @@
 """A Snapshot out of the tables, the usage of nodes and queues, and the jobs. It shares no array that changes later."""
 
-from collections.abc import Sequence
-
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.building.node_usage import NodeUsage
 from maniple.model.building.queue_usage import QueueUsage
-from maniple.model.building.sorted_jobs import SortedJobs
-from maniple.model.job import Job
+from maniple.model.building.sorted_jobs import JobLists
 from maniple.model.snapshot import Snapshot
 
 
-def assemble_snapshot(
-    tables: ClusterTables, usage: NodeUsage, queue_usage: QueueUsage, jobs: SortedJobs, waiting: Sequence[Job]
-) -> Snapshot:
+def assemble_snapshot(tables: ClusterTables, usage: NodeUsage, queue_usage: QueueUsage, jobs: JobLists) -> Snapshot:
     """The time is left open: `now` is 0."""
     vectors = usage.vectors()
     queue_allocated, queue_pending = queue_usage.sums(vectors)
@@ -27,9 +22,11 @@ def assemble_snapshot(
         queue_allocated=queue_allocated,
         queue_pending=queue_pending,
         indivisible=tables.axis.extended & queue_usage.in_whole_units(vectors),
-        jobs=jobs.jobs(),
-        waiting=waiting,
-        moved=jobs.moved(),
+        jobs=jobs.all.jobs(),
+        waiting=jobs.waiting.jobs(),
+        moved=jobs.moved.jobs(),
+        incomplete=jobs.incomplete.jobs(),
+        elastic=jobs.elastic.jobs(),
         gpus=tables.gpus,
         gpus_free={row: free.copy() for row, free in usage.gpus_free.items()},
         gpus_releasing={row: releasing.copy() for row, releasing in usage.gpus_releasing.items()},

@@ -1,6 +1,7 @@
 """The jobs of a cluster, sorted by key, kept up to date without sorting all of them again."""
 
 from bisect import bisect_left
+from collections.abc import Callable, Mapping
 
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
@@ -13,15 +14,9 @@ class SortedJobs:
         self._by_key: dict[JobKey, Job] = {}
         self._keys: list[JobKey] = []
         self._jobs: list[Job] = []
-        self._moved: dict[JobKey, Job] = {}
 
-    def change(self, changes: dict[JobKey, Job | None]) -> None:
+    def change(self, changes: Mapping[JobKey, Job | None]) -> None:
         """None: the job does not exist any more."""
-        for key, job in changes.items():
-            if job is not None and job.moved is not None:
-                self._moved[key] = job
-            else:
-                self._moved.pop(key, None)
         if len(changes) > 100 + len(self._keys) // 20:
             changed = {**self._by_key, **changes}
             self._by_key = {key: job for key, job in changed.items() if job is not None}
@@ -44,12 +39,40 @@ class SortedJobs:
     def jobs(self) -> list[Job]:
         return self._jobs
 
-    def moved(self) -> list[Job]:
-        """Those that were ever moved."""
-        return [self._moved[key] for key in sorted(self._moved)]
-
     def __contains__(self, key: JobKey) -> bool:
         return key in self._by_key
 
     def get(self, key: JobKey) -> Job | None:
         return self._by_key.get(key)
+
+
+class JobLists:
+    """All jobs, and lists of those that a cycle looks for: it must not look at every settled job to find them."""
+
+    def __init__(self) -> None:
+        self.all = SortedJobs()
+        self.waiting = SortedJobs()
+        self.moved = SortedJobs()
+        self.incomplete = SortedJobs()
+        self.elastic = SortedJobs()
+        self._parts: list[tuple[SortedJobs, Callable[[Job], bool]]] = [
+            (self.waiting, lambda job: bool(job.groups or job.gated)),
+            (self.moved, lambda job: job.moved is not None),
+            (self.incomplete, lambda job: job.is_incomplete),
+            (self.elastic, lambda job: job.elastic is not None),
+        ]
+
+    def change(self, changes: Mapping[JobKey, Job | None]) -> None:
+        """None: the job does not exist any more."""
+        if not changes:
+            return
+        self.all.change(changes)
+        for jobs, belongs in self._parts:
+            of_part: dict[JobKey, Job | None] = {}
+            for key, job in changes.items():
+                if job is not None and belongs(job):
+                    of_part[key] = job
+                elif key in jobs:
+                    of_part[key] = None
+            if of_part:
+                jobs.change(of_part)

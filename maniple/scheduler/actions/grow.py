@@ -55,7 +55,7 @@ class Grow:
 
     def execute(self, session: Session) -> None:
         policy = session.sizing or DEFAULT
-        elastic = [job for job in session.snapshot.jobs if job.elastic is not None]
+        elastic = session.snapshot.elastic
         cooldown_s = _longest_cooldown(session) if elastic else 0.0
         growers = [grower for job in elastic if (grower := _grower(session, policy, job, cooldown_s)) is not None]
         if growers:

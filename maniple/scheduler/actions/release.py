@@ -21,7 +21,7 @@ class Release:
     abilities = frozenset((Ability.RELEASE,))
 
     def execute(self, session: Session) -> None:
-        for job in session.snapshot.jobs:
+        for job in session.snapshot.incomplete:
             if job.stale_at < session.snapshot.now and _stays_below_minimum(session, job):
                 objection = _objection(session, job)
                 if objection:
