@@ -104,11 +104,10 @@ def with_sizes(job: types.ElasticJob, sizes: Mapping[str, int], now: datetime) -
     return replace(job, status=resized(job.status, {**decided_sizes(job.status), **sizes}, now))
 
 
-def with_move(item: Gang, moved: MovedGang, now: float) -> Gang:
+def with_move(item: Gang, annotation: str) -> Gang:
     """The gang, annotated with the places that are kept for pods of it."""
     meta = item.metadata
-    annotations = meta.annotations | {MOVED_ANNOTATION: move_annotation(moved, now)}
-    return replace(item, metadata=replace(meta, annotations=annotations))
+    return replace(item, metadata=replace(meta, annotations=meta.annotations | {MOVED_ANNOTATION: annotation}))
 
 
 def move_annotation(moved: MovedGang, now: float) -> str:

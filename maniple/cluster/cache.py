@@ -14,9 +14,19 @@ import msgspec
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
 from maniple.api.keys import Key, ObjectKey, join_key, key_of, name_of, split_name
-from maniple.api.labels import EVICTED_FOR_ANNOTATION, RESERVED_ANNOTATION
+from maniple.api.labels import EVICTED_FOR_ANNOTATION, MOVED_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.validate.ours import problems
-from maniple.cluster.assumed_writes import Assumed, AssumedSize, Marked, applied, marked, nominated, with_sizes
+from maniple.cluster.assumed_writes import (
+    Assumed,
+    AssumedSize,
+    Gang,
+    Marked,
+    applied,
+    marked,
+    nominated,
+    with_move,
+    with_sizes,
+)
 from maniple.cluster.strip_unread_fields import countable, stripped
 from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects, describe
@@ -39,6 +49,7 @@ class Cache:
         self._wrong: dict[ObjectKey, list[str]] = {}  # objects that are wrong in themselves
         self._assumed: dict[str, Assumed] = {}
         self._sizes: dict[str, AssumedSize] = {}
+        self._moves: dict[ObjectKey, str] = {}  # gang -> the annotation that is being written to it
         self._evicted_for: dict[str, tuple[str, str]] = {}  # pod -> its uid, and the gang
         # What the last plan reserved and promised; None: what the objects say counts.
         self._holders: frozenset[str] | None = None
@@ -85,6 +96,7 @@ class Cache:
         if self._held.get(kind, {}).pop((namespace, name), None) is None:
             return
         self._wrong.pop(key, None)
+        self._moves.pop(key, None)
         if kind is kubernetes.Pod:
             self._assumed.pop(join_key(key[1:]), None)
             self._evicted_for.pop(join_key(key[1:]), None)
@@ -118,9 +130,9 @@ class Cache:
             if name in self._sizes and self._sizes[name].is_seen(item):
                 del self._sizes[name]
             size = self._sizes.get(name)
-            item = self._marked(item if size is None else with_sizes(item, size.sizes, size.moment))
+            item = self._with_move(self._marked(item if size is None else with_sizes(item, size.sizes, size.moment)))
         elif isinstance(item, types.PodGroup):
-            item = self._marked(item)
+            item = self._with_move(self._marked(item))
         self._builder.put(item)
 
     # -- what is assumed
@@ -170,6 +182,19 @@ class Cache:
     def forget_size(self, job: str) -> None:
         if self._sizes.pop(job, None) is not None:
             self._tell((types.ElasticJob, *split_name(job)))
+
+    def assume_move(self, kind: type, gang: str, annotation: str) -> None:
+        """From now on places are kept for pods of the gang ("namespace/name"), until the gang says so itself."""
+        key = (kind, *split_name(gang))
+        if key[1:] in self._held.get(kind, {}):
+            self._moves[key] = annotation
+            self._tell(key)
+
+    def forget_move(self, kind: type, gang: str) -> None:
+        """What the gang says counts again, because its move is written or could not be."""
+        key = (kind, *split_name(gang))
+        if self._moves.pop(key, None) is not None:
+            self._tell(key)
 
     def mark_reserved(self, holders: Iterable[str] | None) -> None:
         """The gangs ("namespace/name") that the last plan reserves nodes for; None: the objects' annotations count."""
@@ -221,6 +246,12 @@ class Cache:
             annotations = {**pod.metadata.annotations, EVICTED_FOR_ANNOTATION: gang}
             pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
         return applied(self._marked(pod), assumed)
+
+    def _with_move(self, item: Gang) -> Gang:
+        key = key_of_object(item)
+        if self._moves.get(key) == item.metadata.annotations.get(MOVED_ANNOTATION):
+            self._moves.pop(key, None)
+        return with_move(item, self._moves[key]) if key in self._moves else item
 
     def _marked(self, item: Marked) -> Marked:
         return item if self._holders is None else marked(item, self._holders)

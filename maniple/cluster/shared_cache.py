@@ -81,6 +81,12 @@ class SharedCache:
     def forget_size(self, job: str) -> None:
         self._call(self._cache.forget_size, job)
 
+    def assume_move(self, kind: type, gang: str, annotation: str) -> None:
+        self._call(self._cache.assume_move, kind, gang, annotation)
+
+    def forget_move(self, kind: type, gang: str) -> None:
+        self._call(self._cache.forget_move, kind, gang)
+
     def mark_reserved(self, holders: Iterable[str] | None) -> None:
         self._call(self._cache.mark_reserved, holders)
 

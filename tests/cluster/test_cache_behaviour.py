@@ -11,6 +11,8 @@ from scheduler.small_clusters import Object, group, member, node, pod, queue
 from cluster.test_cache_equals_rebuild import Model
 from maniple.api import kubernetes, types
 from maniple.api.decode.decode import KINDS
+from maniple.api.labels import MOVED_ANNOTATION
+from maniple.api.moves import Place, format_move
 from maniple.cluster.cache import Cache
 from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import Objects
@@ -270,6 +272,39 @@ def test_a_decided_size_counts_until_the_job_says_it_itself() -> None:
     cache.assume_size("default/j", {"worker": 4}, NOW)
     cache.forget_size("default/j")
     assert size_of(cache) == 2
+
+
+@pytest.mark.parametrize("gang", [elastic(1), group("j", 1)], ids=["ElasticJob", "PodGroup"])
+def test_a_move_counts_until_the_gang_says_it_itself(gang: Object) -> None:
+    """Reports that are older than the write, or of another change, do not have it yet."""
+
+    def annotation(node: str) -> str:
+        return format_move(NOW, 1, [Place(node, 1, {"cpu": "1"})])
+
+    def report(text: str, **labels: str) -> None:
+        annotations = {MOVED_ANNOTATION: text} if text else {}
+        cache.put(typed(gang, labels=labels, annotations=annotations))
+
+    def kept() -> list[str]:
+        return [place.node for job in cache.snapshot(NOW).moved if job.moved is not None for place in job.moved.places]
+
+    kind = types.PodGroup if gang["kind"] == "PodGroup" else types.ElasticJob
+    cache = cache_of(node("n0"), gang)
+    cache.assume_move(kind, "default/j", annotation("n1"))
+    report("", team="a")
+    assert kept() == ["n1"]
+    report(annotation("n0"), team="a")
+    assert kept() == ["n1"]
+    report(annotation("n1"), team="a")
+    report("", team="b")
+    assert kept() == []
+    cache.assume_move(kind, "default/j", annotation("n1"))
+    cache.forget_move(kind, "default/j")
+    assert kept() == []
+    cache.assume_move(kind, "default/j", annotation("n1"))
+    cache.remove(kind, "default", "j")
+    report("")
+    assert kept() == []
 
 
 def test_who_has_a_reservation_is_known_before_it_is_reported() -> None:

@@ -34,6 +34,8 @@ from maniple.scheduler.framework.plan import Bind
 NOW = 1_767_300_000.0
 GRACE_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 OURS = Ours()
+MOVED_ANNOTATION = "maniple.dev/moved"
+Gang = types.PodGroup | types.ElasticJob
 ROOMS: dict[type, str] = {
     kubernetes.Node: "nodes",
     kubernetes.Pod: "pods",
@@ -76,6 +78,7 @@ class Model:
     binds: dict[str, Bind] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
     evicted_for: dict[str, str] = field(default_factory=dict)
+    moves: dict[ObjectKey, str] = field(default_factory=dict)  # gangs, and what is being written to them
 
     def put(self, item: Any) -> None:
         self.cache.put(item)
@@ -83,6 +86,8 @@ class Model:
 
     def see(self, item: Any) -> None:
         self.there[key_of(item)] = item
+        if item.metadata.annotations.get(MOVED_ANNOTATION) == self.moves.get(key_of(item)):
+            self.moves.pop(key_of(item), None)
         if isinstance(item, kubernetes.Pod):
             name, is_over = name_of(item), item.status.phase in ("Succeeded", "Failed")
             # The server binds no pod that leaves. Without a node it is forgotten.
@@ -99,6 +104,7 @@ class Model:
 
     def lose(self, key: ObjectKey) -> None:
         self.there.pop(key, None)
+        self.moves.pop(key, None)
         if key[0] is kubernetes.Pod:
             self.binds.pop(f"{key[1]}/{key[2]}", None)
             self.leaving.discard(f"{key[1]}/{key[2]}")
@@ -126,11 +132,22 @@ class Model:
         self.leaving.discard(pod)
         self.evicted_for.pop(pod, None)
 
+    def move(self, gang: Gang, annotation: str) -> None:
+        self.cache.assume_move(type(gang), name_of(gang), annotation)
+        self.moves[key_of(gang)] = annotation
+        self.see(gang)  # which may say it already
+
+    def forget_move(self, key: ObjectKey) -> None:
+        self.cache.forget_move(key[0], f"{key[1]}/{key[2]}")
+        self.moves.pop(key)
+
     def objects(self, set_aside: Collection[ObjectKey] = ()) -> Objects:
         """All there are, in order, with what is assumed. Of what is set aside only pods on nodes are there."""
         made = Objects()
         for key in sorted(self.there, key=lambda key: (key[1], key[2])):
             item = self.assumed(self.there[key]) if key[0] is kubernetes.Pod else self.there[key]
+            if key in self.moves:
+                item = with_meta(item, annotations=item.metadata.annotations | {MOVED_ANNOTATION: self.moves[key]})
             if key not in set_aside:
                 getattr(made, ROOMS[key[0]]).append(item)
             elif key[0] is kubernetes.Pod and item.spec.node_name:
@@ -187,6 +204,12 @@ def test_pods_that_contradict_their_job_are_set_aside(first: list[Raw], second: 
     live_through(first, second, data, ["put", "bind", "finish", "lose", "evict", *["join"] * 5])
 
 
+@tried
+@given(first=elastic_worlds(), second=elastic_worlds(), data=st.data())
+def test_moves_that_are_being_written_count(first: list[Raw], second: list[Raw], data: st.DataObject) -> None:
+    live_through(first, second, data, ["put", "replace", "evict", "lose", "forget move", *["move"] * 5])
+
+
 def live_through(first: list[Raw], second: list[Raw], data: st.DataObject, happenings: list[str]) -> None:
     pool = [*read(first), *read(second)]
     pool += [loosened(item) for item in pool if isinstance(item, types.PodGroup)]
@@ -211,9 +234,10 @@ def loosened(group: types.PodGroup) -> types.PodGroup:
 
 
 FAILED = {"maniple.dev/bind-failures": "1", "maniple.dev/last-bind-failure": "2026-01-01T00:00:00Z"}
-Gang = types.PodGroup | types.ElasticJob
 PLACES = '[{"node":"n0","pods":1,"requests":{"nvidia.com/gpu":"1","cpu":"100m"}}]'
-MOVED = {"maniple.dev/moved": f'{{"at":"2026-01-01T00:00:00Z","size":2,"places":{PLACES}}}'}
+MOVES = [
+    f'{{"at":"2026-01-01T{hour}:00:00Z","size":{size},"places":{PLACES}}}' for hour, size in (("00", 2), ("18", 1))
+]
 # Graces end 30 s before NOW, at NOW, or long before: pods become stuck by time alone.
 PASSED_S = (-3600, 0, 29, 30, 31, 60, 61)
 HAPPENINGS = [
@@ -231,6 +255,8 @@ HAPPENINGS = [
     "fail",
     "join",
     "move",
+    "move",
+    "forget move",
 ]
 
 
@@ -278,7 +304,13 @@ def change(model: Model, pool: list[Object], data: st.DataObject, happenings: li
         model.put(with_meta(data.draw(st.sampled_from(waiting)), annotations=FAILED))
     elif what == "move" and (gangs := [item for item in model.there.values() if isinstance(item, Gang)]):
         gang = data.draw(st.sampled_from(sorted(gangs, key=lambda item: str(key_of(item)))))
-        model.put(with_meta(gang, annotations=MOVED))
+        annotation = data.draw(st.sampled_from(MOVES))
+        if data.draw(st.booleans()):
+            model.put(with_meta(gang, annotations={MOVED_ANNOTATION: annotation}))
+        else:
+            model.move(gang, annotation)
+    elif what == "forget move" and model.moves:
+        model.forget_move(data.draw(st.sampled_from(sorted(model.moves, key=str))))
     elif what == "join" and pods and jobs:
         pod, job = data.draw(st.sampled_from(pods)), data.draw(st.sampled_from(jobs))
         role = data.draw(st.sampled_from([*(role.name for role in job.spec.roles), "none"]))

@@ -28,11 +28,13 @@ Json = dict[str, Any]
 class Process:
     """A running `maniple serve`."""
 
-    def __init__(self, arguments: list[str], port: int, log: Path) -> None:
+    def __init__(self, arguments: list[str], port: int, log: Path, ahead_s: float = 0.0) -> None:
+        """Its clock is ahead by `ahead_s`."""
         self.port, self.log = port, log
+        maniple = ["tests/e2e/serve_later.py", str(ahead_s)] if ahead_s else ["-m", "maniple"]
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "maniple", "serve", f"--listen=127.0.0.1:{port}", *arguments],
+                [sys.executable, *maniple, "serve", f"--listen=127.0.0.1:{port}", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -131,6 +133,9 @@ class Bench:
             "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
             "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+            "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+            "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+            "Queue": f"{OURS}/queues",
             "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
         }
         return kinds[item["kind"]].format(self.namespace)
@@ -271,9 +276,9 @@ class Bench:
         named = {option.partition("=")[0] for option in more}
         return [*(f"{option}={value}" for option, value in usual.items() if option not in named), *more]
 
-    def serve(self, *more: str, wait: bool = True) -> Process:
+    def serve(self, *more: str, wait: bool = True, ahead_s: float = 0.0) -> Process:
         log = self.cluster.layout.folder / "logs" / f"serve-{self.namespace}-{len(self._processes)}.log"
-        process = Process(self.arguments(*more), free_port(), log)
+        process = Process(self.arguments(*more), free_port(), log, ahead_s)
         self._processes.append(process)
         if wait:
             self.wait("maniple serve to be ready", process.is_ready)

@@ -17,17 +17,17 @@ from maniple.api.labels import (
     BIND_FAILURES_ANNOTATION,
     INCOMPLETE_SINCE_ANNOTATION,
     LAST_BIND_FAILURE_ANNOTATION,
-    MOVED_ANNOTATION,
     RESERVED_ANNOTATION,
 )
 from maniple.api.timestamps import format_timestamp
-from maniple.cluster.assumed_writes import move_annotation, with_move, with_sizes
+from maniple.cluster.assumed_writes import with_sizes
 from maniple.kube.serve.background_writes import Background
 from maniple.kube.serve.binds import Binder
 from maniple.kube.serve.evictions import GANG_TIMEOUT, Evictor
 from maniple.kube.serve.gang_index import Gangs
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.metrics import Metrics
+from maniple.kube.serve.moves import Mover
 from maniple.kube.serve.object_patches import Patches
 from maniple.kube.serve.volume_binds import VolumeBinder
 from maniple.kube.transport.client import Client, NotLeadingError
@@ -36,7 +36,7 @@ from maniple.kube.transport.resource_kinds import ObjectRef
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.plan import Bind, Eviction, MovedGang, Plan, Resize
+from maniple.scheduler.framework.plan import Bind, Eviction, Plan, Resize
 
 log = logging.getLogger("maniple.apply")
 
@@ -61,9 +61,9 @@ class Applier:
         self._due: dict[Hashable, float] = {}
         # Replicas that their job's controller is to stop: uid -> how to evict it, and the seconds that it has.
         self._shrinking: dict[str, tuple[Eviction, float]] = {}
-        self._moves_under_way: set[JobKey] = set()  # gangs whose places are being written
         self.runs_jobs = False  # whether a controller here carries out the sizes of elastic jobs
         self.writes = Background(log, "apply")
+        self._mover = Mover(mirror, self._patches, self._evictor, self.writes)
 
     def apply(self, snapshot: Snapshot, plan: Plan) -> None:
         bound = set()
@@ -73,7 +73,7 @@ class Applier:
                 bound.add(job.key)
                 self.writes.begin(self._start(job, there))
         self._shrink(plan.resizes)
-        moved = self._move(plan, snapshot.now)
+        moved = self._mover.begin(plan, snapshot.now)
         evictions = [eviction for eviction in plan.evictions if eviction.pod not in moved]
         for eviction in self._evictor.assume([*evictions, *self._late(snapshot, bound)]):
             self.writes.begin(self._evictor.evict(eviction))
@@ -163,43 +163,6 @@ class Applier:
     def _object_of(self, job: Job) -> Seen | None:
         return self._mirror.find(_KINDS[job.key[1]], split_name(job.name))
 
-    # -- moves
-
-    def _move(self, plan: Plan, now: float) -> set[str]:
-        """Annotates gangs with the places that are kept for their moved pods, and then evicts these. Returns the pods.
-
-        Without the annotation their places would be given to others. So nobody is evicted before it is written.
-        """
-        if not plan.moves:
-            return set()
-        why = {eviction.pod: eviction for eviction in plan.evictions}
-        by_gang: dict[JobKey, list[Eviction]] = {}
-        for move in plan.moves:
-            by_gang.setdefault((move.group, move.kind), []).append(why[move.pod])
-        for gang in plan.moved_gangs:
-            seen = self._mirror.find(_KINDS[gang.kind], split_name(gang.group))
-            if seen is None or not isinstance(seen.item, types.PodGroup | types.ElasticJob):
-                continue
-            evictions = self._evictor.assume(by_gang[gang.group, gang.kind])
-            self._mirror.cache.put(with_move(seen.item, gang, now))
-            self._moves_under_way.add((gang.group, gang.kind))
-            self.writes.begin(self._move_gang(gang, seen, {MOVED_ANNOTATION: move_annotation(gang, now)}, evictions))
-        return {move.pod for move in plan.moves}
-
-    async def _move_gang(
-        self, gang: MovedGang, seen: Seen, annotations: dict[str, str], evictions: list[Eviction]
-    ) -> None:
-        is_written = await self._patches.write(*seen.ref, {"metadata": {"annotations": annotations}})
-        self._moves_under_way.discard((gang.group, gang.kind))
-        if not is_written:
-            for eviction in evictions:
-                self._mirror.cache.forget(eviction.pod)
-            if seen.item is not None:
-                self._mirror.cache.put(seen.item)
-            return
-        for eviction in evictions:
-            self.writes.begin(self._evictor.evict(eviction))
-
     # -- elastic jobs
 
     def _shrink(self, resizes: Iterable[Resize]) -> None:
@@ -267,13 +230,9 @@ class Applier:
         self._gangs.reserved = wanted
 
     def _note_incomplete(self, snapshot: Snapshot) -> None:
-        """Annotates our PodGroups that were whole and are not any more, until they are whole again or hold nothing.
-
-        The places of a gang that is moved now are known to nobody but the Cache yet: it is looked at once they are
-        written.
-        """
+        """Annotates our PodGroups that were whole and are not any more, until they are whole again or hold nothing."""
         for job in snapshot.incomplete:
-            if job.key[1] != "PodGroup" or not job.exists or job.key in self._moves_under_way:
+            if job.key[1] != "PodGroup" or not job.exists:
                 continue
             is_short = bool(job.placed) and not job.is_whole
             if is_short == (job.stale_at < inf):

@@ -16,7 +16,7 @@ from maniple.api.incomplete_since import stale_at
 from maniple.api.keys import split_name
 from maniple.api.labels import GPU_MODELS_ANNOTATION, RESERVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
-from maniple.api.moves import read_move
+from maniple.api.moves import Move, read_move
 from maniple.api.timestamps import to_seconds
 from maniple.model.building.cluster_tables import ClusterTables
 from maniple.model.elastic import read_elastic
@@ -24,6 +24,7 @@ from maniple.model.job import Job
 from maniple.model.plugin_reads import pick
 from maniple.model.pod_identity import JobKey, job_key, pod_role
 
+_CLOCKS_DIFFER_S = 60.0  # at most, between a node and us
 _OF_ITS_PODS = -(2**31)  # a priority that is known only when all pods have been seen
 
 
@@ -127,6 +128,8 @@ class JobBuilder:
             end = min(pod.started for pod in job.placed) + job.lasts_s
             for pod in job.placed:
                 pod.ends = min(pod.ends, end)
+        if job.moved is not None and _is_all_there(job, job.moved):
+            job.moved = None
 
     def _read_metadata(self, meta: ObjectMeta, job: Job) -> None:
         job.labels = pick(self._tables.reads.job_labels, meta.labels)
@@ -184,6 +187,12 @@ class JobBuilder:
         if pod.metadata.deletion_timestamp is not None:
             self.time(pod.metadata.deletion_timestamp)
         return self.time(pod.status.start_time or pod.metadata.creation_timestamp)
+
+
+def _is_all_there(job: Job, move: Move) -> bool:
+    """Whether no pod has left with the move: it was announced, and its evictions were refused or never sent."""
+    before = move.at_s - _CLOCKS_DIFFER_S
+    return len(job.placed) + job.succeeded >= move.size and all(pod.started < before for pod in job.placed)
 
 
 def gpu_models(pod: kubernetes.Pod, job: Job) -> tuple[types.GpuModel, ...]:

@@ -3,13 +3,18 @@
 import asyncio
 import json
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+import pytest
 
 from kube.serve.test_nominations import live, node
 from kube.transport.scripted_server import Request, Says, scripted
 from maniple.api import types
 from maniple.api.decode.server_objects import Live
 from maniple.api.labels import INCOMPLETE_SINCE_ANNOTATION, MOVED_ANNOTATION, POD_GROUP_LABEL
+from maniple.api.moves import Place, format_move
+from maniple.api.timestamps import format_timestamp
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.applier import Applier
@@ -24,24 +29,30 @@ from maniple.scheduler import Plan, load_policy, schedule
 POD_GROUPS = next(resource for resource in RESOURCES if resource.struct is types.PodGroup)
 POLICY = b"""
 actions: "allocate, consolidate, backfill"
-tiers: [{plugins: [{name: gang}, {name: predicates}, {name: consolidation}]}]
+tiers: [{plugins: [{name: gang, arguments: {evict.whole: "true"}}, {name: predicates}, {name: consolidation}]}]
 """
-EVICTION = ("POST", "/api/v1/namespaces/ns/pods/x-0/eviction")
+PODS_PATH = "/api/v1/namespaces/ns/pods"
+TRIAL, EVICTION = f"{PODS_PATH}/x-0/eviction?dryRun=All", f"{PODS_PATH}/x-0/eviction"
 GROUP = "/apis/maniple.dev/v1alpha1/namespaces/ns/podgroups/x"
 
 
-def group(version: int = 1, **metadata: Any) -> Live:
-    return live(
-        POD_GROUPS, "x", version, metadata={"namespace": "ns", **metadata}, spec={"minMember": 1, "movable": True}
-    )
+def group(version: int = 1, name: str = "x", minimum: int = 1, **metadata: Any) -> Live:
+    metadata = {"namespace": "ns", **metadata}
+    return live(POD_GROUPS, name, version, metadata=metadata, spec={"minMember": minimum, "movable": True})
 
 
-def pod(name: str, cpu: str, node: str = "", gang: str = "", **metadata: Any) -> Live:
+def moved(seconds_ago: float, pods: int = 1) -> dict[str, str]:
+    """That so many pods with two CPUs in all are moved to n2."""
+    place = Place("n2", pods, {"cpu": str(2 // pods), "pods": "1"})
+    return {MOVED_ANNOTATION: format_move(time.time() - seconds_ago, pods, [place])}
+
+
+def pod(name: str, cpu: str, node: str = "", gang: str = "", started_s_ago: float = 600, **metadata: Any) -> Live:
     resources = {"requests": {"cpu": cpu}}
     spec: dict[str, Any] = {"schedulerName": "maniple", "containers": [{"name": "c", "resources": resources}]}
     spec |= {"nodeName": node} if node else {}
     labels = {POD_GROUP_LABEL: gang} if gang else {}
-    status = {"phase": "Running" if node else "Pending"}
+    status = {"phase": "Running", "startTime": format_timestamp(time.time() - started_s_ago)} if node else {}
     return live(PODS, name, 1, metadata={"namespace": "ns", "labels": labels, **metadata}, spec=spec, status=status)
 
 
@@ -56,55 +67,131 @@ class Story:
         for item in (pod("x-0", "2", "n1", "x"), pod("y", "2", "n2"), pod("large", "4")):
             mirror.put(PODS, item)
 
-    async def cycle(self) -> Plan:
+    def add_pair(self) -> None:
+        """Instead of one pod of two CPUs two of one, which move together."""
+        self.mirror.put(POD_GROUPS, group(2, minimum=2))
+        self.mirror.remove(PODS, ("ns", "x-0"), 2)
+        for name in ("x-1", "x-2"):
+            self.mirror.put(PODS, pod(name, "1", "n1", "x"))
+
+    async def begin(self) -> Plan:
         snapshot = await self.mirror.cache.snapshot(time.time())
         plan = schedule(snapshot, load_policy(POLICY, "policy"))
         self.applier.apply(snapshot, plan)
+        return plan
+
+    async def cycle(self) -> Plan:
+        plan = await self.begin()
         await self.applier.writes.settle()
         return plan
 
+    async def moved(self) -> list[str]:
+        """The gangs for which places are kept."""
+        return [job.name for job in (await self.mirror.cache.snapshot(time.time())).moved]
 
-async def story(says: Any, tell: Any) -> None:
-    async with scripted(says) as (server, client):
-        mirror = Mirror(SharedCache(Cache(Ours())))
-        metrics = Metrics()
-        applier = Applier(client, mirror, Gangs(mirror, Ours()), metrics, Events(client, metrics, "maniple"), 60.0)
-        await tell(server, Story(applier, mirror))
+
+Tell = Callable[[Any, Story], Awaitable[None]]
+
+
+def story(says: Callable[[Request], Says], tell: Tell) -> None:
+    async def run() -> None:
+        async with scripted(says) as (server, client):
+            mirror = Mirror(SharedCache(Cache(Ours())))
+            metrics = Metrics()
+            applier = Applier(client, mirror, Gangs(mirror, Ours()), metrics, Events(client, metrics, "maniple"), 60.0)
+            await tell(server, Story(applier, mirror))
+
+    asyncio.run(run())
 
 
 def accept(request: Request) -> Says:
-    if request.method != "PATCH" or request.path != GROUP:
+    """Every write. A PodGroup is answered as it is then; other objects are not."""
+    if request.method != "PATCH" or "/podgroups/" not in request.path:
         return Says(201 if request.method == "POST" else 404, {})
-    body = json.loads(request.body)["metadata"]["annotations"]
-    written = {"name": "x", "namespace": "ns", "uid": "x", "resourceVersion": "2", "annotations": body}
+    name, annotations = request.path.rpartition("/")[2], json.loads(request.body)["metadata"]["annotations"]
+    there = {key: value for key, value in annotations.items() if value is not None}
+    written = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5", "annotations": there}
     spec = {"minMember": 1, "movable": True}
     return Says(200, {"apiVersion": "maniple.dev/v1alpha1", "kind": "PodGroup", "metadata": written, "spec": spec})
 
 
 def sent(server: Any) -> list[tuple[str, str]]:
-    return [(request.method, request.path) for _, request in server.requests]
+    return [
+        (request.method, request.path + ("?dryRun=All" if request.query.get("dryRun") == "All" else ""))
+        for _, request in server.requests
+    ]
 
 
-def test_nobody_is_evicted_before_its_place_is_written() -> None:
+def evicted(server: Any) -> list[str]:
+    """The pods that were evicted, each as often as it was."""
+    return [path.split("/")[-2] for method, path in sent(server) if method == "POST" and path.endswith("/eviction")]
+
+
+def annotated(server: Any, name: str = "x") -> list[str | None]:
+    """What was written to the gang about a move."""
+    bodies = [json.loads(request.body) for _, request in server.requests if request.path.endswith(f"/podgroups/{name}")]
+    written = [body["metadata"]["annotations"] for body in bodies]
+    return [annotations[MOVED_ANNOTATION] for annotations in written if MOVED_ANNOTATION in annotations]
+
+
+def test_nobody_is_evicted_before_the_server_allows_all_of_it_and_its_place_is_written() -> None:
     async def tell(server: Any, cluster: Story) -> None:
         plan = await cluster.cycle()
         assert [(move.pod, move.from_node, move.to_node) for move in plan.moves] == [("ns/x-0", "n1", "n2")]
-        found = sent(server)
-        assert found.index(("PATCH", GROUP)) < found.index(EVICTION)
+        steps = [("POST", TRIAL), ("PATCH", GROUP), ("POST", EVICTION)]
+        assert [request for request in sent(server) if request in steps] == steps
 
-    asyncio.run(story(accept, tell))
+    story(accept, tell)
 
 
-def test_nobody_is_evicted_if_its_place_cannot_be_written() -> None:
-    def refuse(request: Request) -> Says:
-        return Says(403, {}) if request.path == GROUP else accept(request)
+@pytest.mark.parametrize("status", [403, 404, 409])
+def test_nobody_is_evicted_if_its_place_cannot_be_written(status: int) -> None:
+    """The scheduler has no right to, or the gang is gone, or another of its name has come."""
 
     async def tell(server: Any, cluster: Story) -> None:
         await cluster.cycle()
-        assert ("PATCH", GROUP) in sent(server)
-        assert EVICTION not in sent(server)
+        assert json.loads(next(one.body for _, one in server.requests if one.path == GROUP))["metadata"]["uid"] == "x"
+        assert evicted(server) == await cluster.moved() == []
 
-    asyncio.run(story(refuse, tell))
+    story(lambda request: Says(status, {}) if request.path == GROUP else accept(request), tell)
+
+
+def test_a_budget_that_refuses_one_pod_leaves_nobody_half_moved() -> None:
+    """It is not asked again in every cycle, and no places are kept meanwhile."""
+
+    def refuse(request: Request) -> Says:
+        return Says(429, {"message": "budget"}) if request.path.endswith("/x-2/eviction") else accept(request)
+
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.add_pair()
+        for _ in range(3):
+            plan = await cluster.cycle()
+            assert sorted(move.pod for move in plan.moves) == ["ns/x-1", "ns/x-2"]
+        assert evicted(server) == annotated(server) == await cluster.moved() == []
+        assert len([path for _, path in sent(server) if path.endswith("/x-2/eviction?dryRun=All")]) == 1
+
+    story(refuse, tell)
+
+
+def test_if_one_of_two_gangs_cannot_be_told_neither_is_moved() -> None:
+    """What was written to the other is taken back."""
+
+    def refuse(request: Request) -> Says:
+        return Says(403, {}) if request.path.endswith("/podgroups/z") else accept(request)
+
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.mirror.put(NODES, node("n3"))
+        cluster.mirror.put(PODS, pod("w", "2", "n3"))
+        cluster.mirror.put(POD_GROUPS, group(1, "z"))
+        for name, gang in (("x-0", "x"), ("z-0", "z")):
+            cluster.mirror.remove(PODS, ("ns", name), 2)
+            cluster.mirror.put(PODS, pod(f"{gang}-1", "1", "n1", gang))
+        plan = await cluster.cycle()
+        assert [gang.group for gang in plan.moved_gangs] == ["ns/x", "ns/z"]
+        assert [what is None for what in annotated(server)] == [False, True]
+        assert evicted(server) == await cluster.moved() == []
+
+    story(refuse, tell)
 
 
 def test_the_place_is_kept_until_a_pod_comes_in_the_place_of_the_moved_one() -> None:
@@ -121,21 +208,73 @@ def test_the_place_is_kept_until_a_pod_comes_in_the_place_of_the_moved_one() -> 
         plan = await cluster.cycle()
         assert [(bind.pod, bind.node) for bind in plan.binds] == [("ns/x-new", "n2")]
 
-    asyncio.run(story(accept, tell))
+    story(accept, tell)
 
 
-def test_another_annotation_of_the_gang_waits_until_its_places_are_written() -> None:
-    """The gang is whole again, so a mark that it was not is to go. The places are not to be forgotten over that."""
+def test_a_report_of_the_gang_while_its_places_are_being_written_does_not_forget_them() -> None:
+    """Somebody has labelled it, and the report does not have the places yet."""
+
+    async def tell(server: Any, cluster: Story) -> None:
+        await cluster.begin()
+        cluster.mirror.put(POD_GROUPS, group(2, labels={"team": "a"}))
+        assert await cluster.moved() == ["ns/x"]
+        await cluster.applier.writes.settle()
+        assert len(annotated(server)) == 1
+        assert await cluster.moved() == ["ns/x"]
+
+    story(accept, tell)
+
+
+def test_another_annotation_of_the_gang_does_not_forget_its_places() -> None:
+    """The gang is whole again, so a mark that it was not is removed."""
     since = {INCOMPLETE_SINCE_ANNOTATION: "2026-01-01T00:00:00Z"}
 
     async def tell(server: Any, cluster: Story) -> None:
+        del server
         cluster.mirror.put(POD_GROUPS, group(2, annotations=since))
-        snapshot = await cluster.mirror.cache.snapshot(time.time())
-        cluster.applier.apply(snapshot, schedule(snapshot, load_policy(POLICY, "policy")))
-        meanwhile = await cluster.mirror.cache.snapshot(time.time())
-        assert [job.name for job in meanwhile.moved] == ["ns/x"]
-        await cluster.applier.writes.settle()
-        written = [json.loads(request.body) for _, request in server.requests if request.path == GROUP]
-        assert [[*body["metadata"]["annotations"]] for body in written] == [[MOVED_ANNOTATION]]
+        await cluster.begin()
+        assert await cluster.moved() == ["ns/x"]
 
-    asyncio.run(story(accept, tell))
+    story(accept, tell)
+
+
+def test_a_scheduler_that_is_asked_to_end_finishes_the_moves_that_it_has_begun() -> None:
+    """It waits for the writes that are on their way when it is asked."""
+
+    async def tell(server: Any, cluster: Story) -> None:
+        await cluster.begin()
+        await asyncio.wait([*cluster.applier.writes.tasks])
+        assert evicted(server) == ["x-0"]
+
+    story(accept, tell)
+
+
+# -- what a scheduler finds that was killed in between, or its successor
+
+
+def test_a_move_that_was_announced_and_not_begun_is_made() -> None:
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.mirror.put(POD_GROUPS, group(2, annotations=moved(seconds_ago=5)))
+        await cluster.cycle()
+        assert evicted(server) == ["x-0"]
+        assert len(annotated(server)) == 1
+
+    story(accept, tell)
+
+
+def test_a_move_that_was_half_made_is_not_made_again() -> None:
+    """The pod that was not evicted stays, and the other's successor starts in the place that is kept for it."""
+
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.add_pair()
+        cluster.mirror.put(POD_GROUPS, group(3, minimum=2, annotations=moved(5, pods=2)))
+        cluster.mirror.remove(PODS, ("ns", "x-1"), 2)
+        cluster.mirror.put(PODS, pod("late", "2"))
+        plan = await cluster.cycle()
+        assert [(bind.pod, bind.node) for bind in plan.binds] == [("ns/late", "n1")]
+        cluster.mirror.put(PODS, pod("x-new", "1", gang="x"))
+        plan = await cluster.cycle()
+        assert [(bind.pod, bind.node) for bind in plan.binds] == [("ns/x-new", "n2")]
+        assert evicted(server) == []
+
+    story(accept, tell)
