@@ -22,7 +22,7 @@ from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, HAS_EVICTED
 from maniple.api.phases import FINISHED
 from maniple.api.timestamps import LAST_YEAR
 from maniple.cluster.assumed_writes import Gang as MovableGang
-from maniple.cluster.assumed_writes import marked, nominated, with_bind, with_move, with_sizes
+from maniple.cluster.assumed_writes import marked, move_annotation, nominated, with_bind, with_move, with_sizes
 from maniple.cluster.simulated_arrivals_and_ends import Arrivals
 from maniple.model.building.from_scratch import build_snapshot, gangs_with_pods
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
@@ -69,7 +69,8 @@ class MemoryCluster:
             snapshot, self._first = self._first, None
             return snapshot
         self._had_pods |= gangs_with_pods(self._objects)
-        snapshot = build_snapshot(self._objects, self._ours, self._now, self._reads, self._had_pods)
+        given = self._objects, self._ours, self._now, self._reads, self._had_pods
+        snapshot = build_snapshot(*given, has_all_shapes=True)
         self._now = snapshot.now
         return snapshot
 
@@ -194,7 +195,7 @@ class MemoryCluster:
 
             def noted(item: MovableGang, kind: str) -> MovableGang:
                 entry = moved.get((name_of(item.metadata), kind))
-                return item if entry is None else with_move(item, entry, now)
+                return item if entry is None else with_move(item, move_annotation(entry, now))
 
             objects.pod_groups = [noted(item, "PodGroup") for item in objects.pod_groups]
             objects.elastic_jobs = [noted(item, "ElasticJob") for item in objects.elastic_jobs]

@@ -78,7 +78,8 @@ class PlacedPod(Struct, eq=False):
     exclusives: tuple[Exclusive, ...] = ()  # its host ports and disks
     is_ours: bool = True  # False: another scheduler placed it. It counts for its gang, but we do not evict it
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only the keys that plugins declare to read
-    shape: Shape | None = None  # what a pod in its place asks for; only of jobs that may be moved
+    # What a pod in its place asks for. It takes time to find out: only of jobs that may be moved, or for explanations.
+    shape: Shape | None = None
     owner: str = ""  # the same
 
     @property

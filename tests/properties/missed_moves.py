@@ -30,14 +30,23 @@ class Tiny(NamedTuple):
         return left
 
     @property
-    def objects(self) -> list[Object]:
+    def running(self) -> list[Object]:
+        """Without the gang that waits."""
         made = [node(f"n{number}", gpus=GPUS) for number in range(self.nodes)]
         for number, (at, gpus) in enumerate(self.jobs):
             name = f"x{number}"
             made += [group(name, 1, movable=True), pod(f"{name}-0", gpus, on=f"n{at}", group=name, cpu="10m")]
-        made += [group("g", self.need), *(pod(f"g-{n}", self.size, group="g", cpu="10m") for n in range(self.need))]
-        ours = ("PodGroup",)
-        return [{"apiVersion": "maniple.dev/v1alpha1" if item["kind"] in ours else "v1"} | item for item in made]
+        return _with_versions(made)
+
+    @property
+    def objects(self) -> list[Object]:
+        pods = [pod(f"g-{n}", self.size, group="g", cpu="10m") for n in range(self.need)]
+        return [*self.running, *_with_versions([group("g", self.need), *pods])]
+
+
+def _with_versions(objects: list[Object]) -> list[Object]:
+    ours = ("PodGroup",)
+    return [{"apiVersion": "maniple.dev/v1alpha1" if item["kind"] in ours else "v1"} | item for item in objects]
 
 
 @st.composite
@@ -82,3 +91,16 @@ def fits(free: Sequence[int], sizes: Sequence[int]) -> bool:
             if fits(rest, sizes[1:]):
                 return True
     return False
+
+
+def could_empty(tiny: Tiny) -> bool:
+    """Whether the pods of a partly used node find room on other nodes that are partly used."""
+    free = tiny.free
+    partly = [at for at in range(tiny.nodes) if 0 < free[at] < GPUS]
+    return any(
+        fits(
+            [free[other] for other in partly if other != at],
+            sorted((gpus for place, gpus in tiny.jobs if place == at), reverse=True),
+        )
+        for at in partly
+    )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from properties.cluster_facts import Facts, Node, Pod
 from properties.eviction_verdicts import priority_of
 from properties.kubernetes_rules import Site, objections_between, objections_of_node
-from properties.replay_rounds import MOVED, Move, Round, State, sites
+from properties.replay_rounds import MOVED, Move, Round, State, is_tidying, sites
 from properties.topology_verdicts import judge_domains, judge_models
 
 Excess = Callable[[Node, list[Pod], list[Pod]], Iterable[str]]
@@ -53,7 +53,9 @@ def wrong_gangs(facts: Facts, state: State, played: Round) -> Iterator[str]:
         if waits:
             yield f"{key} is moved, and {', '.join(sorted(waits))} of it waits"
         for claimant in sorted({played.evicted.get(move.pod.key, "") for move in mine}):
-            if priority_of(facts, state, gang) > priority_of(facts, state, facts.gang(claimant)):
+            if not is_tidying(claimant) and priority_of(facts, state, gang) > priority_of(
+                facts, state, facts.gang(claimant)
+            ):
                 yield f"{key} is moved for {claimant}, which has a lower priority"
 
 

@@ -29,8 +29,8 @@ class ScatteredWorld(ElasticWorld):
     def free(self) -> int:
         return int(sum(host.free.get(GPU, 0) for host in self.hosts))
 
-    def add_scattered(self, name: str) -> None:
-        """A gang that runs whole, with its surplus, on some nodes in turn."""
+    def add_scattered(self, name: str, *, may_prefer: bool = False) -> None:
+        """A gang that runs whole, with its surplus, on some nodes in turn. `may_prefer`: to be close together."""
         self.gpus_each = self.pick(1, 1, 2)
         count, surplus = self.pick(1, 1, 2, 3), self.pick(0, 0, 1)
         shape, annotations, labels = self.ruled_shape({"maniple.dev/pod-group": name})
@@ -38,7 +38,11 @@ class ScatteredWorld(ElasticWorld):
         labels |= {"maniple.dev/pod-group": name}
         members = [Member(f"{name}-{n}", shape, dict(labels), dict(annotations)) for n in range(count + surplus)]
         hosts = [host for member in members if (host := self.find_host(member)) is not None]
-        if len(set(map(id, hosts))) == len(hosts) == len(members) and "topology" not in spec:
+        if may_prefer and self.one_in(3):
+            spec["topology"] = {"preferred": self.pick("rack", "host", "block")}
+        elif "topology" in spec:
+            return
+        if len(set(map(id, hosts))) == len(hosts) == len(members):
             self.add(OURS, "PodGroup", name, "default", spec=spec)
             for member, host in zip(members, hosts, strict=True):
                 self.add_pod(member, "default", "maniple", host)
@@ -67,6 +71,25 @@ class ScatteredWorld(ElasticWorld):
             for number in range(count):
                 member = Member(f"w{index}-{number}", shape, dict(own), dict(annotations))
                 self.add_pod(member, "default", "maniple", None)
+
+    def idle(self) -> None:
+        """Much is free, and rarely anything waits."""
+        self.begin(2, 5)
+        for index in range(self.between(1, 7)):
+            if self.one_in(6):
+                self.gpus_each = 0
+                self.add_elastic(f"e{index}", True, "")
+            else:
+                self.add_scattered(f"r{index}", may_prefer=True)
+        if self.one_in(8):
+            self.add_lone_pod("w")
+
+
+@st.composite
+def idle_worlds(draw: st.DrawFn, rules_one_in: int = 0, limits_one_in: int = 0) -> list[Object]:
+    world = ScatteredWorld(draw, Mix(rules_one_in=rules_one_in, limits_one_in=limits_one_in))
+    world.idle()
+    return world.objects
 
 
 @st.composite

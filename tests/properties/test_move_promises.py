@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from pathlib import Path
 
 import yaml
 from hypothesis import given, settings
 
+from properties.apply_cure import alone
 from properties.cluster_facts import gang_of
-from properties.missed_moves import Tiny, can_start, tiny_clusters
+from properties.missed_moves import Tiny, can_start, could_empty, tiny_clusters
 from properties.needless_victims import could_have_stayed
 from properties.plan_adapter import plan, plan_until_settled
 from properties.raw_objects import Object, key_of, rows, text
 from properties.referee import judge, violations
-from properties.scattered_worlds import scattered_worlds
+from properties.scattered_worlds import idle_worlds, scattered_worlds
 from properties.test_promises import moves, promised
 
 _DEFAULT = (Path(__file__).parents[2] / "maniple" / "scheduler" / "default_policy.yaml").read_text()
@@ -21,11 +24,14 @@ ALL = "allocate, shrink, reclaim, preempt, consolidate, backfill, release, grow"
 FEW = "allocate, consolidate, backfill"
 
 
-def policy(actions: str, **arguments: int) -> str:
+IDLE = {"consolidate.idle": "true", "idle.interval": "0"}
+
+
+def policy(actions: str, idle: dict[str, str] | None = None, **arguments: int) -> str:
     """The built-in policy with these actions; moving always pays."""
     written = yaml.safe_load(_DEFAULT)
     written["actions"] = actions
-    given_ = {name: str(value) for name, value in ({"horizon": 1000000} | arguments).items()}
+    given_ = {name: str(value) for name, value in ({"horizon": 1000000} | arguments).items()} | (idle or {})
     written["tiers"][-1]["plugins"].append({"name": "consolidation", "arguments": given_})
     return yaml.safe_dump(written)
 
@@ -105,3 +111,99 @@ def test_a_gang_waits_only_if_no_moves_of_single_pods_would_let_it_start(tiny: T
     first = rows(plan(tiny.objects, policy(FEW, movesPerHour=100)), "rounds")[0]
     starts = bool(rows(first, "binds")) or bool(rows(first, "moves"))
     assert starts == can_start(tiny, len(tiny.jobs))
+
+
+# While nothing waits.
+
+
+@many
+@given(idle_worlds())
+def test_tidying_keeps_every_promise_and_always_makes_more_order(objects: list[Object]) -> None:
+    assert violations(objects, plan(objects, policy(FEW, IDLE), rounds=5)) == []
+
+
+@some
+@given(idle_worlds(rules_one_in=3, limits_one_in=3))
+def test_tidying_keeps_every_promise_beside_all_other_actions(objects: list[Object]) -> None:
+    assert violations(objects, plan(objects, policy(ALL, IDLE), rounds=5)) == []
+
+
+@some
+@given(idle_worlds())
+def test_places_of_tidied_jobs_are_kept_while_pods_take_long_to_leave(objects: list[Object]) -> None:
+    for grace in (2, 3):
+        found = judge(objects, plan_until_settled(objects, policy(FEW, IDLE), 16, False, grace), grace)
+        assert [breach.sentence for breach in found] == []
+
+
+@some
+@given(idle_worlds())
+def test_tidying_comes_to_rest(objects: list[Object]) -> None:
+    """Even if jobs never cool down and there is no interval."""
+    moved = moves(plan(objects, policy(ALL, IDLE, cooldown=0, movesPerHour=1000), rounds=40))
+    assert not any(moved[-4:]), moved
+    rests = next(index for index in range(len(moved)) if index and not any(moved[index : index + 2]))
+    assert not any(moved[rests:]), moved
+
+
+@some
+@given(idle_worlds())
+def test_tidying_keeps_to_the_moves_of_an_hour_to_the_cool_down_and_to_its_interval(objects: list[Object]) -> None:
+    found = moved_gangs(objects, plan(objects, policy(FEW, IDLE, movesPerHour=2, cooldown=0), rounds=8))
+    assert sum(map(len, found)) <= 2
+    found = moved_gangs(objects, plan(objects, policy(FEW, IDLE), rounds=8))
+    assert sum(map(len, found)) == len(set().union(*found))
+    found = moved_gangs(objects, plan(objects, policy(FEW, IDLE | {"idle.interval": "60"}), rounds=8))
+    assert sum(map(bool, found)) <= 1
+
+
+@some
+@given(idle_worlds())
+def test_nobody_is_tidied_unless_the_policy_says_so(objects: list[Object]) -> None:
+    assert not any(moved_gangs(objects, plan(objects, policy(FEW), rounds=4)))
+
+
+@settings(promised, max_examples=300)
+@given(tiny_clusters())
+def test_a_node_is_emptied_if_that_is_possible(tiny: Tiny) -> None:
+    """In tiny clusters of single pods, where every place of every pod is tried."""
+    (first,) = rows(plan(tiny.running, policy(FEW, IDLE, movesPerHour=100)), "rounds")
+    assert bool(rows(first, "moves")) == could_empty(tiny)
+
+
+# Moves that nobody makes.
+
+_MOVES = re.compile(r", or (?P<moves>\d+ pods? of \S+ moved from .*) \((?P<obstacles>[^()]*)\)$")
+_UNWILLING = re.compile(r"(?P<names>\S+/\S+(?:(?:, | and )\S+/\S+)*) (?:does|do) not say movable: true")
+
+
+@settings(promised, max_examples=150)
+@given(scattered_worlds())
+def test_a_gang_starts_after_the_moves_that_would_start_it(objects: list[Object]) -> None:
+    """When the jobs in the way may be moved, and the policy moves them."""
+    nobody = "allocate, shrink, reclaim, preempt, backfill"
+    (first,) = rows(plan(objects, policy(nobody)), "rounds")
+    for group in [text(entry, "group") for entry in rows(first, "waiting")]:
+        world = alone(objects, group)
+        would = told(world, policy(nobody), group)
+        named = _MOVES.search(would)
+        if named is None or "priority" in named["obstacles"]:
+            continue
+        assert "the policy's actions do not include consolidate" in named["obstacles"]
+        willing = copy.deepcopy(world)
+        unwilling = _UNWILLING.search(named["obstacles"])
+        names = re.split(", | and ", unwilling["names"]) if unwilling else []
+        for item in willing:
+            if item["kind"] in ("PodGroup", "ElasticJob") and key_of(item) in names:
+                spec = item["spec"]
+                assert isinstance(spec, dict)
+                spec["movable"] = True
+        (after,) = rows(plan(willing, policy(nobody.replace("backfill", "consolidate, backfill"))), "rounds")
+        gangs = {text(entry, "for") for entry in rows(after, "moves")}
+        assert gangs == {group}, f"{group} would start if {would}"
+
+
+def told(objects: list[Object], policy_: str, group: str) -> str:
+    """What would start the gang."""
+    (done,) = rows(plan(objects, policy_), "rounds")
+    return next((text(entry, "wouldStartIf") for entry in rows(done, "waiting") if text(entry, "group") == group), "")

@@ -104,3 +104,80 @@ def test_a_gang_moves_whole_or_keeps_its_minimum() -> None:
     nodes = [node(name, gpus=2) for name in ("n1", "n2")]
     first = round_of(evictions=[take("p-0", "new", "Moved")], moves=[move("p-0")], nominations=[nominate("new", "n1")])
     assert broken([*nodes, *pair, pod("new", 2)], first) == {Promise.GANGS}
+
+
+# While nothing waits.
+
+
+def tidy(*moves: Object, **more: list[Object]) -> Object:
+    """A round in which these pods move."""
+    evictions = [take(str(entry["pod"]).removeprefix("default/"), "", "Moved") for entry in moves]
+    for entry, eviction in zip(moves, evictions, strict=True):
+        eviction["for"] = entry["for"]
+    return round_of(evictions=evictions, moves=list(moves), **more)
+
+
+def step(name: str, old: str, new: str, purpose: str) -> Object:
+    return {"pod": f"default/{name}", "from": old, "to": new, "for": purpose}
+
+
+def resting() -> list[Object]:
+    """`x` has one of four GPUs on n1 and `y` one on n2; both may move."""
+    return [
+        *(node(name, gpus=4) for name in ("n1", "n2", "n3")),
+        group("x", 1, movable=True),
+        pod("x-0", on="n1", group="x", ids="0"),
+        group("y", 1, movable=True),
+        pod("y-0", on="n2", group="y", ids="0"),
+    ]
+
+
+TIDIED = tidy(step("x-0", "n1", "n2", "emptying n1"))
+BACK = round_of(binds=[bind("x-0", "n2", "1")])
+
+
+def test_a_node_may_be_emptied_while_nothing_waits() -> None:
+    assert not broken(resting(), TIDIED, BACK)
+
+
+def test_nobody_is_tidied_while_a_gang_waits() -> None:
+    waits = tidy(step("x-0", "n1", "n2", "emptying n1"), waiting=[wait("new") | {"position": 1}])
+    assert Promise.TIDYING in broken([*resting(), pod("new", 8)], waits)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        tidy(step("x-0", "n1", "n3", "emptying n1")),
+        tidy(step("x-0", "n1", "n2", "emptying n2")),
+        tidy(step("x-0", "n1", "n2", "gathering default/x")),
+        tidy(step("x-0", "n1", "n2", "emptying n1"), step("y-0", "n2", "n1", "emptying n1")),
+        tidy(step("x-0", "n1", "n2", "emptying n1"), step("y-0", "n2", "n3", "emptying n2")),
+    ],
+    ids=["as much disorder", "not that node", "not spread", "needless", "two purposes"],
+)
+def test_tidying_makes_more_order_for_one_purpose(first: Object) -> None:
+    assert Promise.TIDYING in broken(resting(), first)
+
+
+def test_a_node_is_emptied_of_all_pods_with_gpus() -> None:
+    more = [*resting(), pod("z", on="n1", ids="1")]
+    assert broken(more, TIDIED) == {Promise.TIDYING}
+
+
+def test_a_gang_may_be_gathered() -> None:
+    pair = [
+        *(node(name, gpus=4) for name in ("n1", "n2")),
+        group("p", 1, movable=True),
+        pod("p-0", on="n1", group="p", ids="0"),
+        pod("p-1", on="n2", group="p", ids="0"),
+    ]
+    back = round_of(binds=[bind("p-1", "n1", "1")])
+    assert not broken(pair, tidy(step("p-1", "n2", "n1", "gathering default/p")), back)
+
+
+def test_nobody_moves_to_another_model_for_more_order() -> None:
+    models = resting()
+    for item, model in zip(models, ("NVIDIA-H100", "NVIDIA-A100"), strict=False):
+        item["metadata"] = {"name": item["metadata"]["name"], "labels": {"nvidia.com/gpu.product": model}}  # type: ignore[index]
+    assert broken(models, TIDIED) == {Promise.TIDYING}

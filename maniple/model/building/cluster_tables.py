@@ -37,8 +37,12 @@ class ClusterTables:
         topologies: Sequence[types.Topology],
         storage: Storage,
         namespaces: Sequence[kubernetes.Namespace] = (),
+        has_all_shapes: bool = False,
     ) -> None:
-        """`queues`: sorted by name, with the default one, a sound tree. `requests`: of all pods."""
+        """`queues`: sorted by name, with the default one, a sound tree. `requests`: of all pods. `has_all_shapes`:
+        placed pods have their shapes whether they may be moved or not.
+        """
+        self.has_all_shapes = has_all_shapes
         self.ours = ours
         self.reads = reads
         self.requests = requests

@@ -25,14 +25,18 @@ def build_snapshot(
     now: float | None = None,
     reads: Reads | None = None,
     had_pods: Set[JobKey] = frozenset(),
+    *,
+    has_all_shapes: bool = False,
 ) -> Snapshot:
     """The snapshot of `objects` at `now` (default: the latest time that any of them mentions).
 
-    `had_pods`: gangs whose pods were there and are gone. Raises InputError with every contradiction between objects.
+    `had_pods`: gangs whose pods were there and are gone. `has_all_shapes`: placed pods have their shapes whether they
+    may be moved or not, so that explanations can name moves of any job. Raises InputError with every contradiction
+    between objects.
     """
     # What else is wrong depends on the queues, so a broken tree is reported alone.
     objects.refuse(tree_problems(with_default(objects.queues)))
-    builder = SnapshotBuilder(ours or Ours(), reads)
+    builder = SnapshotBuilder(ours or Ours(), reads, has_all_shapes=has_all_shapes)
     with _paused_gc():
         for items in objects.by_kind().values():
             for item in items:

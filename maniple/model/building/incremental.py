@@ -62,8 +62,10 @@ def key_of_object(item: Object) -> ObjectKey:
 
 
 class SnapshotBuilder:
-    def __init__(self, ours: Ours, reads: Reads | None = None) -> None:
+    def __init__(self, ours: Ours, reads: Reads | None = None, *, has_all_shapes: bool = False) -> None:
+        """`has_all_shapes`: placed pods have their shapes whether they may be moved or not."""
         self._ours = ours
+        self._has_all_shapes = has_all_shapes
         self._reads = reads or Reads()
         self.index = PodIndex(ours)
         self._objects: dict[type, dict[Key, Any]] = {kind: {} for kind in _KINDS}
@@ -253,6 +255,7 @@ class SnapshotBuilder:
             "topologies": _sorted(objects[types.Topology]),
             "storage": self._storage,
             "namespaces": _sorted(objects[kubernetes.Namespace]),
+            "has_all_shapes": self._has_all_shapes,
         }
         index.forget_requests()
         # Which resources exist depends on jobs. Whether a job is valid depends on neither nodes nor pods.

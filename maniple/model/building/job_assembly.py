@@ -124,7 +124,7 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
     if usage.gpus is not None:
         placed.gpus = usage.gpus.gpus
         placed.gpu_models = gpu_models(pod, job)
-    if job.is_movable:
+    if job.is_movable or tables.has_all_shapes:
         placed.shape = tables.shapes.of(pod, usage.request, gpu_models(pod, job))
         placed.owner = usage.owner
     return placed

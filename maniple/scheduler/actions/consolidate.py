@@ -6,7 +6,8 @@ if the gang gains more GPU-seconds than the moved jobs lose, within a number of 
 The gang takes nothing from anybody, so no shares change. But it makes others move only within the share and the
 limit of its queue, and never work of a higher priority.
 
-It ends: moves start a gang and take nothing from any other, so each of them leaves one gang less that waits.
+It ends: moves start a gang and take nothing from any other, so each of them leaves one gang less that waits. While
+nothing waits, the idle pass may move jobs (moving/idle_pass.py), by a measure that only falls.
 """
 
 from collections.abc import Iterator
@@ -23,17 +24,27 @@ from maniple.scheduler.explain.moves import Movable, Unmovable
 from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.moving.idle_pass import IdlePass
 from maniple.scheduler.moving.movable_units import movable_jobs, movable_units
 from maniple.scheduler.moving.move_search import NOT_ENOUGH, MoveMaker, is_enough_free
-from maniple.scheduler.moving.move_value import DEFAULT
+from maniple.scheduler.moving.move_value import DEFAULT, Moving
 from maniple.scheduler.moving.new_places import FreePlaces
 
 
 class Consolidate:
     abilities = frozenset((Ability.CONSOLIDATE,))
 
+    def __init__(self) -> None:
+        self._idle = IdlePass()
+
     def execute(self, session: Session) -> None:
         moving = session.moving or DEFAULT
+        self._help(session, moving)
+        if moving.is_idle:
+            self._idle.run(session, moving)
+
+    def _help(self, session: Session, moving: Moving) -> None:
+        """Moves running pods for gangs that wait."""
         unmovable = Unmovable(session, moving)
         session.leave_note(Movable(unmovable))
         keep_promises(session)

@@ -11,6 +11,8 @@ from maniple.scheduler.eviction.units import Unit, evictable_jobs, offered_units
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.moving.move_value import Moving
 
+MOVED_LATELY = "it was moved not long ago"
+
 
 def movable_jobs(session: Session, moving: Moving) -> Iterator[Job]:
     for job in evictable_jobs(session):
@@ -20,12 +22,19 @@ def movable_jobs(session: Session, moving: Moving) -> Iterator[Job]:
 
 def why_unmovable(session: Session, job: Job, moving: Moving) -> str:
     """Returns why a movable job is not moved now; empty if it may be."""
-    now, state = session.snapshot.now, session.states.get(job.key)
+    if job.moved is not None and session.snapshot.now - job.moved.at_s < moving.cooldown_s:
+        return MOVED_LATELY
+    return why_fixed(session, job)
+
+
+def why_fixed(session: Session, job: Job) -> str:
+    """Returns why the job stays where it is, whether it may be moved or not, and whatever the policy says."""
+    state = session.states.get(job.key)
     if state is not None and (state.evicted or any(state.cursor.values())):
         return "its pods start or leave in this cycle"
-    if job.moved is not None and (now - job.moved.at_s < moving.cooldown_s or session.kept_places.of(job)):
-        return "it was moved not long ago"
-    if job.elastic is not None and now < job.elastic.cooldown_until:
+    if session.kept_places.of(job):
+        return MOVED_LATELY
+    if job.elastic is not None and session.snapshot.now < job.elastic.cooldown_until:
         return "it was resized not long ago"
     if job.waiting_pods or job.gated:
         return "some of its pods wait"

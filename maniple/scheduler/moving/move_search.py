@@ -17,7 +17,7 @@ from maniple.model.resources import BoolArray, IntArray
 from maniple.scheduler.eviction.node_first_order import units_by_node
 from maniple.scheduler.eviction.trial import Trial
 from maniple.scheduler.eviction.unit_table import UnitTable
-from maniple.scheduler.eviction.victim_search import RoomMaker, domains_in_order
+from maniple.scheduler.eviction.victim_search import RoomMaker, Terms, always, domains_in_order
 from maniple.scheduler.framework.plan import MOVED
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
@@ -52,7 +52,7 @@ class MoveMaker(RoomMaker):
     """Makes room for gangs with the same demand by moving units in `offered`."""
 
     def __init__(self, session: Session, table: UnitTable, offered: BoolArray, moving: Moving) -> None:
-        super().__init__(session, table, offered, [], MOVED)
+        super().__init__(session, table, offered, Terms(always(MOVED)))
         self._moving = moving
 
     def move(self, queue: Queue, job: Job, left: BoolArray, *, is_real: bool = True) -> Moves | str:
@@ -164,8 +164,11 @@ class MoveMaker(RoomMaker):
                 for number, (node, _) in enumerate(done.slots(), done.start):
                     key = (done.job.name, names[before[done.group.pods[number]]], names[node])
                     moves[key] = moves.get(key, 0) + 1
+        # A gang that is moved whole may get back a part of its room.
+        in_order = sorted(moves.items(), key=lambda entry: (entry[0][1] == entry[0][2], entry[0]))
         parts = [
-            f"{count} pod{'s' * (count > 1)} of {job} moved from {old} to {new}"
-            for (job, old, new), count in sorted(moves.items())
+            f"{count} pod{'s' * (count > 1)} of {job} "
+            + (f"restarted on {new}" if old == new else f"moved from {old} to {new}")
+            for (job, old, new), count in in_order
         ]
         return " and ".join(parts[:3]) + (f" and {len(parts) - 3} more such moves were made" if len(parts) > 3 else "")

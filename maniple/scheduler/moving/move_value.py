@@ -4,6 +4,7 @@ A job stands still while it is moved. Since its last checkpoint it has lost noth
 moved checkpoint before they stop, or say that they can be moved.
 """
 
+import math
 from dataclasses import dataclass
 
 from maniple.model.job import Job, PlacedPod
@@ -21,6 +22,9 @@ class Moving:
     cooldown_s: float = 3600.0  # between two moves of a job
     horizon_s: float = 3600.0  # a gang that starts gains its GPUs for so long
     restart_s: float = 60.0  # that a PodGroup stands still. An ElasticJob says so itself
+    is_idle: bool = False  # whether running pods are gathered while nothing waits
+    idle_interval_s: float = 300.0  # from the last move to one of the idle pass
+    idle_worth: float = 0.05  # of a GPU that is tidied, compared with one that starts to work
 
     def moves_left(self, session: Session) -> int:
         """Returns how many more jobs may be moved in this cycle."""
@@ -37,6 +41,14 @@ class Moving:
     def gained_by(self, session: Session, job: Job) -> float:
         """Returns the GPU-seconds that the gang gains by starting."""
         return self.horizon_s * gpus_of(session, session.needed_resources(job))
+
+    def gained_by_tidying(self, gpus: float) -> float:
+        """Returns the GPU-seconds gained if so many GPUs are closer together, or on a node that comes free."""
+        return self.horizon_s * self.idle_worth * gpus
+
+    def last_move_s(self, session: Session) -> float:
+        """Returns when a job was moved last; -inf: never."""
+        return max((job.moved.at_s for job in session.snapshot.moved if job.moved is not None), default=-math.inf)
 
 
 DEFAULT = Moving()

@@ -4,6 +4,7 @@ The places obey the same rules as any other: predicates, domains, GPU models, re
 that is free now. A gang that is moved whole may also get back room that it leaves, because it comes back as a whole.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
@@ -51,10 +52,34 @@ def place_elsewhere(session: Session, statement: Statement, job: Job, pods: Sequ
     stand_in = msgspec.structs.replace(job, groups=_groups(pods))
     is_whole = session.state(job).placed_count == 0
     for later in (False, True) if is_whole else (False,):
-        if _place_all(session, statement, stand_in, later=later) and _leaves(statement, pods):
+        is_placed = _place_all(session, statement, stand_in, later=later) and _leaves(statement, pods)
+        if is_placed and _may_start(session, statement, job):
             return True
         statement.rollback()
     return False
+
+
+def place_close(
+    session: Session, statement: Statement, job: Job, pods: Sequence[PlacedPod], within: BoolArray, *, later: bool
+) -> bool:
+    """Places pods that come in the place of these on few nodes `within` [N]; False if not all of them fit there."""
+    stand_in = msgspec.structs.replace(job, groups=_groups(pods))
+    for scope in scopes(session, stand_in, Need({}, len(pods)), stand_in.groups, later=later):
+        nodes = within if scope.nodes is None else within & scope.nodes
+        near = dataclasses.replace(scope, nodes=nodes, levels=scope.levels or ())
+        if all(
+            place_some(session, statement, stand_in, group, len(group.pods), near, later=later) == len(group.pods)
+            for group in session.groups(stand_in)
+        ):
+            return _may_start(session, statement, job)
+        statement.rollback()
+    return False
+
+
+def _may_start(session: Session, statement: Statement, job: Job) -> bool:
+    """Whether the limits let the pods start again: they may have been lowered below what the queue holds."""
+    amounts = np.sum([done.used().sum(axis=1) for done in statement.placed()], axis=0)
+    return session.admissible(session.queue_of(job), amounts, is_charged=True) is None
 
 
 def _place_all(session: Session, statement: Statement, job: Job, *, later: bool) -> bool:

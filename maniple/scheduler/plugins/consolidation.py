@@ -1,7 +1,8 @@
 """consolidation: what moving pods may cost. The action `consolidate` asks for it.
 
 A move is made if the gang that starts gains more GPU-seconds within the `horizon` than the moved jobs lose. An
-ElasticJob loses its `restartSeconds`, a PodGroup `restart` seconds.
+ElasticJob loses its `restartSeconds`, a PodGroup `restart` seconds. With `consolidate.idle` running jobs are also
+gathered while nothing waits, one node or one gang in each `idle.interval` at most.
 """
 
 from maniple.scheduler.framework.hooks import Hooks
@@ -17,6 +18,9 @@ class Consolidation:
             cooldown_s=arguments.number("cooldown", default=DEFAULT.cooldown_s),
             horizon_s=arguments.number("horizon", default=DEFAULT.horizon_s),
             restart_s=arguments.number("restart", default=DEFAULT.restart_s),
+            is_idle=arguments.boolean("consolidate.idle", default=DEFAULT.is_idle),
+            idle_interval_s=arguments.number("idle.interval", default=DEFAULT.idle_interval_s),
+            idle_worth=arguments.number("idle.worth", default=DEFAULT.idle_worth),
         )
 
     def open(self, session: Session) -> Hooks:
