@@ -38,6 +38,7 @@ PLUGIN_WORDS = {
 _SPEEDS = "how much a GPU of each model counts, in shares"
 # What each argument of a built-in plugin says; its page has the details.
 ARGUMENT_WORDS = {
+    ("priority", "surplus.preempts"): "whether surplus takes surplus of lower priority in its queue",
     ("gang", "evict.whole"): "whether a gang may be evicted whole",
     ("drf", "gpu.speeds"): _SPEEDS,
     ("proportion", "borrow"): "whether a queue may hold more than it deserves while others do not use it",
@@ -68,6 +69,9 @@ ARGUMENT_WORDS = {
     ("consolidation", "cooldown"): "seconds between two moves of a job",
     ("consolidation", "horizon"): "seconds within which a gang that starts must gain more than the moved jobs lose",
     ("consolidation", "restart"): "seconds that a PodGroup loses by a move",
+    ("consolidation", "consolidate.idle"): "whether running jobs are gathered while nothing waits",
+    ("consolidation", "idle.interval"): "seconds from the last move of a job until others are gathered",
+    ("consolidation", "idle.worth"): "what a GPU that is gathered gains, in parts of one that starts to work",
     ("reservation", "patience"): "seconds that a gang waits before room is reserved for it",
 }
 

@@ -9,16 +9,25 @@ counting their room.
 Growth is surplus: a gang that is blocked later gets it back by shrink. It evicts nothing, and a job keeps its size
 until its cooldown is over, so growing and shrinking do not alternate. While a gang waits for room, a job grows only if
 its cooldown ends before the gang would get a reservation, so that the gang can take the room back then.
+
+If the policy lets surplus take surplus of lower priority, the jobs of a queue grow by priority, and a job also grows by
+what lower surplus of its queue would leave. Its replicas claim that in the next cycle (common/lower_surplus.py).
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from math import inf
 
 from maniple.model.elastic import Elastic
 from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
 from maniple.model.resources import CPU
+from maniple.scheduler.actions.common.lower_surplus import SurplusMaker
+from maniple.scheduler.eviction.surplus_claims import claim_of, surplus_preempts, why_no_claim
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
@@ -27,6 +36,7 @@ from maniple.scheduler.growth.resize_value import DEFAULT, Sizing, gpus_of
 from maniple.scheduler.reservation.reserve import host_of
 
 _DIGITS = 9  # equal gains may differ beyond these
+_Entry = tuple[tuple[float, ...], JobKey, str, "_Grower"]
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +48,7 @@ class _Grower:
     before: int  # replicas of all roles
     grown: dict[str, int] = field(default_factory=dict)  # role -> replicas more
     taken: list[TakenRoom] = field(default_factory=list)
+    losers: set[JobKey] = field(default_factory=set)  # jobs that would leave some of this room
     weights: dict[str, tuple[bool, float]] = field(default_factory=dict)  # by role: see _Handout._weight
 
     @property
@@ -133,6 +144,10 @@ class _Handout:
         self._session = session
         self._policy = policy
         self._room = GrowthRoom(session, keeps_to_node=policy.crossing != 1)
+        self._lower: SurplusMaker | None = None  # for growth by surplus of lower priority
+        if surplus_preempts(session) and session.has_action(Ability.PREEMPT):
+            rules = session.victim_rules("preemptable")
+            self._lower = SurplusMaker(session, rules) if rules else None
 
     def run(self, growers: list[_Grower]) -> list[_Grower]:
         """Returns the jobs that grow. The session is as it was."""
@@ -149,6 +164,7 @@ class _Handout:
                 for taken in grower.taken:
                     self._room.give_back(taken)
                 grower.taken.clear()
+                grower.losers.clear()
                 grower.grown.clear()
             if not vain:
                 break
@@ -157,13 +173,27 @@ class _Handout:
         return [grower for grower in growers if grower.grown]
 
     def _hand_out(self, growers: Sequence[_Grower]) -> None:
-        heap = [
-            (key, grower.job.key, role, grower)
-            for grower in growers
-            for role in grower.job.growth
-            if (key := self._key(grower, role)) is not None
-        ]
-        heapq.heapify(heap)
+        """The levels of a queue come one after the other; queues with an open level compete."""
+        levels = self._levels(growers)
+        heap: list[_Entry] = []
+        still_open = Counter[int]()  # queue -> roles of its level that may get another step
+        open_levels: dict[int, list[_Grower]] = {}
+
+        def open_next(queue: int) -> None:
+            while not still_open[queue] and (queue in open_levels or levels[queue]):
+                for grower in open_levels.pop(queue, ()):
+                    self._take_from_lower(grower, growers)
+                if not levels[queue]:
+                    return
+                losers = set().union(*(grower.losers for grower in growers))
+                open_levels[queue] = [grower for grower in levels[queue].pop() if grower.job.key not in losers]
+                entries = [entry for grower in open_levels[queue] for entry in self._entries(grower)]
+                still_open[queue] = len(entries)
+                for entry in entries:
+                    heapq.heappush(heap, entry)
+
+        for queue in levels:
+            open_next(queue)
         while heap:
             key, name, role, grower = heapq.heappop(heap)
             next_key = self._key(grower, role) if self._may_be_stale(grower) else key
@@ -171,6 +201,46 @@ class _Handout:
                 next_key = self._key(grower, role) if self._take(grower, role) else None
             if next_key is not None:
                 heapq.heappush(heap, (next_key, name, role, grower))
+            else:
+                still_open[grower.job.queue] -= 1
+                open_next(grower.job.queue)
+
+    def _levels(self, growers: Sequence[_Grower]) -> dict[int, list[list[_Grower]]]:
+        """Queue -> its growers by priority, the highest last, if that matters here."""
+
+        def level(grower: _Grower) -> tuple[int, int]:
+            return grower.job.queue, grower.job.priority if self._lower is not None else 0
+
+        levels: dict[int, list[list[_Grower]]] = {}
+        for (queue, _), several in groupby(sorted(growers, key=level), key=level):
+            levels.setdefault(queue, []).append(list(several))
+        return levels
+
+    def _entries(self, grower: _Grower) -> list[_Entry]:
+        keys = [(self._key(grower, role), role) for role in grower.job.growth]
+        return [(key, grower.job.key, role, grower) for key, role in keys if key is not None]
+
+    def _take_from_lower(self, grower: _Grower, growers: Sequence[_Grower]) -> None:
+        """Grows the job by what surplus of lower priority would leave, if the policy lets it. No grower loses any."""
+        session, job = self._session, grower.job
+        if self._lower is None or why_no_claim(session, job):
+            return
+        keeping = {other.job.key for other in growers if other.grown}
+        for role, group in job.growth.items():
+            while (step := grower.step(role)) and self._policy.gain(job, grower.size, grower.size + step) > 0:
+                claim = claim_of(session, job, [group], step)
+                changes = self._room.suppose(partial(self._lower.suppose_room, session.queue_of(job), claim, keeping))
+                if changes is None:
+                    break
+                if self._policy.crossing == 0 and self._room.only_node(job, grower.taken) not in (
+                    None,
+                    *changes.nodes(),
+                ):
+                    self._room.give_back(TakenRoom(job, group, changes))
+                    break
+                grower.taken.append(TakenRoom(job, group, changes))
+                grower.losers |= changes.losers
+                grower.grown[role] = grower.grown.get(role, 0) + step
 
     def _may_be_stale(self, grower: _Grower) -> bool:
         """Whether its key may have changed since it was pushed: its other role grew, or its node filled up."""

@@ -6,9 +6,9 @@ once a step. Otherwise (GPU shares, pod affinity) replicas are placed like other
 committed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,13 +25,23 @@ from maniple.scheduler.placement.placement_search import place_some
 _ANY = -1
 
 
+class OpenChanges(Protocol):
+    """Changes of the session that have not been committed."""
+
+    def nodes(self) -> set[int]: ...
+    def rollback(self) -> None: ...
+
+
+Changes = TypeVar("Changes", bound=OpenChanges)
+
+
 @dataclass(slots=True, eq=False)
 class TakenRoom:
     """Room taken for replicas of a group: by an open statement, or as counts on nodes."""
 
     job: Job
     group: TaskGroup
-    statement: Statement | None = None
+    statement: OpenChanges | None = None
     counts: dict[int, int] = field(default_factory=dict)
 
     def nodes(self) -> set[int]:
@@ -83,6 +93,13 @@ class GrowthRoom:
             self._shift(taken, -1)
         self._open_nodes.clear()
 
+    def suppose(self, find: Callable[[], Changes | None]) -> Changes | None:
+        """Lets `find` suppose that others leave and replicas come in their place. It must see all that is taken."""
+        self._flush()
+        self._free.clear()
+        self._open_nodes.clear()
+        return find()
+
     def close(self, taken: Iterable[TakenRoom]) -> None:
         """Gives everything back: the session is as it was."""
         for room in taken:
@@ -92,10 +109,11 @@ class GrowthRoom:
 
     def would_cross(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> bool:
         """Whether the job is on one node that has no room for `count` more replicas."""
-        node = self._only_node(job, before)
+        node = self.only_node(job, before)
         return node is not None and bool(self._session.room_for(group, later=False)[node] < count)
 
-    def _only_node(self, job: Job, before: list[TakenRoom]) -> int | None:
+    def only_node(self, job: Job, before: list[TakenRoom]) -> int | None:
+        """The node that all pods of the job are on, with what it has taken; None if they are on several."""
         nodes = {pod.node for pod in job.placed} | self._bound.get(job.key, set())
         for taken in before:
             nodes |= taken.nodes()
@@ -204,7 +222,7 @@ class GrowthRoom:
         self._flush()
         if session.room_for(group, later=False).sum() < count:
             return None
-        node = self._only_node(job, before) if self._keeps_to_node else None
+        node = self.only_node(job, before) if self._keeps_to_node else None
         statement = Statement(session)
         same_node = [] if node is None else [Scope(np.arange(len(session.snapshot.nodes)) == node)]
         for scope in (*same_node, *scopes(session, self._staying(job), Need({}, count), [group], later=False)):

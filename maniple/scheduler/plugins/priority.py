@@ -1,7 +1,8 @@
 """priority: jobs and pods of a higher PriorityClass go first, and may preempt jobs of a lower one.
 
 Jobs of equal priority never preempt each other. That is half of why preemption ends; the other half is that victims
-wait behind the job that preempted them.
+wait behind the job that preempted them. With `surplus.preempts: "true"` pods above a minimum take surplus of lower
+priority in their queue, too.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from maniple.scheduler.framework.session import Session
 
 class Priority:
     def __init__(self, arguments: Arguments) -> None:
-        del arguments  # it takes none
+        self._surplus = arguments.boolean("surplus.preempts", default=False)
 
     def open(self, session: Session) -> Hooks:
         del session
@@ -22,6 +23,7 @@ class Priority:
             job_order=lambda job: -job.priority,
             task_order=lambda group: -group.priority,
             preemptable=_lower,
+            surplus_preempts=self._surplus,
             job_kind=nothing_else,
             victim_kind=nothing_else,
         )
