@@ -171,7 +171,11 @@ class PodGroupSpec(Struct, frozen=True):
         Meta(description="A gang that stays below its minimum for this long gives back what it holds. 0: never."),
     ] = 600
     movable: Annotated[
-        bool, Meta(description="Whether its pods may be moved to other nodes to make room for others.")
+        bool,
+        Meta(
+            description="Whether its pods may be moved to other nodes, to make room for others or for more order "
+            "if the policy says so."
+        ),
     ] = False
     topology: Annotated[TopologyRequest, Meta(description="How close its pods must or should be.")] = TopologyRequest()
     roles: Annotated[tuple[PodGroupRole, ...], Meta(max_length=64, description="Minimums for pods of a role.")] = ()
@@ -264,8 +268,8 @@ class ElasticJobSpec(Struct, frozen=True):
         Annotated[
             bool,
             Meta(
-                description="Whether its replicas may be moved to other nodes to make room for others. "
-                "Unset: unless framework is none, which checkpoints nothing."
+                description="Whether its replicas may be moved to other nodes, to make room for others or for more "
+                "order if the policy says so. Unset: unless framework is none, which checkpoints nothing."
             ),
         ]
         | None

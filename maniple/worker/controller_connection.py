@@ -28,6 +28,7 @@ _POLL_TIMEOUT_S = 40.0  # the server answers within 25 s
 _REQUEST_TIMEOUT_S = 10.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 3.0
+_URGENT_PAUSE_S = 0.2  # while somebody waits for the last message to be sent
 _REPORT_S = 5.0  # between two reports
 _FILE_S = 0.5
 
@@ -313,7 +314,7 @@ class _Backoff:
         asked_s = getattr(error, "pause_s", 0.0)
         wait_s = max(self._next_s, asked_s) * random.uniform(0.7, 1.3)  # not all agents at once
         if self._is_urgent.is_set():
-            time.sleep(min(wait_s, _FIRST_PAUSE_S))
+            time.sleep(min(wait_s, _URGENT_PAUSE_S))
         else:
             self._is_urgent.wait(wait_s)
         self._next_s = min(self._next_s * 1.6, _LONGEST_PAUSE_S)

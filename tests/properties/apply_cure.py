@@ -16,6 +16,7 @@ from properties.raw_objects import Object, at, key_of, quantity, rows, strings, 
 
 _ALTERNATIVES = re.compile(
     r" \((?:or its limit were [^)]*|or spec\.preemptable were true)\)"
+    r"|, or [\d,]+ pods? of \S+ moved from .*$"
     r"|, or spec\.\w+ (?:were true|named a wider level)| \(held by [^()]*\)"
 )
 _GPUS = r"(?:\d+ whole GPUs?|\d\S* of (?:a GPU|each of \d+ GPUs))(?: of \S+(?: or \S+)*)?"

@@ -140,6 +140,21 @@ class ElasticWorld(CloseWorld):
         if runs and self.one_in(6):
             self.add_budget(name, {"maniple.dev/pod-group": name}, self.between(0, count + surplus))
 
+    def add_wanting(self, name: str, priority: str) -> None:
+        """A PodGroup whose minimum runs, and whose surplus waits."""
+        shape, annotations, labels = self.ruled_shape({"maniple.dev/pod-group": name})
+        count, surplus = self.between(1, 2), self.between(1, 3)
+        spec = {"minMember": count, **self.terms(priority)}
+        self.add(OURS, "PodGroup", name, "default", spec=spec)
+        labels |= {"maniple.dev/pod-group": name}
+        members = [
+            Member(f"{name}-{index}", self.urgent(shape, priority), dict(labels), dict(annotations))
+            for index in range(count + surplus)
+        ]
+        if self.run(members[:count], count, self.neighbours(spec)):
+            for member in members[count:]:
+                self.add_pod(member, "default", "maniple", None)
+
     def run(self, members: list[Member], least: int, among: list[Host], all_leave: bool = False) -> int:
         """Runs as many as find room, if at least `least` do; the others wait. Returns how many run."""
         before, placed = self.snapshot(), 0
@@ -220,4 +235,17 @@ def growing_worlds(draw: st.DrawFn) -> list[Object]:
     builder.begin(2, 3)
     builder.fill_up(builder.between(1, 3))
     builder.arrive(2)
+    return builder.objects
+
+
+@st.composite
+def rising_worlds(draw: st.DrawFn) -> list[Object]:
+    """Full clusters, mostly of one queue, where jobs at their minimum want more, and others run with surplus."""
+    builder = ElasticWorld(draw, Mix(rules_one_in=0, limits_one_in=4))
+    builder.begin(builder.pick(0, 0, 2), 2)
+    for index in range(builder.between(1, 2)):
+        builder.add_wanting(f"up{index}", builder.pick("high", "high", ""))
+    if builder.one_in(2):
+        builder.add_elastic("e", True, "high")
+    builder.fill_up(8)
     return builder.objects

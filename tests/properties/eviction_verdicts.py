@@ -11,7 +11,7 @@ from itertools import groupby
 from properties.cluster_facts import PROTECTED_CLASSES, Facts, Gang, Pod
 from properties.kubernetes_rules import selects
 from properties.raw_objects import Resources, add, number
-from properties.replay_rounds import SHRUNK, Resize, Round, State
+from properties.replay_rounds import SHRUNK, Resize, Round, State, is_tidying
 
 DISPLACED, PREEMPTED, RECLAIMED, STALE = "Displaced", "Preempted", "Reclaimed", "Stale"
 
@@ -278,7 +278,7 @@ def owed_after(facts: Facts, state: State, played: Round, before: dict[str, list
     """Gangs that have yet to start -> the victims that leave for them. `before`: those of earlier rounds."""
     owed = {gang: left for gang, keys in before.items() if (left := [key for key in keys if key in state.leaving])}
     for victim, gang in sorted(played.evicted.items()):
-        if played.reasons.get(victim) == STALE:
+        if played.reasons.get(victim) == STALE or is_tidying(gang):
             continue
         owed.setdefault(gang, []).append(victim)
     now = {gang: roles_of(state, state.staying(played.evicted), gang) for gang in owed}

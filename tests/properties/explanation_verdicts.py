@@ -29,6 +29,7 @@ IN_LINE = {
 PLACES = {"allocate", "backfill"}
 TAKES = {"shrink", "reclaim", "preempt"}
 MOST_HOLDERS = 5
+_ON_NODE = re.compile(r"(\d+) (\S+/gpu) on (?:each of )?nodes? ([^\s,;]+)")
 
 
 def untrue(objects: list[Object], plan: Object, actions: list[str]) -> list[str]:
@@ -58,9 +59,21 @@ class Judge:
 
     def judge(self) -> Iterator[str]:
         for entry in self.played.waiting:
-            for sentence in self.judge_entry(entry):
+            for sentence in (*self.judge_entry(entry), *self.judge_amounts(entry)):
                 yield f"{text(entry, 'group')}: {sentence}"
         yield from self.judge_line()
+
+    def judge_amounts(self, entry: object) -> Iterator[str]:
+        """A cure names no more GPUs of a node than it has, or than pods hold there if it has lost some."""
+        for amount, resource, name in _ON_NODE.findall(text(entry, "wouldStartIf")):
+            node = self.facts.nodes.get(name)
+            if node is None or resource not in node.allocatable:
+                continue
+            there = [key for key, place in self.state.where.items() if place == name]
+            held = sum((self.state.requests(self.facts, key).get(resource, Fraction(0)) for key in there), Fraction(0))
+            has = max(node.allocatable[resource], held)
+            if Fraction(amount) > has:
+                yield f"it would start if {amount} {resource} came free on {name}, which has {has}"
 
     def judge_line(self) -> Iterator[str]:
         lines: dict[str, list[tuple[int, int]]] = {}

@@ -1,4 +1,4 @@
-"""Which running pods are inside a queue's guarantee, computed from the raw objects, for the referee alone.
+"""How much of its guarantee a queue holds in whole parts, computed from the raw objects, for the referee alone.
 
 The pods of a job are taken apart into what is evicted together: its minimum, and each step of its surplus. In each
 queue these parts stand in an order, and those that fit into the guarantee in that order are inside it. Where jobs have
@@ -8,8 +8,8 @@ where they differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby, permutations, product
 
@@ -106,20 +106,17 @@ def orders(parts: list[Part]) -> Iterator[Order]:
 class Guarantees:
     """What is inside the guarantee of each queue."""
 
-    def __init__(self, facts: Facts, state: State, tree: Tree, due: Dues) -> None:
+    def __init__(self, facts: Facts, state: State, tree: Tree, due: Dues, orders_: list[Order] | None = None) -> None:
         self.facts, self.state, self.tree, self.due = facts, state, tree, due
         self.parts = running_parts(facts, state)
-        self.orders = list(orders(self.parts))
-        self._answers: dict[str, list[set[Part]]] = {}
+        self.orders = list(orders(self.parts)) if orders_ is None else orders_
 
     def named(self, queue: str) -> Resources:
         return {name: amount for name, amount in self.due.guaranteed[queue].items() if amount > 0}
 
     def in_each_order(self, queue: str) -> list[set[Part]]:
         """The parts inside the guarantee of the queue, for each order of those that started together."""
-        if queue not in self._answers:
-            self._answers[queue] = [self._inside(queue, order) for order in self.orders]
-        return self._answers[queue]
+        return [self._inside(queue, order) for order in self.orders]
 
     def _inside(self, queue: str, order: Order) -> set[Part]:
         below: set[Part] = set()
@@ -153,6 +150,32 @@ class Guarantees:
                 if part.is_firm and not part.nth:
                     held = then  # nothing moves it, so what is beside it has to go
         return inside
+
+    def amounts(self, queue: str, order: Order) -> list[Fraction]:
+        """What is inside the guarantee in that order, of each resource that it names: of minimums, and of all parts."""
+        inside = self._inside(queue, order)
+        return [
+            sum((part.asks(self.facts, self.state).get(name, Fraction(0)) for part in parts), Fraction(0))
+            for parts in ([part for part in inside if part.nth == 0], inside)
+            for name in sorted(self.named(queue))
+        ]
+
+    def without(self, keys: Collection[str]) -> Guarantees:
+        return Guarantees(self.facts, without(self.state, keys), self.tree, self.due, self.orders)
+
+    def keep_as_much(self, queue: str, keys: Collection[str], order: Order) -> bool:
+        """Whether the queue holds as much inside its guarantee without these pods."""
+        before, after = self.amounts(queue, order), self.without(keys).amounts(queue, order)
+        return all(then >= now for now, then in zip(before, after, strict=True))
+
+
+def without(state: State, keys: Collection[str]) -> State:
+    """The state as if these pods had left."""
+    return replace(
+        state,
+        where={key: node for key, node in state.where.items() if key not in keys},
+        pods={key: pod for key, pod in state.pods.items() if key not in keys},
+    )
 
 
 def sides(facts: Facts, one: str, other: str) -> tuple[list[str], list[str]]:

@@ -16,7 +16,7 @@ from itertools import permutations
 from properties.cluster_facts import Facts, read_facts
 from properties.deserved_shares import TOLERANCE, Dues, Shares, Tree, find_dues, held_by_queue, is_charged
 from properties.eviction_verdicts import RECLAIMED
-from properties.guarantee_parts import Guarantees, Part, sides
+from properties.guarantee_parts import Guarantees, sides, without
 from properties.raw_objects import Object, Resources, add, rows
 from properties.replay_rounds import SHRUNK, Move, Round, State, after, read_round, read_state
 
@@ -64,11 +64,7 @@ def with_moves(state: State, moves: Iterable[Move]) -> State:
 
 
 def lost_guarantees(objects: list[Object], plan: Object) -> list[str]:
-    """Parts inside a guarantee that go for a claimant that meets them above the guaranteed queue.
-
-    What a queue is guaranteed may not fit into its parent's guarantee, where siblings hold what they are not guaranteed
-    beside what they are. It is a promise all the same.
-    """
+    """Queues that hold less inside their guarantee, because pods go for claimants that are not in the queue."""
     tree = Tree(objects)
     return [
         f"round {index}: {sentence}"
@@ -78,34 +74,28 @@ def lost_guarantees(objects: list[Object], plan: Object) -> list[str]:
 
 
 def _lost_in(facts: Facts, state: State, played: Round, tree: Tree) -> Iterator[str]:
-    claims = taken_from_others(facts, state, played)
-    if not claims:
+    taken = [key for keys in taken_from_others(facts, state, played).values() for key in keys]
+    if not taken:
         return
     due = find_dues(facts, state, tree)
-    views = [Guarantees(facts, view, tree, due) for view in (state, with_moves(state, coming(played)))]
+    # Whatever else moves in the round moves before or after.
+    others = played.evicted.keys() - set(taken)
+    there = [state, without(state, others)]
+    there += [with_moves(view, coming(played)) for view in there]
+    views = [Guarantees(facts, view, tree, due) for view in there]
     if not all(view.orders for view in views):
         return
-    for claimant, victims in claims.items():
-        for gang in sorted({state.pods[key].gang for key in victims}):
-            theirs, _ = sides(facts, facts.gang(gang).queue, facts.gang(claimant).queue)
-            for queue in theirs:
-                answers = [inside for view in views for inside in view.in_each_order(queue)]
-                if all(_loses(state, played, {part for part in inside if part.gang == gang}) for inside in answers):
-                    named = ", ".join(key for key in victims if state.pods[key].gang == gang)
-                    yield f"{named} leave for {claimant}, and are inside what {queue} is guaranteed"
-                    break
+    for queue in sorted(facts.queues):
+        gone = [key for key in taken if is_taken_from(facts, state, played, queue, key)]
+        if gone and not any(view.keep_as_much(queue, gone, order) for view in views for order in view.orders):
+            named = ", ".join(sorted({played.evicted[key] for key in gone}))
+            yield f"{', '.join(gone)} leave for {named}, and {queue} then holds less inside its guarantee"
 
 
-def _loses(state: State, played: Round, inside: set[Part]) -> bool:
-    """Whether some of the parts go. Pods of a PodGroup that are alike may stand in for each other."""
-    kept = [key for part in inside for key in part.pods]
-    gone = [key for key in kept if key in played.evicted]
-    if not gone:
-        return False
-    pod = state.pods[gone[0]]
-    mine = [key for key in state.staying(played.evicted) if state.pods[key].gang == pod.gang]
-    alike = [key for key in mine if state.pods[key].requests == pod.requests]
-    return len(mine) > len(alike) or len(mine) < len(kept)
+def is_taken_from(facts: Facts, state: State, played: Round, queue: str, key: str) -> bool:
+    """Whether the pod leaves the queue for a gang that is not in it."""
+    leaf, claimant = facts.gang(state.pods[key].gang).queue, facts.gang(played.evicted[key]).queue
+    return queue in sides(facts, leaf, claimant)[0]
 
 
 # Fairness.
@@ -194,7 +184,7 @@ class Judge:
             add(need, self.then.requests(self.facts, move.pod.key))
         for key in claim.victims:
             _, mine = sides(self.facts, self.queue_of(key), self.facts.gang(claim.gang).queue)
-            if not any(self.stays_within(held, queue, need, claim.victims) for queue in mine):
+            if mine and not any(self.stays_within(held, queue, need, claim.victims) for queue in mine):
                 return False
         return True
 

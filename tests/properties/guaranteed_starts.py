@@ -1,5 +1,7 @@
 """Gangs that may not be preempted start only within their queue's guarantee, and that of queues above that name one.
 
+Their own queue's guarantee names every device (a resource with a `/` in its name) that they ask for.
+
 What counts is the minimum of such a gang: its surplus is on loan. Where its pods differ, the least counts that any
 minimum of them could hold, for every resource on its own. A gang that ran before the round may replace its pods.
 """
@@ -54,6 +56,9 @@ def _started(facts: Facts, state: State, played: Round, tree: Tree) -> Iterator[
         own, line = facts.gang(key).queue, facts.queue_line(facts.gang(key).queue)
         if not any(tree.guaranteed[own].get(name) for _, requests in firm[key] for name in requests):
             yield f"{key} starts, and queue {own} guarantees nothing of what it asks for"
+        for name in sorted(asked):
+            if "/" in name and not tree.guaranteed[own].get(name):
+                yield f"{key} starts, and queue {own} guarantees no {name}"
         for queue in line:
             for name, amount in sorted(tree.guaranteed[queue].items()):
                 if amount and name in asked and held[queue][name] > amount:

@@ -1,7 +1,9 @@
-"""Plans many random full clusters and judges each plan: with rules between pods, or with guarantees of queues.
+"""Plans many random clusters and judges each plan: full ones with rules between pods or with guarantees of queues, and
+ones in which running jobs are moved, for gangs that wait or for more order.
 
     python -m properties.many_clusters --clusters 100000 --seed 1     (in tests/; `--jobs 2` by default)
     python -m properties.many_clusters --kind guarantees --clusters 100000 --seed 1
+    python -m properties.many_clusters --kind moves --clusters 10000 --seed 1
 
 Each cluster has a seed of its own: `--seed S --clusters 1 --show` prints the objects of one that breaks a promise.
 """
@@ -29,6 +31,8 @@ from properties.plan_adapter import plan_until_settled
 from properties.random_clusters import World, full_cluster
 from properties.raw_objects import Object, rows, text
 from properties.referee import judge
+from properties.scattered_worlds import ScatteredWorld
+from properties.test_move_promises import ALL, FEW, IDLE, policy
 from properties.test_promises import KUBE_BATCH, moves
 from properties.topology_clusters import CloseWorld, full_close_cluster
 from properties.turn_verdicts import overtaken
@@ -36,6 +40,7 @@ from properties.turn_verdicts import overtaken
 MOST_IMPLIED = 20  # rounds beyond one for each pod: for replicas that are not created yet
 GUARANTEE_VERDICTS = (lost_guarantees, unfair_claims, kept_waiting, needlessly_lost, overtaken)
 GUARANTEE_ROUNDS = 25
+MOVE_ROUNDS = 60
 REASONS_ONE_IN = 7  # explanations take a third of the time, and have tests of their own
 
 
@@ -64,6 +69,10 @@ class SeededCloseWorld(Seeded, CloseWorld):
 
 
 class SeededGuaranteeWorld(Seeded, GuaranteeWorld):
+    pass
+
+
+class SeededScatteredWorld(Seeded, ScatteredWorld):
     pass
 
 
@@ -134,7 +143,34 @@ def verdict_on_guarantees(seed: int) -> tuple[int, list[str], bool]:
     return seed, sentences, any(rows(done, "evictions") for done in rows(planned, "rounds"))
 
 
-KINDS = {"rules": (cluster, verdict), "guarantees": (cluster_with_guarantees, verdict_on_guarantees)}
+def cluster_with_moves(seed: int) -> list[Object]:
+    """With gangs that wait, or mostly without."""
+    mix = Mix(rules_one_in=0 if seed % 3 else 3, limits_one_in=0 if seed % 5 else 3)
+    world = SeededScatteredWorld(unused, mix)
+    world.random = random.Random(seed)
+    world.scatter() if seed % 4 == 0 else world.idle()
+    return world.objects
+
+
+def verdict_on_moves(seed: int) -> tuple[int, list[str], bool]:
+    """Jobs never cool down and there is no interval, so that only the measure ends it."""
+    objects, grace = cluster_with_moves(seed), grace_of(seed)
+    written = policy(FEW if seed % 2 else ALL, IDLE, cooldown=0, movesPerHour=1000)
+    try:
+        planned = plan_until_settled(objects, written, MOVE_ROUNDS * grace, seed % REASONS_ONE_IN == 0, grace)
+    except Exception as error:
+        return seed, [f"planning failed: {error!r}"], False
+    sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned, grace)]
+    if moves(planned)[-1]:
+        sentences.append(f"not settled after {MOVE_ROUNDS} rounds: {moves(planned)}")
+    return seed, sentences, any(rows(done, "moves") for done in rows(planned, "rounds"))
+
+
+KINDS = {
+    "rules": (cluster, verdict),
+    "guarantees": (cluster_with_guarantees, verdict_on_guarantees),
+    "moves": (cluster_with_moves, verdict_on_moves),
+}
 
 
 def main() -> None:

@@ -7,15 +7,14 @@ for gangs of one shape whose pods have no rules about others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import prod
 
 from properties.cluster_facts import PROTECTED_CLASSES, Facts, Gang, Pod
 from properties.deserved_shares import TOLERANCE, Dues, Shares, Tree, find_dues, held_by_queue, is_charged
-from properties.eviction_verdicts import RECLAIMED, priority_of
-from properties.guarantee_parts import Guarantees, Part, sides
+from properties.eviction_verdicts import PREEMPTED, RECLAIMED, priority_of
+from properties.guarantee_parts import Guarantees, Part, sides, without
 from properties.guarantee_verdicts import coming, replayed, taken_from_others
 from properties.kubernetes_rules import is_plain, selects
 from properties.missed_room import choices, needed, room_in
@@ -23,7 +22,8 @@ from properties.raw_objects import Object, Resources, add
 from properties.replay_rounds import SHRUNK, Round, State
 
 MOST_SETS = 3_000
-KINDS = (SHRUNK, RECLAIMED)
+TOGETHER = "together"  # surplus of all queues, lower priorities of its own and gangs of others
+KINDS = (SHRUNK, RECLAIMED, TOGETHER)
 
 
 def kept_waiting(objects: list[Object], plan: Object) -> list[str]:
@@ -106,14 +106,31 @@ class Search:
         if need is None or not self.lacks_pods(gang):
             return
         asked = {name: amount * need for name, amount in pods[0].requests.items()}
-        takeable = self.takeable(gang, kind, order)
+        takeable = self.takeable(gang, kind)
         if prod(len(parts) + 1 for parts in takeable) > MOST_SETS:
             return
         for counts in product(*(range(len(parts) + 1) for parts in takeable)):
             victims = [part for parts, count in zip(takeable, counts, strict=True) for part in parts[:count]]
             is_allowed = self.is_strict if order is None else self.is_guaranteed
-            if victims and is_allowed(gang, asked, victims) and self.makes_room(gang, pods[0], need, asked, victims):
+            if not victims or not is_allowed(gang, asked, victims):
+                continue
+            if not self.makes_room(gang, pods[0], need, asked, victims) or not self.keeps_inside(gang, victims, order):
+                continue
+            if kind == TOGETHER and not self.needs_lower(gang, pods[0], need, asked, victims):
+                continue
+            without_one = (
+                [part for part in victims if part is not back] for back in victims if self.could_stay(back, victims)
+            )
+            if not any(
+                is_allowed(gang, asked, fewer) and self.makes_room(gang, pods[0], need, asked, fewer)
+                for fewer in without_one
+            ):
                 yield victims
+
+    def could_stay(self, part: Part, victims: list[Part]) -> bool:
+        """Whether the job could keep the part and lose its other victims: any pod of a PodGroup, or the lowest step."""
+        lowest = min(other.nth for other in victims if other.gang == part.gang)
+        return part.nth == lowest or (part.nth > 0 and part.gang in self.facts.gangs)
 
     def lacks_pods(self, gang: Gang) -> bool:
         running = [self.state.pods[key].role for key in self.state.staying() if self.state.pods[key].gang == gang.key]
@@ -121,7 +138,7 @@ class Search:
 
     # Victims.
 
-    def takeable(self, gang: Gang, kind: str, order: int | None) -> list[list[Part]]:
+    def takeable(self, gang: Gang, kind: str) -> list[list[Part]]:
         """Of each job the parts that may go, in the order in which they go, as far as nothing protects them."""
         by_gang: dict[str, list[Part]] = {}
         for part in reversed(self.guarantees.parts):
@@ -132,12 +149,21 @@ class Search:
                 continue
             free: list[Part] = []
             for part in parts:
-                if not self.may_go(part, kind) or not self.is_outside(part, gang, order):
+                if not any(self.may_go(part, one) for one in self.kinds_of(part, gang, kind)):
                     break
                 free.append(part)
             if free:
                 found.append(free)
         return found
+
+    def kinds_of(self, part: Part, gang: Gang, kind: str) -> list[str]:
+        """How the part may leave for the gang."""
+        if kind != TOGETHER:
+            return [kind]
+        if self.facts.gang(part.gang).queue != gang.queue:
+            return [SHRUNK, RECLAIMED]
+        is_lower = self.priority(part.gang) < self.priority(gang.key)
+        return [SHRUNK, PREEMPTED] if is_lower else [SHRUNK]
 
     def may_go(self, part: Part, kind: str) -> bool:
         known, pods = self.facts.gang(part.gang), [self.state.pods[key] for key in part.pods]
@@ -161,12 +187,36 @@ class Search:
             self.state.now - self.state.started.get(key, 0) >= self.facts.min_runtime_s(known) for key in staying
         )
 
-    def is_outside(self, part: Part, gang: Gang, order: int | None) -> bool:
-        """Whether the part is outside the guarantees of its queues, in this order of jobs or in each."""
-        theirs, _ = sides(self.facts, part.queue, gang.queue)
-        answers = [self.guarantees.in_each_order(queue) for queue in theirs]
-        asked = [inside for of_queue in answers for inside in (of_queue if order is None else [of_queue[order]])]
-        return bool(self.guarantees.orders) and not any(part in inside for inside in asked)
+    def keeps_inside(self, gang: Gang, victims: list[Part], order: int | None) -> bool:
+        """Whether no queue on the victims' side holds less inside its guarantee: in this order of jobs, or in each."""
+        keys = {key for part in victims for key in part.pods}
+        touched = {queue for part in victims for queue in sides(self.facts, part.queue, gang.queue)[0]}
+        orders = self.guarantees.orders
+        chosen = orders if order is None else [orders[order]]
+        keep = self.guarantees.keep_as_much
+        return bool(orders) and all(keep(queue, keys, one) for queue in sorted(touched) for one in chosen)
+
+    def lower(self, gang: Gang, victims: list[Part]) -> list[Part]:
+        """What of the gang's own queue is preempted, surplus of those jobs included."""
+        going = {part.gang for part in victims if part.nth == 0}
+        return [part for part in victims if part.gang in going and part.queue == gang.queue]
+
+    def needs_lower(self, gang: Gang, pod: Pod, need: int, asked: Resources, victims: list[Part]) -> bool:
+        """Whether lower priorities hold less than the gang needs, and there would be no room beside any of them."""
+        lower, taken = self.lower(gang, victims), dict[str, Fraction]()
+        for part in lower:
+            add(taken, part.asks(self.facts, self.state))
+        line = self.facts.queue_line(gang.queue)
+        counted = {name for name in asked | taken for queue in line if (queue, name) in self.due.scarce}
+        counted |= {name for queue in line for name, amount in self.due.guaranteed[queue].items() if amount}
+        for name in counted:
+            wanted, lost = asked.get(name, Fraction(0)), taken.get(name, Fraction(0))
+            if lost > wanted or (lost == wanted and lost):
+                return False
+        return not any(
+            self.makes_room(gang, pod, need, asked, [part for part in victims if part.gang != job])
+            for job in {part.gang for part in lower}
+        )
 
     def is_reclaimable(self, victims: list[Part], gang: Gang) -> bool:
         lines = [sides(self.facts, part.queue, gang.queue)[0] for part in victims]
@@ -206,7 +256,17 @@ class Search:
                 return False
             if any(self.is_short(queue, self.left(queue, victims), asks) for queue in theirs):
                 return False
+            if any(self.falls_below_guarantee(queue, victims) for queue in theirs):
+                return False
         return True
+
+    def falls_below_guarantee(self, queue: str, victims: list[Part]) -> bool:
+        """Whether the queue then holds less than it is guaranteed, and less than before: it would claim that back."""
+        held, left = self.held.get(queue, {}), self.left(queue, victims)
+        return any(
+            left.get(name, Fraction(0)) < min(amount, held.get(name, Fraction(0))) - TOLERANCE
+            for name, amount in self.due.guaranteed[queue].items()
+        )
 
     def would_preempt(self, victims: list[Part]) -> bool:
         """Whether a job goes whole and work of lower priority stays in its queue, which it may preempt next."""
@@ -254,12 +314,7 @@ class Search:
             left, limit = self.left(queue, victims), self.tree.limit.get(queue, {})
             if any(left.get(name, Fraction(0)) + asked[name] > limit[name] for name in asked.keys() & limit.keys()):
                 return False
-        gone = {key for part in victims for key in part.pods}
-        there = replace(
-            self.state,
-            where={key: node for key, node in self.state.where.items() if key not in gone},
-            pods={key: other for key, other in self.state.pods.items() if key not in gone},
-        )
+        there = without(self.state, {key for part in victims for key in part.pods})
         places = choices(self.facts, there, gang, pod)
         return any(room_in(self.facts, there, place, pod, need) >= need for place in places)
 

@@ -25,7 +25,24 @@ from properties.eviction_verdicts import (
 from properties.kubernetes_rules import Site, objections_between, objections_of_company, objections_of_node
 from properties.moves_verdicts import judge_moves, judge_returns, kept_after
 from properties.raw_objects import Object, Resources, add, at, rows, text
-from properties.replay_rounds import Breach, Promise, Round, State, after, read_round, read_state, sites
+from properties.replay_rounds import (
+    Breach,
+    Promise,
+    Round,
+    State,
+    after,
+    is_tidying,
+    read_round,
+    read_state,
+    sites,
+)
+from properties.surplus_verdicts import (
+    SurplusDebt,
+    judge_surplus_claims,
+    judge_surplus_debts,
+    surplus_owed_after,
+)
+from properties.tidying_verdicts import judge_tidying
 from properties.topology_verdicts import judge_domains, judge_gpus, judge_models, promised_in_vain, shown
 
 
@@ -114,7 +131,7 @@ def judge_victims(facts: Facts, state: State, played: Round) -> Iterator[str]:
     moved = by_gang(move.pod for move in [*played.binds, *played.nominations])
     kept = members(state, state.staying(played.evicted))
     for victim, key in sorted(played.evicted.items()):
-        if played.reasons.get(victim) == STALE:
+        if played.reasons.get(victim) == STALE or is_tidying(key):
             continue  # for nobody else
         gang = facts.gang(key)
         whole = kept.get(key, []) + moved.get(key, []) + state.succeeded.get(key, [])
@@ -205,6 +222,7 @@ JUDGES: dict[Promise, Callable[[Facts, State, Round], Iterator[str]]] = {
     Promise.MODELS: judge_models,
     Promise.VICTIMS: judge_leavers,
     Promise.MOVES: lambda facts, state, played: judge_moves(facts, state, played, excess),
+    Promise.TIDYING: judge_tidying,
     Promise.SIZES: judge_sizes,
     Promise.LIMITS: judge_limits,
     Promise.WAITING: judge_waiting,
@@ -219,12 +237,16 @@ ROUND_ORDER = {
 }
 
 
-def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
-    """Every broken promise of the run, round after round. Pods take `grace` rounds to leave."""
+def judge(objects: list[Object], plan: Object, grace: int = 1, *, surplus_preempts: bool = False) -> list[Breach]:
+    """Every broken promise of the run, round after round. Pods take `grace` rounds to leave.
+
+    `surplus_preempts`: what the policy says of pods above a minimum.
+    """
     facts = read_facts(objects)
     state = read_state(facts, objects)
     breaches: list[Breach] = []
     owed: dict[str, list[str]] = {}
+    surplus_owed: dict[str, SurplusDebt] = {}
     kept: dict[str, list[tuple[str, str]]] = {}
     if not rows(plan, "rounds"):
         breaches.append(Breach(Promise.ORDER, "the plan has no rounds"))
@@ -236,6 +258,13 @@ def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
                 continue  # nobody was asked why they wait
             found += [Breach(promise, sentence) for sentence in sentences(facts, state, played)]
         found += [Breach(Promise.VICTIMS, sentence) for sentence in judge_kept(facts, state, played, owed)]
+        found += [
+            Breach(Promise.VICTIMS, sentence)
+            for sentence in (
+                *judge_surplus_claims(facts, state, played, allowed=surplus_preempts),
+                *judge_surplus_debts(state, played, surplus_owed),
+            )
+        ]
         found += [Breach(Promise.MOVES, sentence) for sentence in judge_returns(state, played, kept)]
         for entry, order in (
             (written, ROUND_ORDER),
@@ -244,12 +273,13 @@ def judge(objects: list[Object], plan: Object, grace: int = 1) -> list[Breach]:
             found += [Breach(Promise.ORDER, sentence) for sentence in judge_order(entry, order)]
         breaches += [replace(breach, sentence=f"round {index}: {breach.sentence}") for breach in found]
         owed = owed_after(facts, state, played, owed)
+        surplus_owed = surplus_owed_after(facts, state, played, surplus_owed)
         kept = kept_after(state, played, kept)
         state = after(facts, state, played, grace)
     breaches += [Breach(Promise.ORDER, sentence) for sentence in judge_order(plan, {"queues": "name"})]
     return breaches
 
 
-def violations(objects: list[Object], plan: Object) -> list[str]:
+def violations(objects: list[Object], plan: Object, *, surplus_preempts: bool = False) -> list[str]:
     """One sentence for each broken promise."""
-    return [breach.sentence for breach in judge(objects, plan)]
+    return [breach.sentence for breach in judge(objects, plan, surplus_preempts=surplus_preempts)]

@@ -21,6 +21,11 @@ SHRUNK = "Shrunk"  # the reason of surplus that leaves
 MOVED = "Moved"  # the reason of pods that have a place elsewhere
 
 
+def is_tidying(purpose: str) -> bool:
+    """Whether a pod moves while nothing waits, and for no gang."""
+    return purpose.startswith(("emptying ", "gathering "))
+
+
 class Promise(StrEnum):
     CAPACITY = "no node is over-committed"
     BINDS = "a bind is of a pending pod of ours, once, to a node that may take it"
@@ -28,6 +33,7 @@ class Promise(StrEnum):
     GANGS = "never part of a gang below its minimum"
     VICTIMS = "no victim is taken in vain"
     MOVES = "whoever is moved has a place elsewhere, and gets it"
+    TIDYING = "while nothing waits, jobs move only for more order"
     DOMAINS = "a gang that must be in one domain is"
     MODELS = "a gang is on one model of GPU that it allows"
     SIZES = "jobs are resized within their bounds, in whole steps, once, and not while they cool down"

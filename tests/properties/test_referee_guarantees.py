@@ -144,11 +144,31 @@ OWED = [node("n1", gpus=2), CLOCK, queue("a", guaranteed=gpus(1)), queue("b")]
 OWED += [*gang("old", "a", start=1), *gang("young", "a", start=2), *gang("new", "b")]
 
 
-def test_losing_what_is_inside_a_guarantee_is_caught() -> None:
-    assert lost_guarantees(OWED, plan_of(takes("new", "old-0")))
-    assert lost_guarantees(OWED, plan_of(takes("new", "old-0", reason="Shrunk")))
+def test_holding_less_inside_a_guarantee_is_caught() -> None:
+    assert lost_guarantees(OWED, plan_of(takes("new", "old-0", "young-0")))
+    assert lost_guarantees(OWED, plan_of(takes("new", "old-0", "young-0", reason="Shrunk")))
     assert not lost_guarantees(OWED, plan_of(takes("new", "young-0")))
-    assert not lost_guarantees(OWED, plan_of(takes("new", "old-0", reason="Displaced"))), "it was there on sufferance"
+    assert not lost_guarantees(OWED, plan_of(takes("new", "old-0"))), "the younger takes its place"
+    assert not lost_guarantees(OWED, plan_of(takes("new", "old-0", "young-0", reason="Displaced"))), "on sufferance"
+
+
+def test_what_takes_the_place_of_a_part_inside_is_as_large_and_no_surplus_for_a_minimum() -> None:
+    tree = [node("n1", gpus=5), CLOCK, queue("a", guaranteed=gpus(3)), queue("b")]
+    held = [*gang("one", "a", start=1), *gang("three", "a", 3, start=2), *gang("new", "b")]
+    assert not lost_guarantees([*tree, *held], plan_of(takes("new", "one-0"))), "then all of three is inside"
+    assert lost_guarantees([*tree, *held], plan_of(takes("new", "one-0", "three-0", "three-1", "three-2")))
+    tree[2] = queue("a", guaranteed=gpus(2))
+    assert lost_guarantees([*tree, *held], plan_of(takes("new", "one-0"))), "three does not fit the guarantee"
+    more = [*gang("one", "a", start=2), *gang("wide", "a", 2, least=1, start=1), *gang("new", "b")]
+    assert lost_guarantees([*tree, *more], plan_of(takes("new", "one-0"))), "surplus takes the place of a minimum"
+    assert not lost_guarantees([*tree, *more], plan_of(takes("new", "wide-1")))
+
+
+def test_what_leaves_for_its_own_queue_is_not_lost_to_another() -> None:
+    more = [*OWED, *gang("mine", "a")]
+    both = [take("young-0", "new", "Reclaimed"), take("old-0", "mine", "Preempted")]
+    promised = [nominate("new-0", "n1"), nominate("mine-0", "n1")]
+    assert not lost_guarantees(more, plan_of(round_of(evictions=both, nominations=promised)))
 
 
 def test_what_moves_within_a_queue_is_no_lost_guarantee() -> None:
@@ -156,12 +176,13 @@ def test_what_moves_within_a_queue_is_no_lost_guarantee() -> None:
     assert not lost_guarantees(own, plan_of(takes("new", "old-0", reason="Preempted")))
 
 
-def test_nothing_is_said_about_jobs_that_started_together() -> None:
-    together = [*OWED[:4], *gang("old", "a", start=1), *gang("young", "a", start=1), *gang("new", "b")]
-    assert not lost_guarantees(together, plan_of(takes("new", "old-0")))
-    assert lost_guarantees(together, plan_of(takes("new", "old-0", "young-0"))) == []
-    alone = [*together[:6], *gang("new", "b")]
-    assert lost_guarantees(alone, plan_of(takes("new", "old-0")))
+def test_the_kindest_order_counts_where_jobs_started_together() -> None:
+    tree = [*OWED[:2], queue("a", guaranteed=gpus(2)), queue("b")]
+    small, large = gang("small", "a", start=1), gang("large", "a", 2, start=1)
+    together = [*tree, *small, *large, *gang("new", "b")]
+    assert not lost_guarantees(together, plan_of(takes("new", "large-0", "large-1"))), "small may have been inside"
+    ordered = [*tree, *gang("small", "a", start=2), *large, *gang("new", "b")]
+    assert lost_guarantees(ordered, plan_of(takes("new", "large-0", "large-1")))
 
 
 def test_pods_of_a_group_stand_in_for_each_other() -> None:
@@ -236,6 +257,30 @@ def test_room_in_fragments_is_no_excuse() -> None:
     assert kept_waiting([*nodes, *queues, *held, *gang("new", "a", gpus=2)], RESTS)
     fits = [*nodes, node("n3", gpus=1), *queues, *held]
     assert not kept_waiting([*fits, *gang("new", "a", gpus=4)], RESTS), "no node has as many"
+
+
+def test_the_older_of_two_jobs_may_go_where_the_younger_takes_its_place() -> None:
+    nodes = [node("n1", gpus=2), node("n2", gpus=1), CLOCK]
+    queues = [queue("a", guaranteed=gpus(2)), queue("b", guaranteed=gpus(1))]
+    held = [*gang("older", "b", start=1), *gang("younger", "b", start=2, on="n2"), *gang("new", "a", gpus=2)]
+    (sentence,) = kept_waiting([*nodes, *queues, *held], RESTS)
+    assert "older-0 could go" in sentence
+    queues[1] = queue("b", guaranteed=gpus(2))
+    assert not kept_waiting([*nodes, *queues, *held], RESTS), "both are inside"
+
+
+def test_its_own_queue_and_others_may_give_together() -> None:
+    both = [node("n1", gpus=4), CLOCK, queue("a", guaranteed=gpus(4)), queue("b"), *gang("new", "a", gpus=3)]
+    theirs = gang("theirs", "b", gpus=2, start=1)
+    surplus, low = gang("mine", "a", 2, least=1, start=2), [*gang("mine", "a", start=2), *gang("low", "a", start=2)]
+    assert "mine-1" in kept_waiting([*both, *theirs, *surplus], RESTS)[0]
+    assert not kept_waiting([*both, *theirs, *low], RESTS), "it is of the same priority"
+    low[-2]["spec"]["priorityClassName"] = "low"  # type: ignore[index]
+    lower = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "low"}, "value": -5}
+    assert "low-0" in kept_waiting([*both, lower, *theirs, *low], RESTS)[0]
+    wide = [node("n1", gpus=2), node("n2", gpus=3), *both[1:], lower, *gang("theirs", "b", gpus=3, start=1, on="n2")]
+    assert not kept_waiting([*wide, *low], RESTS), "the room of the lower priority is not needed"
+    assert kept_waiting([*wide, *surplus], RESTS), "without its surplus it is within its guarantee"
 
 
 def test_what_its_own_department_lent_counts_as_given_back() -> None:
@@ -372,6 +417,10 @@ def test_room_that_goes_to_somebody_above_its_due_is_caught_where_others_need_it
     assert not overtaken(promised, plan_of(round_of(binds=[greedy]))), "it stays within its guarantee, which is more"
     own = [*held, *gang("an", "b", gpus=2), *gang("bn", "b")]
     assert not overtaken(own, plan_of(round_of(binds=[greedy]))), "of the same queue"
+    ahead = gang("bh", "b", gpus=4)
+    ahead[0]["spec"]["priorityClassName"] = "high"  # type: ignore[index]
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
+    assert not overtaken([*both, high, *ahead], plan_of(round_of(binds=[greedy]))), "behind one of higher priority"
 
 
 # The random clusters.

@@ -8,7 +8,7 @@ from properties.gpu_facts import GPU
 from properties.raw_objects import Object
 from properties.referee import judge
 from properties.replay_rounds import Promise
-from properties.stale_verdicts import kept_in_vain
+from properties.stale_verdicts import kept_in_vain, released_although_whole
 from properties.test_referee import bind, group, node, nominate, plan_of, pod, round_of
 
 
@@ -77,3 +77,11 @@ def test_the_time_of_a_gang_that_was_moved_has_not_passed_while_places_are_kept_
         given = judge([*SHORT, gang], plan_of(round_of(evictions=given_up("a", "b"))))
         assert (Promise.VICTIMS in {breach.promise for breach in given}) == (not has_passed)
         assert bool(kept_in_vain([*SHORT, gang], plan_of(round_of()))) == has_passed
+
+
+def test_a_gang_that_is_released_although_its_missing_pod_fits_is_caught() -> None:
+    objects = [*SHORT, stale(3), pod("c", group="g")]
+    (found,) = released_although_whole(objects, plan_of(round_of(evictions=given_up("a", "b"))))
+    assert "default/g is released although its missing pods fitted" in found
+    full = [*objects, pod("x", gpus=2, on="n1", ids="2,3")]
+    assert released_although_whole(full, plan_of(round_of(evictions=given_up("a", "b")))) == []

@@ -8,7 +8,7 @@ from properties.plan_adapter import plan
 from properties.raw_objects import Object
 from properties.referee import violations
 from properties.stale_clusters import stale_worlds
-from properties.stale_verdicts import kept_in_vain
+from properties.stale_verdicts import kept_in_vain, released_although_whole
 from properties.test_promises import moves
 
 promised = settings(
@@ -26,6 +26,12 @@ def test_no_promise_is_broken_where_gangs_have_lost_pods(objects: list[Object]) 
 @given(stale_worlds())
 def test_a_gang_that_stays_below_its_minimum_gives_back_what_it_holds(objects: list[Object]) -> None:
     assert kept_in_vain(objects, plan(objects, rounds=2)) == []
+
+
+@promised
+@given(stale_worlds())
+def test_a_gang_whose_missing_pods_fit_is_not_released(objects: list[Object]) -> None:
+    assert released_although_whole(objects, plan(objects, rounds=3)) == []
 
 
 @settings(promised, max_examples=20)

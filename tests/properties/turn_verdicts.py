@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from properties.cluster_facts import Facts, Gang
 from properties.deserved_shares import TOLERANCE, Dues, Shares, Tree, find_dues, held_by_queue, is_charged
+from properties.eviction_verdicts import priority_of
 from properties.guarantee_parts import sides
 from properties.guarantee_verdicts import replayed
 from properties.kubernetes_rules import is_plain
@@ -56,6 +57,8 @@ class Turns:
         need = needed(gang, self.state, pods)
         if need is None or not gang.missing(running) or not pods[0].is_ours or pods[0].ask.memory is not None:
             return
+        if self.is_behind(gang):
+            return
         line = self.facts.queue_line(gang.queue)
         if any(self.tree.limit[queue] for queue in line):
             return
@@ -76,6 +79,13 @@ class Turns:
             victims = [key for key, claimant in sorted(self.played.evicted.items()) if claimant == gang.key]
             does = f"evicts {', '.join(victims)}" if victims else "waits"
             yield f"{gang.key} {does}, although {others}, above the due of its queue, got room in which it fits"
+
+    def is_behind(self, gang: Gang) -> bool:
+        """Whether a gang of higher priority waits in its queue: that one has the turn, and might preempt it next."""
+        waiting = {self.state.pods[key].gang for key in self.state.pending} - {gang.key}
+        others = [self.facts.gang(key) for key in waiting if self.facts.gang(key).queue == gang.queue]
+        own = priority_of(self.facts, self.state, gang)
+        return any(priority_of(self.facts, self.state, other) > own for other in others)
 
     def is_late(self, move: Move, gang: Gang) -> bool:
         """Whether the bound gang went above its due whatever was served before it."""

@@ -105,7 +105,8 @@ def test_scenario(scenario: Table) -> None:
             compare_round(f"round {before + number}", wanted, found, queues, names)
         # The rounds at rest are all alike: one of them is enough to judge.
         judged = {**made, "rounds": made["rounds"][: max(rests, length)]}
-        assert violations([*objects, clock(now)], judged) == []
+        preempts = "surplus.preempts: 'true'" in (policy or "")
+        assert violations([*objects, clock(now)], judged, surplus_preempts=preempts) == []
         if chapter is not story[-1]:
             objects = after_rounds(objects, made["rounds"], now)
             now += length
@@ -217,6 +218,8 @@ def compare_round(where: str, wanted: Table, found: Table, queues: list[Table], 
         gone = {short(e["pod"]): short(e["for"]) for e in leaving(found) if e["reason"] == reason}
         compare_places(key, fields.take(key), gone, names, shown)
     compare_moves(fields.take("moved"), found, names, shown)
+    purpose, moves = fields.take("tidying"), found["moves"]
+    assert purpose is None or {entry["for"] for entry in moves} == {purpose}, f"tidying: {purpose}; {shown}"
     compare_resizes(fields.take("resized"), found["resizes"], names, shown)
     compare_reservations(fields.take("reserved"), found.get("reservations", []), names, shown)
     compare_devices(fields, found["binds"], names, shown)

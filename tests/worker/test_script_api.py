@@ -146,6 +146,15 @@ import maniple.worker.controller_connection as connection
 folder = os.environ["MANIPLE_POD_FOLDER"]
 connection._FIRST_PAUSE_S = connection._LONGEST_PAUSE_S = 600.0
 connection.log = lambda text: open(f"{folder}/broken-{threading.current_thread().name}", "w").close()
+post = connection.ControllerConnection._post
+def tell(*given):
+    try:
+        post(*given)
+    except connection._UnavailableError as error:
+        if "not known" in str(error):
+            open(f"{folder}/refused", "w").close()
+        raise
+connection.ControllerConnection._post = tell
 made = connection.ControllerConnection(connection.from_environment(), lambda notice: None, lambda: None)
 made.start()
 made.set_state(1, "running")
@@ -156,11 +165,13 @@ raise SystemExit(0 if made.flush(100.0) else 1)
 
 
 def test_whoever_waits_for_the_last_word_ends_the_pause_after_a_broken_line(stage: Stage) -> None:
+    """It is refused at first, because the new controller does not know the generation yet."""
     with start(stage, f"https://127.0.0.1:{stage.port}", HURRIES) as script:
         wait("a pause", (stage.folder / "broken-maniple-send").exists)
         stage.start_endpoint()
-        stage.publish([POD])
         (stage.folder / "end").touch()
+        wait("a refusal", (stage.folder / "refused").exists)
+        stage.publish([POD])
         assert script.wait(WAIT_S) == 0
     assert stage.has_said(POD, "running", 1)
 

@@ -18,6 +18,7 @@ from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.queue_claims import claims_of
+from maniple.scheduler.eviction.surplus_claims import promised_claim, surplus_preempts
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import borrows
@@ -45,7 +46,20 @@ class Allocate:
         # Backfill places best-effort pods.
         jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
         keep_promises(session)
+        if session.has_action(Ability.RELEASE):
+            late = (job for job in jobs if job.placed and job.stale_at < session.snapshot.now)
+            session.could_be_whole.update(job.key for job in late if _fits_now(session, job))
         hand_out(session, (job for job in jobs if not session.is_promised(job)), Deference(session))
+
+
+def _fits_now(session: Session, job: Job) -> bool:
+    """Whether the gang could start with what is free, if its turn came now."""
+    with Statement(session) as statement:
+        before = session.state(job).allocated.copy()
+        if not place_gang(session, statement, job, later=False) or not session.job_ready(job):
+            return False
+        more = session.state(job).allocated - before
+        return session.may_start(session.queue_of(job), job, more, is_charged=True) is None
 
 
 def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
@@ -63,6 +77,8 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
             continue
         if session.job_ready(job):
             moved = place_one(session, queue, job)
+            if not moved and deference is not None and job.key not in session.blocked:
+                deference.expect_surplus(job)
         else:
             moved = start_gang(session, queue, job)
             if not moved and has_guests(session, job):
@@ -80,7 +96,8 @@ class Deference:
 
     These are lower priorities and surplus of its queue, if such pods already run there. And if its queue may take from
     others, these are jobs that would bring another queue above its due. After shrink, reclaim and preempt have tried to
-    make room for the gang, backfill gives these jobs what is left, in the same cycle.
+    make room for the gang, backfill gives these jobs what is left, in the same cycle. If surplus may take surplus of
+    lower priority, that leaves free resources to it, too.
     """
 
     def __init__(self, session: Session) -> None:
@@ -88,21 +105,33 @@ class Deference:
         between = session.abilities_between(Ability.ALLOCATE, Ability.BACKFILL)
         self._shrinks, self._preempts = Ability.SHRINK in between, Ability.PREEMPT in between
         self._takes_from_others = self._shrinks or Ability.RECLAIM in between
+        self._surplus_preempts = self._preempts and surplus_preempts(session)
         self._highest: dict[int, int] = {}  # queue -> the highest priority of a gang that did not fit
-        self._claims = claims_of(session)
+        self._highest_surplus: dict[int, int] = {}  # the same of surplus that may take lower surplus
         self._claimants: set[int] = set()  # queues of gangs that did not fit and may take from other queues
 
     def expect(self, job: Job) -> None:
         """The job did not fit, and others may be evicted for it."""
         self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
-        if self._takes_from_others and self._claims and next(self._claims.possible(job), None) is not None:
-            self._claimants.add(job.queue)
+        claims = claims_of(self._session) if self._takes_from_others and job.queue not in self._claimants else None
+        if claims is not None:
+            has_surplus = self._shrinks and self._running.get(job.queue, (_HIGHEST, False))[1]
+            given_back = claims.surplus_of(job.queue) if has_surplus else None
+            if next(claims.possible(job, given_back), None) is not None:
+                self._claimants.add(job.queue)
+
+    def expect_surplus(self, job: Job) -> None:
+        """A pod above the minimum of the job did not fit."""
+        if self._surplus_preempts and job.may_preempt:
+            self._highest_surplus[job.queue] = max(job.priority, self._highest_surplus.get(job.queue, job.priority))
 
     def _borrows(self, job: Job) -> bool:
         return borrows(self._session, self._session.queue_of(job), self._session.next_need(job))
 
     def is_due_by(self, job: Job) -> bool:
         if not self._claimants <= {job.queue} and self._borrows(job):
+            return True
+        if job.priority < self._highest_surplus.get(job.queue, job.priority) and self._session.job_ready(job):
             return True
         highest = self._highest.get(job.queue)
         if highest is None:
@@ -139,14 +168,16 @@ def keep_promises(session: Session) -> None:
 
     for job, places in session.kept_places.open():
         session.kept_places.occupy(job, _start_moved(session, job, places))
-    promised = [job for job in session.snapshot.waiting if job.was_promised]
-    waiting = [job for job in promised if check_valid(session, job) and not session.job_ready(job)]
+    promised = [job for job in session.snapshot.waiting if job.was_promised and check_valid(session, job)]
+    waiting = [job for job in promised if not session.job_ready(job)]
     waiting.sort(key=key)
+    started = [job for job in promised if session.job_ready(job)] if surplus_preempts(session) else []
+    claims = [claim for job in started if (claim := promised_claim(session, job)) is not None]
     if session.patience_s is not None:
-        waiting = _keep_reservations(session, waiting)
+        waiting = _keep_reservations(session, waiting, claims)
     else:
         # First on the nodes they were nominated to: elsewhere one gang may take the room of another.
-        waiting = _start_all_as_nominated(session, waiting)
+        waiting = _start_all_as_nominated(session, waiting, claims)
     for job in waiting:
         start_gang(session, session.queue_of(job), job)
 
@@ -169,12 +200,13 @@ def _start_moved(session: Session, job: Job, places: Sequence[KeptPlace]) -> Seq
     return without(places, placed, waiting)
 
 
-def _start_all_as_nominated(session: Session, waiting: list[Job]) -> list[Job]:
-    """Returns the gangs that do not fit on the nodes they are nominated to.
+def _start_all_as_nominated(session: Session, gangs: Sequence[Job], claims: Sequence[Job] = ()) -> list[Job]:
+    """Returns the gangs that do not fit on the nodes they are nominated to. `claims` of surplus come after them.
 
     The rules of one gang may need the pods of another: then it is tried again once others have started.
     """
     owed = session.gpus.owed
+    waiting = [*gangs, *claims]
     while True:
         for job in waiting:
             if not job.holds_reservation:
@@ -187,7 +219,7 @@ def _start_all_as_nominated(session: Session, waiting: list[Job]) -> list[Job]:
                 left.append(job)
             owed.forget(job.groups)  # if its room is lost, the others need not care
         if len(left) == len(waiting) or not any(session.depends_on_pods(group) for job in left for group in job.groups):
-            return left
+            return [job for job in left if job not in claims]
         waiting = left
 
 
@@ -198,7 +230,7 @@ def _start_as_nominated(session: Session, job: Job) -> bool:
         return start_gang(session, session.queue_of(job), job)
 
 
-def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
+def _keep_reservations(session: Session, waiting: list[Job], claims: Sequence[Job]) -> list[Job]:
     """Starts gangs on their nominated nodes, and renews reservations. Returns gangs that got neither.
 
     Both promises and reservations nominate pods to nodes. Promises are kept first. A gang that fits on its nominated
@@ -207,7 +239,7 @@ def _keep_reservations(session: Session, waiting: list[Job]) -> list[Job]:
     if session.reserved.is_open:
         return []
     session.reserved.is_open = True
-    kept = _start_all_as_nominated(session, [job for job in waiting if not job.holds_reservation])
+    kept = _start_all_as_nominated(session, [job for job in waiting if not job.holds_reservation], claims)
     kept += _start_all_as_nominated(session, [job for job in waiting if job.holds_reservation])
     keep_reservations(session, kept)
     for job in kept:

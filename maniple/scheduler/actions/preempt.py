@@ -4,6 +4,8 @@ It ends: a victim must have a lower priority than its claimant (the priority plu
 are chosen). So no victim, one pod or a whole gang, can ever displace the job that displaced it. A whole gang evicted
 for a smaller one may leave its queue below its due, and so with a claim on others:
 docs/decisions/005-how-victims-are-chosen.md says why reclaim and preempt end together.
+
+Gangs come first. Then, if the policy says so, surplus takes surplus of lower priority (common/lower_surplus.py).
 """
 
 from collections.abc import Sequence
@@ -12,10 +14,17 @@ from functools import partial
 from maniple.model.job import Job
 from maniple.model.resources import BoolArray
 from maniple.scheduler.actions.common.contend import Attempt, contend
+from maniple.scheduler.actions.common.lower_surplus import take_lower_surplus
+from maniple.scheduler.actions.common.take_together import take_together
+from maniple.scheduler.eviction.queue_claims import claims_of
+from maniple.scheduler.eviction.surplus_claims import surplus_preempts
 from maniple.scheduler.eviction.unit_table import OfferedUnits, UnitTable
 from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.eviction.victim_search import always
 from maniple.scheduler.explain.tried import LowerPriority
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.hooks import VictimRule
+from maniple.scheduler.framework.plan import PREEMPTED
 from maniple.scheduler.framework.session import Session
 
 
@@ -24,6 +33,15 @@ class Preempt:
 
     def execute(self, session: Session) -> None:
         rules = session.victim_rules("preemptable")
+        self._preempt(session, rules)
+        take_together(session)
+        if rules and surplus_preempts(session):
+            take_lower_surplus(session, rules)
+
+    def _preempt(self, session: Session, rules: Sequence[VictimRule]) -> None:
+        claims = claims_of(session)
+        if rules and claims is not None:
+            rules = [*rules, claims.preemptable]
         session.leave_note(LowerPriority(rules))
         if not rules or not session.snapshot.waiting:
             return
@@ -46,6 +64,7 @@ class Preempt:
             return units_below[kind]
 
         def attempts(claimant: Job) -> Sequence[Attempt]:
-            return [Attempt(None, rules, partial(below, claimant))] if may_claim(claimant) else ()
+            reason_of, units = always(PREEMPTED), partial(below, claimant)
+            return [Attempt(None, reason_of, units, rules)] if may_claim(claimant) else ()
 
-        contend(session, "Preempted", offered, attempts)
+        contend(session, offered, attempts)

@@ -10,12 +10,16 @@ makes the division strictly fairer. docs/decisions/005-how-victims-are-chosen.md
 from collections.abc import Iterable
 
 from maniple.model.job import Job
-from maniple.scheduler.actions.common.contend import Attempt, claim_attempts, contend
+from maniple.scheduler.actions.common.claim_attempts import claim_attempts
+from maniple.scheduler.actions.common.contend import Attempt, contend
+from maniple.scheduler.actions.common.take_together import take_together
 from maniple.scheduler.eviction.queue_claims import claims_of
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import evictable_jobs
+from maniple.scheduler.eviction.victim_search import always
 from maniple.scheduler.explain.tried import AboveShare
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.plan import RECLAIMED
 from maniple.scheduler.framework.session import Session
 
 
@@ -23,6 +27,10 @@ class Reclaim:
     abilities = frozenset((Ability.RECLAIM,))
 
     def execute(self, session: Session) -> None:
+        self._reclaim(session)
+        take_together(session)
+
+    def _reclaim(self, session: Session) -> None:
         rules = session.victim_rules("reclaimable")
         session.leave_note(AboveShare(rules))
         if not rules or not session.snapshot.waiting:
@@ -32,6 +40,6 @@ class Reclaim:
             return
 
         def attempts(claimant: Job) -> Iterable[Attempt]:
-            return claim_attempts(claims, claimant, rules, takes_own=False)
+            return claim_attempts(claims, claimant, always(RECLAIMED), rules)
 
-        contend(session, "Reclaimed", OfferedUnits(session, evictable_jobs(session)), attempts)
+        contend(session, OfferedUnits(session, evictable_jobs(session)), attempts)

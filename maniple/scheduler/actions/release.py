@@ -4,8 +4,9 @@ A gang that has started may lose pods: a node is lost, a pod fails or is deleted
 resources in vain. If it is not after `staleSeconds`, its other pods are evicted, also with `preemptable: false`: nobody
 gains from them. Critical pods and PodDisruptionBudgets are respected: then it waits, and says so.
 
-It comes after the actions that place pods and make room, so that missing pods that fit are placed instead. It ends: an
-evicted gang holds nothing, and starts again only whole.
+It comes after the actions that place pods and make room, so that missing pods that fit are placed instead. If others
+came first and were given that room, the gang keeps what it holds in this cycle. It ends: an evicted gang holds nothing,
+and starts again only whole.
 """
 
 from maniple.model.job import Job
@@ -42,7 +43,9 @@ def _stays_below_minimum(session: Session, job: Job) -> bool:
 
 
 def _objection(session: Session, job: Job) -> str:
-    """Why not all of its pods may be evicted; empty if they may."""
+    """Why not all of its pods are evicted; empty if they are."""
+    if job.key in session.could_be_whole:
+        return "there was room for the missing pods, and others came first in this cycle"
     if not all(pod.is_ours for pod in job.placed):
         return "pods of it were placed by another scheduler"
     if any(map(session.is_protected, job.placed)):

@@ -3,12 +3,14 @@
 Reads the session and changes nothing.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maniple.model.job import Job
+from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, standing_with
 from maniple.scheduler.framework.hooks import Victim
@@ -38,22 +40,29 @@ class Outcome:
         due: Due,
         claim: Claim,
         claimant: Job,
+        candidates: Sequence[Victim] = (),
         *,
         of_guests: bool = False,
+        are_together: bool = False,
     ) -> None:
+        """`are_together`: with all candidates gone every queue holds as much inside its guarantee as before."""
         self._claims = claims
         self._session = session
         self._due = due
         self.claim = claim
         self.claimant = claimant
+        self._candidates = candidates
         self._of_guests = of_guests  # the victims run where they are on the condition that they leave
+        self._are_together = are_together
         self._path: list[int] = session.queue_paths[claimant.queue]
         self._need = claims.need(claimant)
         self._held = due.accounting.queue_held
         self._left = self._held.copy()  # without the victims, and without the claimant
-        self.without_candidates = self._held  # the same, if all candidates became victims
+        self._gone: set[PlacedPod] = set()  # victims of other queues
+        self._exchanged: set[int] = set()  # queues that lose something inside their guarantee, in exchange for others
         self._level = 0  # at which the last victim meets the claimant
         self._is_entitled = True
+        self._gives_back = False  # whether victims are of the claimant's own queue
         self._refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
         self._floors: dict[tuple[int, int], FloatArray] = {}  # (queue, amount) -> what the queues below must keep
         # Parts of dues that the victims of this level have changed: queue -> before and after.
@@ -72,13 +81,14 @@ class Outcome:
             is_kept = not self._of_guests and not all(
                 self._session.snapshot.queues[other].reclaimable for other in below
             )
-            if is_kept or victim.pod in self._claims.parts.inside(below[-1]):
+            if is_kept:
                 return False
             if not self._allows(below, amount, kind):
                 self._refused.add(kind)
                 return False
-            if self._leaves_guarantee(victim, level):
+            if self._leaves_guarantee(victim, level) or not self._keeps_inside(victim.pod, below):
                 return False
+        self._gives_back |= not below and not self._of_guests
         self._left[self._session.queue_paths[queue]] -= amount
         return True
 
@@ -86,15 +96,15 @@ class Outcome:
         """Goes on to victims of that level. Returns whether the claimant's queues have such a claim on them."""
         self._level, self._changed = level, {}
         self._refused.clear()
-        due, mine = self._due, self._path[: self._level]
-        stands = [standing_with(due, queue, self._left[queue] + self._need, self._need) for queue in mine]
-        if self.claim == Claim.STRICT:
-            return Standing.BORROWING not in stands
-        if self.claim == Claim.GUARANTEED:
-            return stands[-1:] == [Standing.GUARANTEED]
-        if self.claim == Claim.GUARANTEED_BELOW:
-            return Standing.GUARANTEED in stands
+        mine = self._path[: self._level]
         own = self._path[self._level - 1]
+        if self.claim != Claim.FAIRER:
+            is_able = is_entitled(self._due, self.claim, mine, self._left[mine] + self._need, self._need)
+            if not is_able or self.claim != Claim.STRICT or not self._gives_back:
+                return is_able
+            # What its own queue gives back may not be more than what the queue gains.
+            before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
+            return not bool((after < before - EPSILON).any()) and bool((after > before + EPSILON).any())
         before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
         self._changed[own] = before, after
         return _is_fairer(before, after)
@@ -123,6 +133,19 @@ class Outcome:
         self._changed = changed
         return True
 
+    def _keeps_inside(self, pod: PlacedPod, below: list[int]) -> bool:
+        """Whether the queues hold as much inside their guarantees without the pod and the victims before it."""
+        parts = self._claims.parts
+        if parts.is_empty or self._are_together:
+            return True
+        touched = [queue for queue in below if queue in self._exchanged or parts.is_inside(queue, pod)]
+        self._gone.add(pod)
+        if not all(parts.keeps(queue, self._gone) for queue in touched):
+            self._gone.discard(pod)
+            return False
+        self._exchanged.update(touched)
+        return True
+
     def _leaves_guarantee(self, victim: Victim, level: int) -> bool:
         """Whether a claim in a department would replace a gang inside its guarantee by one that is outside.
 
@@ -133,13 +156,23 @@ class Outcome:
             return False
         for queue in self._path[level:]:
             guaranteed = self._due.guaranteed[queue]
-            is_over = (guaranteed > 0) & (self.without_candidates[queue] + self._need > guaranteed + EPSILON)
+            is_over = (guaranteed > 0) & (self._without_candidates[queue] + self._need > guaranteed + EPSILON)
             if is_over.any() and victim.pod in parts.inside(queue):
                 return True
         return False
 
+    @cached_property
+    def _without_candidates(self) -> FloatArray:
+        """What queues would hold if all candidates became victims."""
+        held = self._held.copy()
+        for victim in self._candidates:
+            held[self._session.queue_paths[victim.job.queue]] -= self._due.accounting.of_pod(victim.pod)
+        return held
+
     def _keep_guarantees(self, below: list[int], amount: FloatArray) -> bool:
         """Whether no queue gets less than it is guaranteed, or than it has of that: it would claim it back."""
+        if self._claims.parts.is_empty:
+            return True
         guaranteed = self._due.guaranteed[below]
         kept = np.minimum(guaranteed, self._held[below])
         touched = (guaranteed > 0) & (amount > 0)
@@ -155,6 +188,19 @@ class Outcome:
 
     def _parts(self, queue: int, held: FloatArray) -> FloatArray:
         return parts_of_due(self._due, held, queue)
+
+
+def is_entitled(due: Due, claim: Claim, queues: Sequence[int], held: FloatArray, need: FloatArray) -> bool:
+    """Whether the claimant's queues below the meeting queue, the lowest first, may make such a claim.
+
+    `held`: what each of them would hold with `need`. A claim of the kind FAIRER depends on the victims as well.
+    """
+    stands = [standing_with(due, queue, amount, need) for queue, amount in zip(queues, held, strict=True)]
+    if claim == Claim.STRICT:
+        return Standing.BORROWING not in stands
+    if claim == Claim.GUARANTEED:
+        return stands[-1:] == [Standing.GUARANTEED]
+    return claim == Claim.FAIRER or Standing.GUARANTEED in stands
 
 
 def parts_of_due(due: Due, held: FloatArray, queue: int | IntArray) -> FloatArray:

@@ -4,32 +4,36 @@ STRICT: the gang's queues stay within their dues, and every queue that loses pod
 FAIRER: the outcome is strictly fairer. The measure of a level (the children of one queue, or the roots) is the sorted
 list of min(1, held / due) over queues and scarce resources; the list whose first difference is higher is fairer. A
 queue may fall below its due, and a gang may carry its queue above it.
-GUARANTEED: a queue stays within its guarantee with the gang. Others then lose what is outside their own guarantees,
-whatever they deserve and whether or not anything is scarce.
+GUARANTEED: a queue stays within its guarantee with the gang. Others then lose what leaves them as much inside their own
+guarantees, whatever they deserve and whether or not anything is scarce.
 
 The first two claims leave alone what would come back by preempting more than it gives, and make its queue poorer.
 
-Claimant and victim meet in their lowest common queue, or in the cluster. All rules look at the queues below that. What
-is inside a guarantee is never taken (guaranteed_parts.py), nor pods of a queue with `reclaimable: false`. Plugins may
-allow less than these rules, never more. docs/decisions/005-how-victims-are-chosen.md says why claims end.
+Claimant and victim meet in their lowest common queue, or in the cluster. All rules look at the queues below that. No
+claim makes less what a queue holds inside its guarantee (guaranteed_parts.py), nor takes pods of a queue with
+`reclaimable: false`. Plugins may allow less than these rules, never more.
+docs/decisions/005-how-victims-are-chosen.md says why claims end.
 """
 
-from bisect import insort
-from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
-from maniple.model.job import Job
-from maniple.model.pod_identity import JobKey
+from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.eviction.claim_outcome import GUARANTEES, Claim, Outcome, are_fairer, parts_of_due
+from maniple.scheduler.eviction.claim_outcome import (
+    GUARANTEES,
+    Claim,
+    Outcome,
+    are_fairer,
+    parts_of_due,
+)
+from maniple.scheduler.eviction.entitlement import Entitlement, Kinds
 from maniple.scheduler.eviction.guaranteed_parts import GuaranteedParts
+from maniple.scheduler.eviction.running_by_priority import RunningByPriority, jobs_of
 from maniple.scheduler.eviction.unit_table import UnitTable
-from maniple.scheduler.eviction.units import may_go_whole
-from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.eviction.units import surplus_steps
 from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, standing_with
 from maniple.scheduler.framework.hooks import Victim, VictimRule
 from maniple.scheduler.framework.session import Session
@@ -45,18 +49,22 @@ class QueueClaims:
         self._session = session
         self._due = due
         self.parts = GuaranteedParts(session, due)
+        self.priorities = RunningByPriority(session, due)
         self._meetings: dict[tuple[int, int], tuple[int, list[int]]] = {}
-        self._kinds_of: tuple[UnitTable, _Kinds] | None = None
-        self._running: dict[int, list[Job]] = {}  # queue -> see _by_priority
-        self._seen: int | None = None  # how much of session.placed is in it
+        self._kinds_of: tuple[UnitTable, Kinds] | None = None
+        self._waiting: set[int] | None = None  # queues of gangs that wait for a guarantee
+        self._surplus: dict[int, FloatArray] = {}  # queue -> see surplus_of
 
     # -- which claims a gang has
 
-    def possible(self, claimant: Job) -> Iterator[Claim]:
-        """Yields the claims that its queues may have, if all that their own branches lend to others comes back."""
+    def possible(self, claimant: Job, given_back: FloatArray | None = None) -> Iterator[Claim]:
+        """Yields the claims that its queues may have, if all that their own branches lend to others comes back.
+
+        `given_back`: what its own queue may give back as well.
+        """
         due, path = self._due, self._session.queue_paths[claimant.queue]
         need = self.need(claimant)
-        held = due.accounting.queue_held
+        held = due.accounting.queue_held if given_back is None else due.accounting.queue_held - given_back
         stands = standing_with(due, path[0], held[path[0]] + need, need)
         if stands != Standing.BORROWING:
             yield Claim.STRICT
@@ -76,6 +84,27 @@ class QueueClaims:
         counted = self._due.scarce[queue] & (need > 0)
         return bool((held < self._due.deserved[queue] - EPSILON)[counted].any()) if counted.any() else None
 
+    def surplus_of(self, queue: int) -> FloatArray:
+        """What jobs of the queue hold above their minimums and may give back, or more: it is counted once."""
+        if queue not in self._surplus:
+            session, of_pod = self._session, self._due.accounting.of_pod
+            for each in range(len(session.queue_paths)) if not self._surplus else ():
+                self._surplus[each] = np.zeros(len(session.snapshot.axis))
+            for job in session.snapshot.jobs:
+                for step in surplus_steps(session, job) if job.placed else ():
+                    for pod in step.pods:
+                        self._surplus[job.queue] += of_pod(pod)
+        return self._surplus[queue]
+
+    def given_back(self, claimant: Job, *, shrinks: bool, preempts: bool) -> FloatArray:
+        """What its own queue may give back to it, by shrinking and by preempting."""
+        given = np.zeros(len(self._session.snapshot.axis))
+        if shrinks:
+            given += self.surplus_of(claimant.queue)
+        if preempts and claimant.may_preempt:
+            given += self.priorities.lower_than(claimant)
+        return given
+
     # -- which victims a claim allows
 
     def rule(self, claim: Claim) -> VictimRule:
@@ -86,87 +115,82 @@ class QueueClaims:
 
         Nearer ones come first: what they give back is no longer held by the queues in which they meet the claimant.
         """
-        return self._taken(Outcome(self, self._session, self._due, claim, claimant), candidates)
+        return self._taken(claim, claimant, candidates)
 
     def displaceable(self, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
-        outcome = Outcome(self, self._session, self._due, Claim.STRICT, claimant, of_guests=True)
-        return self._taken(outcome, candidates)
+        return self._taken(Claim.STRICT, claimant, candidates, of_guests=True)
 
-    def _taken(self, outcome: Outcome, candidates: Sequence[Victim]) -> list[Victim]:
-        claimant = outcome.claimant.queue
-        nearest_first = candidates
-        if len(self._session.queue_paths[claimant]) > 1:
-            nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant, victim.job.queue)[0])
-        if not self.parts.is_empty and len(self._session.queue_paths[claimant]) > 1:
-            outcome.without_candidates = self._due.accounting.queue_held.copy()
-            for victim in candidates:
-                path = self._session.queue_paths[victim.job.queue]
-                outcome.without_candidates[path] -= self._due.accounting.of_pod(victim.pod)
-        staying = set() if outcome.claim in GUARANTEES else self._would_come_back(candidates)
-        chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
+    def preemptable(self, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
+        """Candidates of the claimant's queue that it may preempt, each given the ones before.
+
+        While another queue waits for its guarantee, nothing inside this one's is given up for a gang beside it: that
+        queue would take the gang, the victim could claim its guarantee again, and so on for ever.
+        """
+        path = self._session.queue_paths[claimant.queue]
+        if self.parts.is_empty or not any(self.parts.is_inside(queue, one.pod) for one in candidates for queue in path):
+            return list(candidates)
+        if not self.others_wait_for_guarantee(claimant.queue):
+            return list(candidates)
+        need = self.need(claimant)
+        gone: set[PlacedPod] = set()
+        allowed: list[Victim] = []
+        for victim in candidates:
+            gone.add(victim.pod)
+            if any(self.parts.is_exchanged_for_less(queue, gone, need) for queue in path):
+                gone.discard(victim.pod)
+            else:
+                allowed.append(victim)
+        return allowed
+
+    def others_wait_for_guarantee(self, queue: int) -> bool:
+        """Whether a gang of another queue waits within its guarantee."""
+        if self._waiting is None:
+            session, self._waiting = self._session, set()
+            for job in session.snapshot.waiting:
+                may_wait = job.queue not in self._waiting and self._due.guaranteed[session.queue_paths[job.queue]].any()
+                if not may_wait or not job.exists or job.is_suspended or session.is_promised(job):
+                    continue
+                if not session.job_ready(job) and not set(GUARANTEES).isdisjoint(self.possible(job)):
+                    self._waiting.add(job.queue)
+        return bool(self._waiting - {queue})
+
+    def _taken(
+        self, claim: Claim, claimant: Job, candidates: Sequence[Victim], *, of_guests: bool = False
+    ) -> list[Victim]:
+        nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant.queue, victim.job.queue)[0])
+        staying = set() if claim in GUARANTEES else self.priorities.would_come_back(candidates)
+        chosen: set[Victim] = set()
+        # Two parts inside a guarantee may go where one may not: others then take the place of both.
+        for are_together in (True, False) if self._may_go_together(claimant, candidates) else (False,):
+            outcome = Outcome(
+                self,
+                self._session,
+                self._due,
+                claim,
+                claimant,
+                candidates,
+                of_guests=of_guests,
+                are_together=are_together,
+            )
+            chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
+            if len(chosen) == len(candidates):
+                break
         return [victim for victim in candidates if victim in chosen]
 
-    def _would_come_back(self, candidates: Sequence[Victim]) -> set[JobKey]:
-        """Jobs that would go whole, and next preempt larger ones of their queue, so that it holds less than its due.
-
-        Such a queue would then have a claim for what it lost, and it would go on for ever.
-        """
-        session = self._session
-        if not session.has_action(Ability.PREEMPT) or not any(self._has_lower(job) for job in _jobs_of(candidates)):
-            return set()
-        pods = Counter(victim.job.key for victim in candidates)
-        going = {
-            victim.job.key: victim.job
-            for victim in candidates
-            if pods[victim.job.key] >= session.state(victim.job).placed_count
-        }
-        left: dict[int, FloatArray] = {}  # queue -> what it holds without the candidates
-        for victim in candidates if going else ():
-            held = left.get(victim.job.queue, self._due.accounting.queue_held[victim.job.queue])
-            left[victim.job.queue] = held - self._due.accounting.of_pod(victim.pod)
-        return {key for key, job in going.items() if self._displaces_larger(job, going, left[job.queue])}
-
-    def _has_lower(self, job: Job) -> bool:
-        """Whether anything of lower priority holds something in its queue."""
-        lowest = next(iter(self._by_priority(job.queue)), job)
-        return lowest.priority < job.priority
-
-    def _displaces_larger(self, job: Job, going: Container[JobKey], left: FloatArray) -> bool:
-        """Whether a job of lower priority stays without which its queue, with the job again, has less than its due."""
-        scarce, deserved = self._due.scarce[job.queue], self._due.deserved[job.queue]
-        own = self._held(job)
-        for other in self._by_priority(job.queue):
-            if other.priority >= job.priority:
-                return False
-            lost = self._held(other) - own
-            if other.key not in going and (scarce & (lost > EPSILON) & (left - lost < deserved - EPSILON)).any():
-                return True
-        return False
-
-    def _held(self, job: Job) -> FloatArray:
-        held = self._due.accounting.job_held(job)
-        return np.zeros(len(self._session.snapshot.axis)) if held is None else held
-
-    def _by_priority(self, queue: int) -> list[Job]:
-        """The jobs of the queue that hold something and that preempt may evict whole, the lowest priority first."""
-        session = self._session
-        if self._seen is None:
-            self._seen = 0
-            for job in sorted(session.snapshot.jobs, key=_priority):
-                if job.placed and may_go_whole(session, job):
-                    self._running.setdefault(job.queue, []).append(job)
-        fresh = {done.job.key: done.job for done in session.placed[self._seen :]}
-        self._seen = len(session.placed)
-        for job in fresh.values():
-            if not job.placed and may_go_whole(session, job):
-                insort(self._running.setdefault(job.queue, []), job, key=_priority)
-        return self._running.get(queue, [])
+    def _may_go_together(self, claimant: Job, candidates: Sequence[Victim]) -> bool:
+        """Whether some candidates are inside guarantees, and without them all the queues hold as much inside."""
+        if self.parts.is_empty:
+            return False
+        gone = {victim.pod for victim in candidates}
+        queues = {queue for job in jobs_of(candidates) for queue in self.meeting(claimant.queue, job.queue)[1]}
+        touched = [queue for queue in queues if not gone.isdisjoint(self.parts.inside(queue))]
+        return bool(touched) and all(self.parts.keeps(queue, gone) for queue in touched)
 
     def offered(self, claim: Claim, claimant: Job, table: UnitTable) -> BoolArray:
         """[units] those that the claim might allow if they went alone. Others are not worth a search."""
         kinds = self._kinds(table)
         wanted = self._offered_kinds(claim, claimant, kinds.queues, kinds.amounts)
-        return np.asarray(wanted[kinds.of_unit] & ~self._inside(claimant.queue, table))
+        return np.asarray(wanted[kinds.of_unit] & ~self._staying(claimant.queue, table))
 
     def _offered_kinds(self, claim: Claim, claimant: Job, queues: IntArray, amounts: FloatArray) -> BoolArray:
         due = self._due
@@ -197,6 +221,14 @@ class QueueClaims:
             fairer[here] = are_fairer(*(np.hstack([np.repeat(c, len(here), axis=0), w]) for c, w in (before, after)))
         return fairer
 
+    def entitlement(self, claim: Claim, claimant: Job, table: UnitTable, units: BoolArray) -> Entitlement | None:
+        """What has to leave before the claimant has the claim; None if there is nothing to choose: all are as near."""
+        levels = self._levels(claimant, table)
+        if claim == Claim.FAIRER or not units.any() or levels[units].min() == levels[units].max():
+            return None
+        kinds = self._kinds(table)
+        return Entitlement(self._due, claim, self._session.queue_paths[claimant.queue], levels, kinds)
+
     def are_reclaimable(self, queues: Sequence[int]) -> bool:
         return all(self._session.snapshot.queues[queue].reclaimable for queue in queues)
 
@@ -204,15 +236,16 @@ class QueueClaims:
         """Whether its queues below the meeting queue at that level have the claim, with all that they hold now."""
         return Outcome(self, self._session, self._due, claim, claimant).may_claim_at(level)
 
-    def _kinds(self, table: UnitTable) -> "_Kinds":
+    def _kinds(self, table: UnitTable) -> Kinds:
         """The units by queue and by what they hold. Equal pods share the array of what they hold."""
         if self._kinds_of is None or self._kinds_of[0] is not table:
             numbers: dict[tuple[object, ...], int] = {}
             queues: list[int] = []
             amounts: list[FloatArray] = []
             of_unit: list[int] = []
+            of_pod = self._due.accounting.of_pod
             for unit in table.units:
-                held = [self._due.accounting.of_pod(pod) for pod in unit.pods]
+                held = [of_pod(pod) for pod in unit.pods]
                 key = (unit.job.queue, *sorted(map(id, held))) if len(held) > 1 else (unit.job.queue, id(held[0]))
                 number = numbers.setdefault(key, len(numbers))
                 of_unit.append(number)
@@ -220,19 +253,19 @@ class QueueClaims:
                     queues.append(unit.job.queue)
                     amounts.append(np.sum(held, axis=0) if len(held) > 1 else held[0])
             shape = (len(amounts), len(self._session.snapshot.axis))
-            kinds = _Kinds(
-                np.array(queues, dtype=np.intp), np.array(amounts).reshape(shape), np.array(of_unit, np.intp)
-            )
+            kinds = Kinds(np.array(queues, dtype=np.intp), np.array(amounts).reshape(shape), np.array(of_unit, np.intp))
             self._kinds_of = table, kinds
         return self._kinds_of[1]
 
-    def _inside(self, claimant: int, table: UnitTable) -> BoolArray:
-        """[units] those with a pod that is inside a guarantee, as seen from the claimant's queue."""
+    def _staying(self, claimant: int, table: UnitTable) -> BoolArray:
+        """[units] those with a pod inside a guarantee, as the claimant's queue sees it, that no other could replace."""
         if self.parts.is_empty:
             return np.zeros(len(table), dtype=bool)
-        tops = {job.queue: self.meeting(claimant, job.queue)[1][-1:] for job in table.jobs}
-        inside = {queue: self.parts.inside(top[0]) if top else frozenset() for queue, top in tops.items()}
-        return np.array([not inside[unit.job.queue].isdisjoint(unit.pods) for unit in table.units], dtype=bool)
+        staying: dict[int, frozenset[PlacedPod]] = {}
+        for queue in {job.queue for job in table.jobs}:
+            of_queues = [self.parts.stays_anyway(below) for below in self.meeting(claimant, queue)[1]]
+            staying[queue] = frozenset[PlacedPod]().union(*of_queues)
+        return np.array([not staying[unit.job.queue].isdisjoint(unit.pods) for unit in table.units], dtype=bool)
 
     def reservations_below(self, claim: Claim) -> list[Reservation]:
         """The reservations that give way to such a claim: for gangs that no guarantee covers."""
@@ -248,10 +281,15 @@ class QueueClaims:
 
     def distance(self, claimant: Job, table: UnitTable) -> IntArray | None:
         """[units] how many queues the claimant is below the one in which it meets each; None: the same for all."""
-        if len(self._session.queue_paths[claimant.queue]) == 1:
-            return None
-        levels = [self.meeting(claimant.queue, job.queue)[0] for job in table.jobs]
-        return np.array(levels, dtype=np.intp)[table.job_of]
+        levels = self._levels(claimant, table)
+        return levels if len(levels) and levels.min() < levels.max() else None
+
+    def _levels(self, claimant: Job, table: UnitTable) -> IntArray:
+        kinds = self._kinds(table)
+        levels = np.zeros(len(self._session.snapshot.queues), dtype=np.intp)
+        for queue in np.unique(kinds.queues).tolist():
+            levels[queue] = self.meeting(claimant.queue, queue)[0]
+        return np.asarray(levels[kinds.queues[kinds.of_unit]])
 
     def meeting(self, claimant: int, victim: int) -> tuple[int, list[int]]:
         """How many of the claimant's queues are below the one in which the two meet, and which of the victim's are."""
@@ -281,26 +319,7 @@ def displaceable(session: Session, claimant: Job, candidates: Sequence[Victim]) 
     """Candidates that run in the reservation of `claimant` and may be displaced, each given the ones before.
 
     They started there on the condition that they leave. Yet a claimant above its due must not bring another queue below
-    its due, and nothing takes what is inside a guarantee.
+    its due, and no queue then holds less inside its guarantee.
     """
     claims = claims_of(session)
     return list(candidates) if claims is None else claims.displaceable(claimant, candidates)
-
-
-def _jobs_of(victims: Sequence[Victim]) -> Iterator[Job]:
-    """The jobs of the victims. Pods of one job stand together."""
-    last = None
-    for victim in victims:
-        if victim.job is not last:
-            last = victim.job
-            yield last
-
-
-def _priority(job: Job) -> int:
-    return job.priority
-
-
-class _Kinds(NamedTuple):
-    queues: IntArray  # [kinds]
-    amounts: FloatArray  # [kinds, R]
-    of_unit: IntArray

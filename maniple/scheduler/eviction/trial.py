@@ -7,15 +7,16 @@ these away. For it _MOST_TRIED prefixes are tried one by one, then each twice as
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
-from maniple.model.resources import FloatArray, IntArray
+from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.supposed_gone import SupposedGone
 from maniple.scheduler.eviction.unit_table import UnitTable
+from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.domains_and_models import room_in, scopes
@@ -26,10 +27,24 @@ _MOST_TRIED = 48  # units put back one by one where each means a placement of th
 _ROUNDING = 1e-6
 
 
+# The reason for which each of the units leaves for the claimant.
+ReasonOf = Callable[[Job, Sequence[Unit]], Sequence[str]]
+
+
 class Trial:
-    def __init__(self, session: Session, table: UnitTable, queue: Queue, job: Job) -> None:
+    def __init__(
+        self,
+        session: Session,
+        table: UnitTable,
+        queue: Queue,
+        job: Job,
+        may_take: Callable[[BoolArray], bool] | None = None,
+    ) -> None:
+        """`may_take`: whether the gang may have these units gone; more of them never make that worse."""
         self._session = session
         self._table = table
+        self._may_take = may_take
+        self._gone: BoolArray | None = None  # the units that are supposed gone
         self.queue = queue
         self.job = job
         self.need = session.job_need(job)
@@ -97,6 +112,10 @@ class Trial:
 
     def fits(self, *, later: bool = True) -> bool:
         """Whether the gang could start: now, or (`later`) once all leaving pods are gone."""
+        may_take = self._may_take is None or self._gone is None or self._may_take(self._gone)
+        return may_take and self._has_room(later=later)
+
+    def _has_room(self, *, later: bool = True) -> bool:
         session = self._session
         if not self._is_counted:
             return self._nodes(later=later) is not None
@@ -125,12 +144,13 @@ class Trial:
             return False
         return session.may_start(self.queue, job, session.state(job).allocated - before, is_charged=True) is None
 
-    def commit(self, units: IntArray, reason: str) -> bool:
+    def commit(self, units: IntArray, reason_of: ReasonOf) -> bool:
         """Evicts the units and nominates the gang for their room; does nothing and returns False if it does not fit."""
         with Statement(self._session) as statement:
             victims = [self._table.units[unit] for unit in units.tolist()]
             whole = {unit.job.key for unit in victims if unit.is_whole}
-            for unit in victims:
+            reasons = reason_of(self.job, victims)
+            for unit, reason in zip(victims, reasons, strict=True):
                 for pod in unit.pods:
                     statement.evict(unit.job, pod, reason, self.job.name)
                 if unit.size is not None and unit.job.key not in whole:
@@ -149,6 +169,7 @@ class Trial:
         """Returns the shortest prefix of `order` that makes room, without its units that are not needed; or None."""
         first_look = min(self.missing, len(order))
         with SupposedGone(self._session, self._table, as_neighbours=not self._is_counted) as gone:
+            self._gone = gone.units
             if not self._take_enough(order, first_look, gone):
                 return None
             if not self.is_fewest(order[gone.units[order]]):
@@ -158,10 +179,10 @@ class Trial:
             return order[gone.units[order]]
 
     def fits_without(self, units: IntArray) -> bool:
-        """Whether the gang fits if all these units are gone."""
+        """Whether the gang would have room if all these units were gone."""
         with SupposedGone(self._session, self._table, as_neighbours=not self._is_counted) as gone:
             gone.add(units)
-            return self.fits()
+            return self._has_room()
 
     def is_company(self, unit: int) -> bool:
         """Whether the gang's required affinity may need a pod of the unit."""

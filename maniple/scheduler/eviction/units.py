@@ -74,9 +74,14 @@ def offered_units(session: Session, job: Job) -> Iterator[Unit]:
 
 def may_go_whole(session: Session, job: Job) -> bool:
     """Whether preempt may evict the whole job, if its priority is lower."""
-    is_single = job.min_member == 1 and session.state(job).placed_count + session.state(job).promised_count == 1
-    is_open = job.preemptable and job.exists and (is_single or session.evicts_whole)
-    return is_open and not is_young(session, job) and not any(map(session.is_protected, job.placed))
+    if not job.preemptable or not job.exists:
+        return False
+    if not session.evicts_whole:
+        state = session.states.get(job.key)
+        pods = len(job.placed) if state is None else state.placed_count + state.promised_count
+        if job.min_member != 1 or pods != 1:
+            return False
+    return not is_young(session, job) and not any(map(session.is_protected, job.placed))
 
 
 def is_young(session: Session, job: Job) -> bool:

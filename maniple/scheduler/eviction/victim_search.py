@@ -10,15 +10,18 @@ others group units by node, by size, and by domain for a gang that must be in on
 costs at most _MOST_REFUSED + 1 trials.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from maniple.model.job import Job, Queue
 from maniple.model.resources import BoolArray, IntArray
+from maniple.scheduler.eviction.entitlement import Entitlement
 from maniple.scheduler.eviction.node_first_order import best_domains, units_by_node
-from maniple.scheduler.eviction.trial import Trial
+from maniple.scheduler.eviction.trial import ReasonOf, Trial
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.victim_consent import allowed_units
 from maniple.scheduler.framework.hooks import VictimRule
@@ -33,42 +36,73 @@ _DIGITS = 9  # a sum of losses depends on the order of its terms beyond these
 _NO_UNITS: IntArray = np.zeros(0, dtype=np.intp)
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a claimant takes units."""
+
+    reason_of: ReasonOf
+    rules: Sequence[VictimRule] = ()
+    lone_rules: Sequence[VictimRule] | None = None  # rules to ask about single units, if not all can be asked so
+    distance: IntArray | None = None  # [units] those with a lower number may have to leave before others are allowed
+    entitlement: Entitlement | None = None  # what has to leave before the claimant may have what is farther away
+    only_for_room: BoolArray | None = None  # [units] those that may not leave for the entitlement alone
+
+
+def always(reason: str) -> ReasonOf:
+    return lambda _, units: [reason] * len(units)
+
+
 class RoomMaker:
     """Makes room for claimants with the same demand, one after the other, by evicting units in `offered`."""
 
-    def __init__(
-        self,
-        session: Session,
-        table: UnitTable,
-        offered: BoolArray,
-        rules: Sequence[VictimRule],
-        reason: str,
-        distance: IntArray | None = None,
-        lone_rules: Sequence[VictimRule] | None = None,
-    ) -> None:
-        """`distance` and `lone_rules`: see contend.Attempt."""
+    def __init__(self, session: Session, table: UnitTable, offered: BoolArray, terms: Terms) -> None:
         self._session = session
-        self._distance = distance
-        self._lone_rules = rules if lone_rules is None else lone_rules
+        self._terms = terms
         self._table = table
         self._offered = offered
-        self._rules = rules
-        self._reason = reason
         self._is_pruned = False
 
     def make_room(self, queue: Queue, job: Job, left: BoolArray) -> IntArray | None:
         """Evicts units in `left`, nominates the job for their room and returns them; None if the job cannot start."""
         left = left & self._offered
+        if not self._session.evicted and not left.any():
+            return None
         with self._session.reserved.seen_by(job):
-            trial = Trial(self._session, self._table, queue, job)
+            trial = Trial(self._session, self._table, queue, job, self._condition(job))
             if trial.fits():
                 victims = self._leftover(trial)
             else:
                 obvious = self._obvious(trial, left)
-                if obvious is not None and trial.commit(obvious, self._reason):
+                if obvious is not None and trial.commit(obvious, self._terms.reason_of):
                     return obvious
                 victims = self._best_without_company(trial, left)
-            return victims if victims is not None and trial.commit(victims, self._reason) else None
+                if victims is not None and self._wastes(trial, victims):
+                    return None
+            return victims if victims is not None and trial.commit(victims, self._terms.reason_of) else None
+
+    def _condition(self, job: Job) -> Callable[[BoolArray], bool] | None:
+        entitlement, due = self._terms.entitlement, self._session.due
+        if entitlement is None or due is None:
+            return None
+        return partial(entitlement.holds, due.accounting.asked(self._session.needed_resources(job)))
+
+    def _wastes(self, trial: Trial, victims: IntArray) -> bool:
+        """Whether there would be room without a unit that may leave only to make room."""
+        if self._terms.only_for_room is None:
+            return False
+        for unit in victims[self._terms.only_for_room[victims]].tolist():
+            others = victims[~self._table.with_dependents(np.array([unit]))[victims]]
+            if trial.fits_without(others):
+                return True
+        return False
+
+    def find_room(self, queue: Queue, job: Job, left: BoolArray) -> IntArray | None:
+        """Returns the units in `left` that would have to leave for the job; None if none need to, or the job cannot
+        start. Nothing is evicted.
+        """
+        with self._session.reserved.seen_by(job):
+            trial = Trial(self._session, self._table, queue, job)
+            return None if trial.fits() else self._best_without_company(trial, left & self._offered)
 
     def _leftover(self, trial: Trial) -> IntArray | None:
         """Returns no units if the job fits into room that this cycle's victims leave, else None.
@@ -159,7 +193,8 @@ class RoomMaker:
     def _refused(self, job: Job, units: IntArray, *, alone: bool = False) -> IntArray:
         """Returns the units that the rules do not allow, counting the units before each."""
         chosen = [self._table.units[unit] for unit in units.tolist()]
-        allowed = set(allowed_units(self._session, job, chosen, self._lone_rules if alone else self._rules))
+        rules, lone = self._terms.rules, self._terms.lone_rules
+        allowed = set(allowed_units(self._session, job, chosen, lone if alone and lone is not None else rules))
         return units[[unit not in allowed for unit in chosen]] if len(allowed) < len(chosen) else _NO_UNITS
 
     def _prune(self, job: Job, left: BoolArray) -> None:
@@ -204,9 +239,9 @@ class RoomMaker:
     def _orders(self, trial: Trial, left: BoolArray) -> Iterator[IntArray]:
         """Yields orders of units other than by cost."""
         session, table = self._session, self._table
-        if self._distance is not None:
+        if (distance := self._terms.distance) is not None:
             units = np.flatnonzero(left)
-            yield units[np.lexsort((units, self._distance[units]))]
+            yield units[np.lexsort((units, distance[units]))]
         if not trial.job.required:
             yield units_by_node(session, trial.group, table, left).units
             yield from _by_size(trial, table, left)

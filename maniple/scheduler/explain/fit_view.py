@@ -25,6 +25,16 @@ def usable_room(session: Session, *, later: bool = False) -> FloatArray:
     return usable if mask is None or spare is None else np.where(mask, np.minimum(usable, spare), usable)
 
 
+def lacking_room(session: Session, *, later: bool = False) -> FloatArray:
+    """[R, N] the same; below zero only where pods hold more than a node has.
+
+    Reservations and promises may want more than is left of their nodes. A gang that gets this room instead need not
+    make up for that.
+    """
+    there = session.future if later else np.minimum(session.free, session.future)
+    return np.maximum(usable_room(session, later=later), np.minimum(there, 0.0))
+
+
 def alike_together(session: Session, wanted: Mapping[TaskGroup, int]) -> dict[TaskGroup, int]:
     """Counts groups whose pods ask for the same as one: together they may need fewer nodes."""
     first: dict[object, TaskGroup] = {}

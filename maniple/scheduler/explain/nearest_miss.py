@@ -20,7 +20,7 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Level
-from maniple.scheduler.explain.fit_view import FitView, alike_together, memory_text, usable_room
+from maniple.scheduler.explain.fit_view import FitView, alike_together, lacking_room, memory_text
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.framework.hooks import Check
 from maniple.scheduler.framework.node_capacity import capacity
@@ -167,7 +167,7 @@ class _Draft:
         self._counts = {view: wanted[group] for group, view in views.items()}
         # Where some pods share GPUs, it matters for all which ones stay whole.
         self._counts_gpus = any(session.gpus.is_counted(view.group.shape) for view in self._counts)
-        usable = usable_room(session, later=later)
+        usable = lacking_room(session, later=later)
         allowed = np.any([np.zeros(usable.shape[1], dtype=bool), *(view.allowed for view in self._counts)], axis=0)
         needs = sum((view.requests * count for view, count in self._counts.items()), np.zeros(len(usable)))
         # The resource of which the gang asks for the largest part of the cluster.

@@ -49,6 +49,7 @@ class Guard(NamedTuple):
 
 
 _BUDGET = Guard("PodDisruptionBudget")
+_NOT_RECLAIMABLE = Guard("reclaimable: false")
 
 
 @dataclass(slots=True)
@@ -141,6 +142,12 @@ class Holders:
         below = self.claims.meeting(claimant.queue, job.queue)[1]
         return bool(below) and pod in self.claims.parts.inside(below[-1])
 
+    def is_reclaimable(self, claimant: Job, job: Job) -> bool:
+        """Whether the job's queue, as the claimant's sees it, lets others take anything."""
+        if self.claims is None or claimant.queue == job.queue:
+            return True
+        return self.claims.are_reclaimable(self.claims.meeting(claimant.queue, job.queue)[1])
+
     def is_above_share(self, queue: int) -> bool:
         """Whether the queue holds more than it deserves of something scarce."""
         due = self.session.due
@@ -211,12 +218,17 @@ class Holders:
         if self._is_budgeted(pod, below=len(job.placed)) or self._is_budgeted(pod, spent=spent):
             return _BUDGET
         if claimant.queue != job.queue:
+            if not self.is_reclaimable(claimant, job):
+                return _NOT_RECLAIMABLE
             if self.is_guaranteed(claimant, job, pod):
                 return Guard("guaranteed to their queue")
             if not is_surplus and self.is_above_share(job.queue):
                 whole = "" if is_alone else "of gangs that go whole or not at all, and "
                 return Guard(f"{whole}of which their queue deserves a part")
             return Guard("deserved by their queue")
+        claims = None if of_surplus else self.claims
+        if claims and pod in claims.parts.inside(job.queue) and claims.others_wait_for_guarantee(job.queue):
+            return Guard("inside their queue's guarantee, while others wait for theirs")
         if of_surplus and job.elastic is not None:
             return Guard("less than a step, or next to others of their job that may not go")
         return Guard("kept by plugins of the policy")
@@ -288,6 +300,8 @@ class Holders:
                 share = _Share(job.name, self._relation(claimant, job, pod), 1, amount, amount, ends=pod.ends)
                 if share.what in (SURPLUS, LOWER, ABOVE):
                     guard = self._guard(job, pod, is_surplus=share.what == SURPLUS, spent=spent)
+                    if not self.is_reclaimable(claimant, job):
+                        guard = _NOT_RECLAIMABLE
                     if guard is None:
                         spent[:] = map(sum, zip(spent, self.spend([pod]), strict=True))
                     else:

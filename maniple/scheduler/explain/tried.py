@@ -40,6 +40,7 @@ _OF_SEVERAL = {
     "preemptable: false": "of jobs with preemptable: false",
     "minRuntimeSeconds": "younger than minRuntimeSeconds",
     "PodDisruptionBudget": "protected by a PodDisruptionBudget",
+    "reclaimable: false": "of queues with reclaimable: false",
 }
 
 
@@ -74,7 +75,14 @@ class Case:
         if self.session.anything_leaving and not find_miss(self.session, self.job, wanted, later=True).missing:
             return True
         notes = (notes.get(self.job.key) or notes.get(None) for notes in self.session.notes.values())
-        return any(isinstance(note, Victims) and note.frees_room(self, wanted) for note in notes)
+        return any(note is not None and note.frees_room(self, wanted) for note in notes)
+
+    def may_look_at(self, pods_there: int) -> bool:
+        """Whether so many more pods may be examined. Notes that they are."""
+        if not self.is_thorough and self.holders.looked_at + pods_there > _MOST_LOOKED_AT:
+            return False
+        self.holders.looked_at += pods_there
+        return True
 
     def free_room(self) -> str:
         """What the free room lacks, or the limit or share of the queue."""
@@ -87,6 +95,11 @@ class Note(ABC):
     @abstractmethod
     def describe(self, case: Case) -> str:
         """Why that did not help the gang; empty if the action is not for such gangs."""
+
+    def frees_room(self, case: Case, wanted: Mapping[TaskGroup, int]) -> bool:
+        """Whether all that may be taken would be room enough for these pods, some of which may not exist yet."""
+        del case, wanted
+        return False
 
 
 # --- free room
@@ -153,7 +166,7 @@ class Victims(Note):
         """What there is to look at; or why there is nothing."""
 
     def describe(self, case: Case) -> str:
-        session, job, holders = case.session, case.job, case.holders
+        session, job = case.session, case.job
         if case.is_surplus or job.is_best_effort:
             return ""
         if case.nearest is None and case.blocked is not None:
@@ -163,8 +176,7 @@ class Victims(Note):
         pool = self.pool(case)
         if isinstance(pool, str):
             return pool
-        if case.is_thorough or holders.looked_at + pool.size <= _MOST_LOOKED_AT:
-            holders.looked_at += pool.size
+        if case.may_look_at(pool.size):
             return self._describe_taking(case, pool.noun, list(pool.jobs))
         noun = f"{pods(pool.size)} {pool.noun}"
         if self.is_surplus:
@@ -172,21 +184,10 @@ class Victims(Note):
         return f"{noun}: taking what may be taken of that did not make room"
 
     def frees_room(self, case: Case, wanted: Mapping[TaskGroup, int]) -> bool:
-        """Whether all that may be taken would be room enough for these pods, some of which may not exist yet."""
-        pool, holders = self.pool(case), case.holders
-        if isinstance(pool, str):
+        pool = self.pool(case)
+        if isinstance(pool, str) or not case.may_look_at(pool.size):
             return False
-        if not case.is_thorough and holders.looked_at + pool.size > _MOST_LOOKED_AT:
-            return False
-        holders.looked_at += pool.size
-        session, job = case.session, case.job
-        exists = all(session.state(job).left(group) >= count for group, count in wanted.items())
-        with Statement(session) as statement:
-            _evict(statement, session, job, self._allowed(case, list(pool.jobs)))
-            if not exists:
-                return not find_miss(session, job, wanted, later=True).missing
-            with Statement(session) as gang:
-                return place_gang(session, gang, job, later=True)
+        return make_room(case, wanted, self._allowed(case, list(pool.jobs)))
 
     def alternatives(self, case: Case) -> Sequence[Sequence[VictimRule]]:
         """The sets of rules that were tried one after the other."""
@@ -224,7 +225,7 @@ class Victims(Note):
             return f"{noun}, none of which may be taken: {refused}" if refused else noun
         owners = listed(sorted({unit.job.name for unit in allowed}))
         rest = f"; may not be taken: {refused}" if refused else ""
-        return f"taking all that may be taken ({pods(len(taken))} of {owners}) {_effect(case, allowed)}{rest}"
+        return f"taking all that may be taken ({pods(len(taken))} of {owners}) {effect(case, allowed)}{rest}"
 
 
 def _describe_kept(what: str, untils: Sequence[float]) -> str:
@@ -241,7 +242,19 @@ def _evict(statement: Statement, session: Session, claimant: Job, units: Sequenc
                 statement.evict(unit.job, pod, "", claimant.name)
 
 
-def _effect(case: Case, units: Sequence[Unit]) -> str:
+def make_room(case: Case, wanted: Mapping[TaskGroup, int], units: Sequence[Unit]) -> bool:
+    """Whether these pods, some of which may not exist yet, would have room if the units left."""
+    session, job = case.session, case.job
+    exists = all(session.state(job).left(group) >= count for group, count in wanted.items())
+    with Statement(session) as statement:
+        _evict(statement, session, job, units)
+        if not exists:
+            return not find_miss(session, job, wanted, later=True).missing
+        with Statement(session) as gang:
+            return place_gang(session, gang, job, later=True)
+
+
+def effect(case: Case, units: Sequence[Unit]) -> str:
     """What the gang would have if these units left."""
     session, job = case.session, case.job
     with Statement(session) as statement:
@@ -330,7 +343,10 @@ class Surplus(Victims):
             return [victim for victim in candidates if victim.job.queue == claimant.queue]
 
         claims = case.holders.claims
-        return [()] if claims is None else [[own], *([claims.rule(claim)] for claim in claims.possible(case.job))]
+        if claims is None:
+            return [()]
+        possible = claims.possible(case.job, claims.surplus_of(case.job.queue))
+        return [[own], *([claims.rule(claim)] for claim in possible)]
 
 
 # --- what queues may take from each other

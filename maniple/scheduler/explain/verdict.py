@@ -6,7 +6,7 @@ for the same reasons: everything is found out once for each kind of demand, so t
 kinds are explained in the time of a few.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -20,6 +20,7 @@ from maniple.model.resources import FloatArray
 from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.no_room import NoRoom
+from maniple.scheduler.explain.possible_moves import PossibleMoves
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.stuck_in_the_way import stuck_in_the_way
 from maniple.scheduler.explain.tried import Case
@@ -41,6 +42,7 @@ class _Verdict:
     nodes: tuple[NodeCount, ...] = ()
     tried: tuple[Tried, ...] = ()
     nearest: Nearest | None = None
+    lacks_room: bool = False  # and nothing else
 
 
 class Explainer:
@@ -63,11 +65,13 @@ class Explainer:
         """Every gang that waits."""
         session = self._session
         verdicts = [(job, self._explain(job)) for job in session.snapshot.waiting]
-        in_line = [job for job, verdict in verdicts if verdict is not None and verdict.reason.is_in_line]
+        in_line = [(job, verdict) for job, verdict in verdicts if verdict is not None and verdict.reason.is_in_line]
         length: dict[int, int] = {}  # of each queue's line
         positions: dict[JobKey, int] = {}
-        for job in sorted(in_line, key=session.job_key):
+        for job in sorted((job for job, _ in in_line), key=session.job_key):
             length[job.queue] = positions[job.key] = length.get(job.queue, 0) + 1
+        in_line.sort(key=lambda entry: (positions[entry[0].key], entry[0].key))
+        moves = self._moves(in_line)
         yield from self._not_released({job.key for job, verdict in verdicts if verdict is not None})
         for job, verdict in verdicts:
             if verdict is not None:
@@ -79,11 +83,22 @@ class Explainer:
                     message=verdict.reason.message + self._gives_back(job),
                     needs=verdict.needs,
                     nodes=verdict.nodes,
-                    would_start_if=verdict.reason.would_start_if,
+                    would_start_if=verdict.reason.would_start_if + moves.get(id(verdict), ""),
                     position=positions.get(job.key),
                     tried=verdict.tried,
                     nearest=verdict.nearest,
                 )
+
+    def _moves(self, in_line: Sequence[tuple[Job, _Verdict]]) -> dict[int, str]:
+        """The moves of running pods that would start gangs, by the verdict on them. Each kind is asked about once."""
+        possible = PossibleMoves(self._session)
+        moves: dict[int, str] = {}
+        for job, verdict in in_line:
+            is_thorough = job.name == self._thorough
+            if verdict.lacks_room and (is_thorough or id(verdict) not in moves):
+                with self._session.reserved.seen_by(job):
+                    moves[id(verdict)] = possible.words(job, is_thorough=is_thorough)
+        return moves
 
     # -- gangs below their minimum
 
@@ -164,6 +179,7 @@ class Explainer:
             # What others have started with since its turn may have left it no guarantee.
             blocked = session.startable(job, session.needed_resources(job)) if job.groups else _gated(job)
         nodes: tuple[NodeCount, ...] = ()
+        limits = ""
         if blocked is not None:
             reason = self._with_all_conditions(job, wanted, blocked)
             if not blocked.is_in_line:
@@ -179,7 +195,7 @@ class Explainer:
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
         case = Case(self._holders, job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
-        return _Verdict(reason, needs, nodes, case.tried(), nearest)
+        return _Verdict(reason, needs, nodes, case.tried(), nearest, lacks_room=blocked is None and not limits)
 
     def _judge_surplus(self, job: Job, left: int, blocked: Reason | None) -> _Verdict:
         """The gang runs; pods above its minimum wait."""

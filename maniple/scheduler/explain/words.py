@@ -25,6 +25,7 @@ _PROTECTED = {
     "PodDisruptionBudget": "which a PodDisruptionBudget protects",
     "preemptable: false": "which is not preemptable",
     "critical to the system": "which is critical to the system",
+    "reclaimable: false": "whose queue is not reclaimable",
 }
 
 

@@ -35,3 +35,9 @@ class Action(Protocol):
 def abilities_of(action: Action) -> frozenset[Ability]:
     abilities: frozenset[Ability] = getattr(action, "abilities", frozenset())
     return abilities
+
+
+def is_last_with(session: "Session", abilities: frozenset[Ability]) -> bool:
+    """Whether the running action is the last of the policy with one of the abilities."""
+    able = [name for name, own in zip(session.actions, session.abilities, strict=True) if own & abilities]
+    return able[-1:] == [session.action]

@@ -1,8 +1,9 @@
 """Gangs with `preemptable: false` start only within their queue's guarantee: nobody could take the room back.
 
 In a queue, and in every queue above it that names a guarantee, the minimums of such gangs together stay within what is
-guaranteed there. Their surplus is on loan and does not count. A gang that runs already is never held back: what it
-waits for counts from the beginning, so that nobody else takes it. During a cycle these sums only grow.
+guaranteed there. Their own queue's guarantee names every GPU and other device that they ask for. Their surplus is on
+loan and does not count. A gang that runs already is never held back: what it waits for counts from the beginning, so
+that nobody else takes it. During a cycle these sums only grow.
 
 Guarantees count here as they are written, as plain amounts: not as far as the queue asks for them, nor by GPU speed.
 """
@@ -32,17 +33,22 @@ class GuaranteedStarts:
 
     def refusal(self, job: Job, more: FloatArray) -> Reason | None:
         """Why the gang may not start with `more`; None if it may."""
+        if job.preemptable or job.placed:
+            return None
         session = self._session
         asked = (more > 0) & session.snapshot.axis.shared
-        if job.preemptable or job.placed or not asked.any():
+        if not asked.any():
             return None
         held = self._held_by_queue()
         lacking: list[tuple[Queue, int]] = []
         for index in session.queue_paths[job.queue]:
             queue = session.snapshot.queues[index]
             named = asked & (queue.guaranteed > 0)
-            if index == job.queue and not named.any():
-                lacking.append((queue, _most_telling(session, asked)))
+            if index == job.queue:
+                unnamed = np.flatnonzero(asked & ~named & session.snapshot.axis.extended).tolist()
+                if not unnamed and not named.any():
+                    unnamed = [_most_telling(session, asked)]
+                lacking += [(queue, row) for row in unnamed]
             rows = np.flatnonzero(named & (held[index] + more > queue.guaranteed))
             lacking += [(queue, row) for row in rows.tolist()]
         return self._reason(lacking, more) if lacking else None

@@ -136,6 +136,7 @@ class Hooks:
     job_pipelined: Callable[[Job], bool] | None = None
     job_need: Callable[[Job], Need] | None = None
     evicts_whole: bool | None = None  # whether a gang may be evicted whole, and not only down to its minimum
+    surplus_preempts: bool | None = None  # whether surplus may take surplus of lower priority in its queue
     # Pods that are never evicted; other surplus pods of their job are considered in their place.
     protects: Callable[[PlacedPod], bool] | None = None
     patience_s: float | None = None  # how long the first gang of a queue waits for a reservation; None: for ever

@@ -14,6 +14,8 @@ from maniple.api.moves import Place
 from maniple.api.timestamps import format_timestamp
 
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
+PREEMPTED = "Preempted"
+RECLAIMED = "Reclaimed"
 MOVED = "Moved"  # the reason of evictions of pods that have another place
 STALE = "Stale"  # of evictions of gangs that stay below their minimum: for nobody else
 

@@ -24,6 +24,8 @@ class PromisedRoom:
         self._session = session
         self._of_gang: dict[JobKey, dict[int, FloatArray]] = {}  # gang -> node -> amounts
         self.amounts: FloatArray = np.zeros(session.free.shape)  # [R, N] of all gangs
+        self._victims: dict[str, dict[int, FloatArray]] = {}  # gang -> node -> what its victims of this cycle hold
+        self._seen = 0  # how much of session.evicted is in it
 
     def __bool__(self) -> bool:
         return bool(self._of_gang)
@@ -63,7 +65,7 @@ class PromisedRoom:
         """Whether pods were evicted for the gang's promise, in this cycle or earlier."""
         if job.has_evicted or self._has_leaving_victims(job):
             return True
-        return any(done.beneficiary == job.name for done in self._session.evicted)
+        return job.name in self._victims_by_gang()
 
     def _has_leaving_victims(self, job: Job) -> bool:
         return job.name in self._session.snapshot.leaving_for
@@ -77,15 +79,20 @@ class PromisedRoom:
 
     def _leaving(self, job: Job, node: int) -> FloatArray:
         """What the gang's victims on the node hold, and those pods that leave it for no gang."""
-        session, snapshot = self._session, self._session.snapshot
+        snapshot = self._session.snapshot
         leaving = snapshot.releasing[:, node].copy()
         for name, by_node in snapshot.leaving_for.items():
             if name != job.name and node in by_node:
                 leaving -= by_node[node]
-        for done in session.evicted:
-            if done.beneficiary == job.name and done.pod.node == node:
-                leaving += done.pod.requests
-        return leaving
+        of_victims = self._victims_by_gang().get(job.name, {}).get(node)
+        return leaving if of_victims is None else leaving + of_victims
+
+    def _victims_by_gang(self) -> dict[str, dict[int, FloatArray]]:
+        evicted = self._session.evicted
+        for done in evicted[self._seen :] if self._seen < len(evicted) else ():
+            _add(self._victims.setdefault(done.beneficiary, {}), done.pod.node, done.pod.requests)
+        self._seen = len(evicted)
+        return self._victims
 
     def _shift(self, node: int, amount: FloatArray) -> None:
         self.amounts[:, node] += amount

@@ -64,19 +64,16 @@ class Session:
         """`tiers`: the policy's plugins; `actions`: its actions in order. The caller runs them."""
         self.snapshot = snapshot
         self.actions = tuple(name for name, _ in actions)
-        self._abilities = [abilities_of(action) for _, action in actions]
+        self.abilities = [abilities_of(action) for _, action in actions]
         self.free = snapshot.free.copy()
         # What will be free when all leaving pods have left and all promised pods have started.
         self.future = snapshot.free + snapshot.releasing
         self.gpus = FreeGpus(snapshot)
         self.budget_cover = BudgetCover(snapshot.budgets)
         self._releasing = bool(snapshot.releasing.any())
-        self.queue_allocated = snapshot.queue_allocated.copy()  # [Q, R] including the queues below
         # A queue and its ancestors: all of them are charged for what its jobs hold.
         self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
-        for queue in snapshot.queues:
-            for above in self.queue_paths[queue.index][1:]:
-                self.queue_allocated[above] += snapshot.queue_allocated[queue.index]
+        self.queue_allocated = _with_queues_below(snapshot.queue_allocated, self.queue_paths)  # [Q, R]
         self.states: dict[JobKey, JobState] = {}
         self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key)
         self.reservations = self.reserved.by_job  # job -> its reservation
@@ -84,6 +81,7 @@ class Session:
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
         self.action = ""  # the name of the running one
         self.notes: dict[str, dict[JobKey | None, Note]] = {}  # by name of the action
+        self.could_be_whole: set[JobKey] = set()  # gangs below their minimum that fitted before anybody was given room
         self.not_released: dict[JobKey, str] = {}  # gangs that stay below their minimum -> why they may keep their pods
         self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
         self.placed: list[Placed] = []  # committed, in order
@@ -148,12 +146,12 @@ class Session:
 
     def has_action(self, ability: Ability) -> bool:
         """Whether an action of the policy has the ability."""
-        return any(ability in abilities for abilities in self._abilities)
+        return any(ability in abilities for abilities in self.abilities)
 
     def abilities_between(self, first: Ability, last: Ability) -> frozenset[Ability]:
         """The abilities of the actions between the first one with `first` and the next one with `last`."""
         between: frozenset[Ability] | None = None
-        for abilities in self._abilities:
+        for abilities in self.abilities:
             if between is None:
                 between = frozenset() if first in abilities else None
             elif last in abilities:
@@ -380,6 +378,13 @@ class Session:
         """kube-batch's rule: the first tier with such a callback decides, and all plugins of that tier must agree."""
         by_tier = ([rule for hooks in tier if (rule := getattr(hooks, kind))] for tier in self.tiers)
         return next((rules for rules in by_tier if rules), [])
+
+
+def _with_queues_below(held: FloatArray, paths: Sequence[Sequence[int]]) -> FloatArray:
+    total = held.copy()
+    for queue, path in enumerate(paths):
+        total[path[1:]] += held[queue]
+    return total
 
 
 def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:

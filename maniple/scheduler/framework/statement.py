@@ -138,7 +138,7 @@ class Statement:
 
     def commit(self) -> None:
         reserved = self._session.reserved
-        if any(map(self._changes_running, self._log)):
+        if self._session.queue_claims is not None and any(map(self._changes_running, self._log)):
             self._session.queue_claims = None
         for done in self._log:
             if isinstance(done, Placed) and done.moved_for:
@@ -156,6 +156,11 @@ class Statement:
                 self._session.forget_failures()
         self._session.promised_room.keep(self.placed())
         self._log = []
+
+    def absorb(self, other: "Statement") -> None:
+        """Takes over what the other has done: both are committed or rolled back together."""
+        self._log += other._log
+        other._log = []
 
     def _changes_running(self, done: Placed | Evicted | Resized | Cleared) -> bool:
         """Whether it changes a job that holds something already, and so what claims count."""

@@ -23,7 +23,7 @@ from maniple.model.resources import BoolArray, FloatArray
 from maniple.scheduler.eviction.queue_claims import displaceable
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
-from maniple.scheduler.eviction.victim_search import RoomMaker
+from maniple.scheduler.eviction.victim_search import RoomMaker, Terms, always
 from maniple.scheduler.framework.job_state import SurplusCount
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed, Statement
@@ -289,7 +289,8 @@ def displace(session: Session, queue: Queue, job: Job, *, is_its_turn: bool) -> 
     every_unit = np.ones(len(table), dtype=bool)
     rules = [lambda claimant, candidates: displaceable(session, claimant, candidates)]
     with session.reserved.lifted([], most):
-        victims = RoomMaker(session, table, every_unit, rules, "Displaced").make_room(queue, job, every_unit)
+        terms = Terms(always("Displaced"), rules)
+        victims = RoomMaker(session, table, every_unit, terms).make_room(queue, job, every_unit)
     return victims is not None and len(victims) > 0
 
 

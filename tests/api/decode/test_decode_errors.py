@@ -170,8 +170,15 @@ def test_all_problems_of_one_object_are_reported() -> None:
     [("preemptible", False, "preemptable"), ("protectSeconds", 60, "minRuntimeSeconds")],
 )
 def test_words_of_others_are_answered_with_ours(theirs: str, value: object, ours: str) -> None:
-    written = {**ELASTIC, "spec": {"roles": [ROLE], theirs: value}}
-    assert errors(written) == [f"a.yaml: ElasticJob ml/j: spec: unknown field {theirs!r}; did you mean {ours!r}?"]
+    said = f"spec: unknown field {theirs!r}; did you mean {ours!r}?"
+    assert errors({**ELASTIC, "spec": {"roles": [ROLE], theirs: value}}) == [f"a.yaml: ElasticJob ml/j: {said}"]
+    group = {**ELASTIC, "kind": "PodGroup", "spec": {theirs: value}}
+    assert errors(group) == [f"a.yaml: PodGroup ml/j: {said}"]
+
+
+def test_words_of_others_are_answered_with_ours_in_queues() -> None:
+    (message,) = errors({**QUEUE, "spec": {"protectSeconds": 60}})
+    assert message.endswith("spec: unknown field 'protectSeconds'; did you mean 'minRuntimeSeconds'?")
 
 
 def test_documents_are_counted_from_one() -> None:

@@ -91,7 +91,7 @@ WRONG: list[tuple[str, list[str]]] = [
             "did you mean 'predicate.MemoryPressureEnable'?"
         ],
     ),
-    (argument("priority", "x", 1), [f"{AT}: plugin priority: unknown argument 'x'; it takes none"]),
+    (argument("conformance", "x", 1), [f"{AT}: plugin conformance: unknown argument 'x'; it takes none"]),
     (GOOD.replace("actions:", "action:"), ["p.yaml: unknown setting 'action'; did you mean 'actions'?"]),
     (
         GOOD + "queues: []\nteirs: []\n",

@@ -4,8 +4,7 @@ Only gangs that have not started are claimants: pods above a minimum never evict
 waits for the next one.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from maniple.model.job import Job
@@ -13,10 +12,10 @@ from maniple.model.resources import BoolArray, IntArray
 from maniple.scheduler.actions.allocate import check_valid, keep_promises
 from maniple.scheduler.actions.backfill import Filling
 from maniple.scheduler.actions.common.job_queue import JobQueue
-from maniple.scheduler.eviction.claim_outcome import Claim
-from maniple.scheduler.eviction.queue_claims import QueueClaims
+from maniple.scheduler.eviction.entitlement import Entitlement
+from maniple.scheduler.eviction.trial import ReasonOf
 from maniple.scheduler.eviction.unit_table import OfferedUnits, UnitTable
-from maniple.scheduler.eviction.victim_search import RoomMaker
+from maniple.scheduler.eviction.victim_search import RoomMaker, Terms
 from maniple.scheduler.explain.tried import OwnPodsLeave
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import VictimRule
@@ -30,49 +29,28 @@ class Attempt(NamedTuple):
     """One way in which a claimant may make room. Its answers are kept for claimants with the same demand."""
 
     key: Hashable  # tells the attempts of one claimant apart
-    rules: Sequence[VictimRule]
+    reason_of: ReasonOf
     offered: Callable[[UnitTable], BoolArray]  # [units] those that may be evicted for such claimants
+    rules: Sequence[VictimRule] = ()
     # [units] those with a lower number may have to leave before others are allowed; None: in any order.
     distance: Callable[[UnitTable], IntArray | None] = lambda _: None
+    entitlement: Callable[[UnitTable, BoolArray], Entitlement | None] = lambda _table, _units: None
     lone_rules: Sequence[VictimRule] | None = None  # rules to ask about single units, if not all can be asked so
+    only_for_room: Callable[[UnitTable], BoolArray | None] = lambda _: None  # see Terms
     giving_way: Callable[[], Sequence[Reservation]] = lambda: ()  # reservations whose room it may use
 
-
-def claim_attempts(
-    claims: QueueClaims, claimant: Job, rules: Sequence[VictimRule], *, takes_own: bool
-) -> Iterator[Attempt]:
-    """Yields the attempts of a gang that takes from other queues and, with `takes_own`, from its own as it likes."""
-
-    def own(table: UnitTable) -> BoolArray:
-        return table.of_jobs(lambda job: job.queue == claimant.queue)
-
-    is_first = True
-    for claim in claims.possible(claimant):
-        if is_first and takes_own and claim != Claim.STRICT:
-            yield Attempt(None, rules, own)  # no due is touched if its own queue has enough
-        is_first = False
-        yield Attempt(
-            claim,
-            [*rules, claims.rule(claim)],
-            partial(_offered, claims, claim, claimant, own if takes_own else None),
-            partial(claims.distance, claimant),
-            rules,
-            partial(claims.reservations_below, claim),
-        )
-    if is_first and takes_own:
-        yield Attempt(None, rules, own)
+    def maker(self, session: Session, table: UnitTable, claimant: Job, units: BoolArray) -> RoomMaker:
+        """`units`: those that may be evicted."""
+        entitlement = self.entitlement(table, units)
+        if entitlement is not None and session.due is not None:
+            need = session.due.accounting.asked(session.needed_resources(claimant))
+            units = entitlement.able(need, units)
+        only_for_room = self.only_for_room(table)
+        terms = Terms(self.reason_of, self.rules, self.lone_rules, self.distance(table), entitlement, only_for_room)
+        return RoomMaker(session, table, units, terms)
 
 
-def _offered(
-    claims: QueueClaims, claim: Claim, claimant: Job, own: Callable[[UnitTable], BoolArray] | None, table: UnitTable
-) -> BoolArray:
-    offered = claims.offered(claim, claimant, table)
-    return offered if own is None else offered | own(table)
-
-
-def contend(
-    session: Session, reason: str, offered: OfferedUnits, attempts_of: Callable[[Job], Iterable[Attempt]]
-) -> None:
+def contend(session: Session, offered: OfferedUnits, attempts_of: Callable[[Job], Iterable[Attempt]]) -> None:
     """Makes room for each blocked gang in turn, by the first of its attempts that succeeds.
 
     Gangs with the same demand must have the same attempts.
@@ -106,8 +84,7 @@ def contend(
             maker = makers.pop(key, None)
             if maker is None:
                 units = attempt.offered(offered.table) & offered.of_others(job)
-                distance = attempt.distance(offered.table)
-                maker = RoomMaker(session, offered.table, units, attempt.rules, reason, distance, attempt.lone_rules)
+                maker = attempt.maker(session, offered.table, job, units)
             with session.reserved.lifted(attempt.giving_way()):
                 victims = maker.make_room(queue, job, offered.left)
             if victims is None:

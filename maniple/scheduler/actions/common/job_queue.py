@@ -38,6 +38,8 @@ class _Line:
 
     def first_heap(self) -> list[_Entry]:
         """The heap that has the first job, whether others may pass it or not."""
+        if not self.beyond:
+            return self.jobs
         return min((heap for heap in (self.jobs, self.beyond) if heap), key=itemgetter(0))
 
     def let_pass(self) -> None:

@@ -1,0 +1,113 @@
+"""The running jobs of each queue by priority: what a claimant may preempt, and what would come back by preempting.
+
+Reads the session and changes nothing.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+
+import numpy as np
+
+from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
+from maniple.model.resources import FloatArray
+from maniple.scheduler.eviction.units import may_go_whole
+from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.due_rules import EPSILON, Due
+from maniple.scheduler.framework.hooks import Victim
+from maniple.scheduler.framework.session import Session
+
+
+class RunningByPriority:
+    def __init__(self, session: Session, due: Due) -> None:
+        self._session = session
+        self._due = due
+        self._running: dict[int, list[Job]] = {}  # queue -> see _by_priority
+        self._seen: int | None = None  # how much of session.placed is in it
+        self._lowest: dict[int, int] = {}  # queue -> see _has_lower
+        self._seen_by_lowest: int | None = None
+
+    def lower_than(self, claimant: Job) -> FloatArray:
+        """What jobs of its queue with a lower priority hold that preempt may evict whole."""
+        lower = np.zeros(len(self._session.snapshot.axis))
+        for job in self._by_priority(claimant.queue):
+            if job.priority >= claimant.priority:
+                break
+            lower += self._held(job)
+        return lower
+
+    def has_lower_than(self, priority: int, queue: int) -> bool:
+        """Whether preempt may evict a whole job of the queue for one of that priority."""
+        lowest = next(iter(self._by_priority(queue)), None)
+        return lowest is not None and lowest.priority < priority
+
+    def would_come_back(self, candidates: Sequence[Victim]) -> set[JobKey]:
+        """Jobs that would go whole, and next preempt larger ones of their queue, so that it holds less than its due or
+        its guarantee.
+
+        Such a queue would then have a claim for what it lost, and it would go on for ever.
+        """
+        session = self._session
+        if not session.has_action(Ability.PREEMPT) or not any(self._has_lower(job) for job in jobs_of(candidates)):
+            return set()
+        pods = Counter(victim.job.key for victim in candidates)
+        going = {
+            victim.job.key: victim.job
+            for victim in candidates
+            if pods[victim.job.key] >= session.state(victim.job).placed_count
+        }
+        left: dict[int, FloatArray] = {}  # queue -> what it holds without the candidates
+        for victim in candidates if going else ():
+            held = left.get(victim.job.queue, self._due.accounting.queue_held[victim.job.queue])
+            left[victim.job.queue] = held - self._due.accounting.of_pod(victim.pod)
+        return {key for key, job in going.items() if self._displaces_larger(job, going, left[job.queue])}
+
+    def _has_lower(self, job: Job) -> bool:
+        """Whether anything of lower priority holds something in its queue."""
+        return self.has_lower_than(job.priority, job.queue)
+
+    def _displaces_larger(self, job: Job, going: Container[JobKey], left: FloatArray) -> bool:
+        """Whether a job of lower priority stays without which its queue, with the job again, could claim it back."""
+        due, queue = self._due, job.queue
+        floor = np.maximum(np.where(due.scarce[queue], due.deserved[queue], 0.0), due.guaranteed[queue])
+        own = self._held(job)
+        for other in self._by_priority(job.queue):
+            if other.priority >= job.priority:
+                return False
+            lost = self._held(other) - own
+            if other.key not in going and ((lost > EPSILON) & (left - lost < floor - EPSILON)).any():
+                return True
+        return False
+
+    def _held(self, job: Job) -> FloatArray:
+        held = self._due.accounting.job_held(job)
+        return np.zeros(len(self._session.snapshot.axis)) if held is None else held
+
+    def _by_priority(self, queue: int) -> list[Job]:
+        """The jobs of the queue that hold something and that preempt may evict whole, the lowest priority first."""
+        session = self._session
+        if self._seen is None:
+            self._seen = 0
+            for job in sorted(session.snapshot.jobs, key=_priority):
+                if job.placed and may_go_whole(session, job):
+                    self._running.setdefault(job.queue, []).append(job)
+        fresh = {done.job.key: done.job for done in session.placed[self._seen :]}
+        self._seen = len(session.placed)
+        for job in fresh.values():
+            if not job.placed and may_go_whole(session, job):
+                insort(self._running.setdefault(job.queue, []), job, key=_priority)
+        return self._running.get(queue, [])
+
+
+def jobs_of(victims: Sequence[Victim]) -> Iterator[Job]:
+    """The jobs of the victims. Pods of one job stand together."""
+    last = None
+    for victim in victims:
+        if victim.job is not last:
+            last = victim.job
+            yield last
+
+
+def _priority(job: Job) -> int:
+    return job.priority
