@@ -3,6 +3,7 @@
 The same snapshot and policy give the same plan, byte for byte.
 """
 
+from maniple.model.paused_gc import paused_gc
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.make_plan import make_plan
 from maniple.scheduler.framework.plan import Plan
@@ -17,8 +18,9 @@ def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "
     `thorough`: the name of a job to explain in full, at any cost. Without `has_reasons` nobody is told why they wait.
     """
     policy = policy or default_policy()
-    session = policy.session(snapshot)
-    for name, action in policy.actions:
-        session.action = name
-        action.execute(session)
-    return make_plan(session, thorough, has_reasons)
+    with paused_gc():
+        session = policy.session(snapshot)
+        for name, action in policy.actions:
+            session.action = name
+            action.execute(session)
+        return make_plan(session, thorough, has_reasons)

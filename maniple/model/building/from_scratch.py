@@ -1,8 +1,6 @@
 """Objects to Snapshot in one step: the incremental builder, run once. Raises the contradictions it reports."""
 
-import gc
-from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from maniple.api.types import ElasticJob, PodGroup
@@ -10,6 +8,7 @@ from maniple.model.building.incremental import SnapshotBuilder, key_of_object
 from maniple.model.building.input_objects import Objects
 from maniple.model.disruption_budgets import find_budgets
 from maniple.model.job import Job
+from maniple.model.paused_gc import paused_gc
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_identity import JobKey, job_key, named_gangs
 from maniple.model.pods_we_schedule import Ours
@@ -37,7 +36,7 @@ def build_snapshot(
     # What else is wrong depends on the queues, so a broken tree is reported alone.
     objects.refuse(tree_problems(with_default(objects.queues)))
     builder = SnapshotBuilder(ours or Ours(), reads, has_all_shapes=has_all_shapes)
-    with _paused_gc():
+    with paused_gc():
         for items in objects.by_kind().values():
             for item in items:
                 builder.put(item)
@@ -74,15 +73,3 @@ def _with_podless_groups(snapshot: Snapshot, objects: Objects, had_pods: Set[Job
         if job.key in groups and job.key not in named and groups[job.key].status.phase != "Finished"
     ]
     return sorted([*snapshot.waiting, *podless], key=lambda job: job.key) if podless else snapshot.waiting
-
-
-@contextmanager
-def _paused_gc() -> Iterator[None]:
-    """Nothing that is allocated here becomes garbage before the end, so that collections would only cost time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -88,12 +88,14 @@ class QueueClaims:
         """What jobs of the queue hold above their minimums and may give back, or more: it is counted once."""
         if queue not in self._surplus:
             session, of_pod = self._session, self._due.accounting.of_pod
-            for each in range(len(session.queue_paths)) if not self._surplus else ():
-                self._surplus[each] = np.zeros(len(session.snapshot.axis))
+            pods: dict[tuple[int, int], list[PlacedPod]] = {}  # (queue, what each holds): equal pods share the array
             for job in session.snapshot.jobs:
                 for step in surplus_steps(session, job) if job.placed else ():
                     for pod in step.pods:
-                        self._surplus[job.queue] += of_pod(pod)
+                        pods.setdefault((job.queue, id(of_pod(pod))), []).append(pod)
+            self._surplus = {each: np.zeros(len(session.snapshot.axis)) for each in range(len(session.queue_paths))}
+            for (each, _), equal in pods.items():
+                self._surplus[each] += of_pod(equal[0]) * len(equal)
         return self._surplus[queue]
 
     def given_back(self, claimant: Job, *, shrinks: bool, preempts: bool) -> FloatArray:

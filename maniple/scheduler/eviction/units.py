@@ -7,12 +7,12 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from maniple.model.job import Job, PlacedPod
-from maniple.scheduler.framework.job_state import SurplusCount
+from maniple.scheduler.framework.job_state import Step, SurplusCount
 from maniple.scheduler.framework.plan import SHRUNK
 from maniple.scheduler.framework.session import Session
 
@@ -35,13 +35,6 @@ _Ranked = tuple[_Rank, PlacedPod]
 _first = itemgetter(0)
 
 UnitsOf = Callable[[Session, Job], Iterable[Unit]]
-
-
-class Step(NamedTuple):
-    """Pods of a job's surplus that go together; for an elastic job also the role's size without them."""
-
-    pods: tuple[PlacedPod, ...]
-    size: tuple[str, int] | None
 
 
 def evictable_jobs(session: Session) -> Iterator[Job]:
@@ -89,14 +82,24 @@ def is_young(session: Session, job: Job) -> bool:
     return any(session.snapshot.now - pod.started < job.min_runtime_s for pod in job.placed if pod.node >= 0)
 
 
-def surplus_steps(session: Session, job: Job, *, whatever_protects: bool = False) -> Iterator[Step]:
-    """Yields what the job holds above its minimum, in steps, the highest indices first.
+def surplus_steps(session: Session, job: Job, *, whatever_protects: bool = False) -> Iterable[Step]:
+    """Returns what the job holds above its minimum, in steps, the highest indices first.
 
     A job without a PodGroup has no surplus: its minimum is unknown. The group may have been deleted under a running
     gang. `whatever_protects`: also steps that may not be evicted now.
     """
     if not job.exists or len(job.placed) + job.succeeded <= max(job.min_member, 1):  # most jobs have none
-        return
+        return ()
+    if whatever_protects or session.resized or job.key in session.states:
+        return _surplus_steps(session, job, whatever_protects)
+    # Claims and the tables of several actions ask about jobs to which nothing has happened in this cycle.
+    known = session.surplus_steps.get(job.key)
+    if known is None or known[0] is not job:
+        known = session.surplus_steps[job.key] = job, tuple(_surplus_steps(session, job, whatever_protects))
+    return known[1]
+
+
+def _surplus_steps(session: Session, job: Job, whatever_protects: bool) -> Iterator[Step]:
     surplus = SurplusCount(job, placed_by_role(session, job))
     cools_down = job.elastic is not None and session.snapshot.now < job.elastic.cooldown_until
     if surplus.total <= 0 or (cools_down and not whatever_protects):

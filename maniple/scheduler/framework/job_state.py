@@ -2,12 +2,20 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from maniple.api.types import GpuModel
-from maniple.model.job import Job, TaskGroup
+from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.pod_identity import pod_order
 from maniple.model.resources import FloatArray
 from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
+
+
+class Step(NamedTuple):
+    """Pods of a job's surplus that go together; for an elastic job also the role's size without them."""
+
+    pods: tuple[PlacedPod, ...]
+    size: tuple[str, int] | None
 
 
 class SurplusCount:

@@ -34,7 +34,7 @@ from maniple.scheduler.framework.hooks import (
     check_claims,
     no_other_group,
 )
-from maniple.scheduler.framework.job_state import JobState
+from maniple.scheduler.framework.job_state import JobState, Step
 from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
@@ -70,7 +70,6 @@ class Session:
         self.future = snapshot.free + snapshot.releasing
         self.gpus = FreeGpus(snapshot)
         self.budget_cover = BudgetCover(snapshot.budgets)
-        self._releasing = bool(snapshot.releasing.any())
         # A queue and its ancestors: all of them are charged for what its jobs hold.
         self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
         self.queue_allocated = _with_queues_below(snapshot.queue_allocated, self.queue_paths)  # [Q, R]
@@ -88,6 +87,7 @@ class Session:
         self.evicted: list[Evicted] = []
         self.moved: list[Placed] = []  # the places of pods that are evicted because they have them
         self.resized: dict[tuple[JobKey, str], int] = {}  # (job, role) -> new size
+        self.surplus_steps: dict[JobKey, tuple[Job, Sequence[Step]]] = {}  # see eviction/units.py
         self.neighbours = Neighbours(snapshot)
         self.promised_pods = PromisedPods(self)
         self.promised_room = PromisedRoom(self)
@@ -160,9 +160,13 @@ class Session:
                 between |= abilities
         return frozenset()
 
+    @cached_property
+    def _anything_releasing(self) -> bool:
+        return bool(self.snapshot.releasing.any())
+
     @property
     def anything_leaving(self) -> bool:
-        return self._releasing or bool(self.evicted)
+        return bool(self.evicted) or self._anything_releasing
 
     # Free resources only shrink during a cycle, so pods of a shape that did not fit once do not fit later. Evictions
     # free resources and so clear these failures. Failures are not cached for groups that depend on other pods, nor for
