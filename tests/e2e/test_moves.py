@@ -57,7 +57,7 @@ def generations(seen: list[Json]) -> list[tuple[int, bool]]:
 def moved(bench: Bench) -> set[str]:
     """The pods that events say were moved, and for whom."""
     evicted = [(event["regarding"]["name"], event["note"]) for event in bench.events("Evicted")]
-    assert all(note == f"Moved: makes room for {bench.namespace}/large-0" for _, note in evicted)
+    assert all(note == f"Moved: a place elsewhere is kept for it, for {bench.namespace}/large-0" for _, note in evicted)
     return {name for name, _ in evicted}
 
 
