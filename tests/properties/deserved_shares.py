@@ -8,7 +8,7 @@ exact shares are rounded down here, and what is left is given to the largest rem
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
 
@@ -28,6 +28,7 @@ class Dues:
     deserved: Shares
     guaranteed: Shares  # as far as it asks for it, and at least what its children are
     scarce: set[tuple[str, str]]
+    wanting: set[str] = field(default_factory=set)  # queues that hold or ask for anything
 
     def covered(self, queue: str, asked: Resources) -> list[str]:
         """What the guarantee names of what is asked for; nothing, if it does not name a scarce device."""
@@ -91,6 +92,7 @@ def find_dues(facts: Facts, state: State, tree: Tree, *, by_priority: bool = Fal
     requests = [state.requests(facts, key) for key in (*ours, *waiting)] + [request for _, request, _ in growth]
     parts = {resource for request in requests for resource, amount in request.items() if amount.denominator != 1}
     found = Dues({name: {} for name in tree.names}, {name: {} for name in tree.names}, set())
+    found.wanting |= {name for name, wanted in asked.items() if any(wanted.values())}
     for resource in names:
         total = Fraction(0)
         for node in facts.nodes.values():
@@ -102,7 +104,7 @@ def find_dues(facts: Facts, state: State, tree: Tree, *, by_priority: bool = Fal
             if state.where[key] in facts.nodes:
                 total -= state.requests(facts, key).get(resource, Fraction(0))
         is_whole = "/" in resource and resource not in parts
-        division = Division(tree, resource, is_whole, by_priority, asked)
+        division = Division(tree, resource, is_whole, by_priority, asked, held_by_queue(facts, state, ours))
         division.pour("", division.units(max(total, Fraction(0))), found)
     return found
 
@@ -125,6 +127,7 @@ class Division:
     is_whole: bool
     by_priority: bool
     asked: Shares
+    held: Shares
 
     def units(self, amount: Fraction) -> Fraction:
         return Fraction(floor(amount)) if self.is_whole else amount
@@ -144,13 +147,15 @@ class Division:
         siblings = self.tree.children(parent)
         wants = {name: self.want(name) for name in siblings}
         wanted = sum(wants.values(), Fraction(0))
+        held = {name: self.units(self.held.get(name, {}).get(self.resource, Fraction(0))) for name in siblings}
+        in_use = sum((max(want, held[name]) for name, want in wants.items()), Fraction(0))
         given = self.exact(amount, wants)
         if self.is_whole:
             given = self.rounded(min(amount, wanted), given)
         for name in siblings:
             found.deserved[name][self.resource] = given[name]
             found.guaranteed[name][self.resource] = self.guarantee(name)
-            if wanted > amount:
+            if in_use > amount:
                 found.scarce.add((name, self.resource))
             self.pour(name, given[name], found)
 

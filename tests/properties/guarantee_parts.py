@@ -151,22 +151,35 @@ class Guarantees:
                     held = then  # nothing moves it, so what is beside it has to go
         return inside
 
-    def amounts(self, queue: str, order: Order) -> list[Fraction]:
+    def amounts(self, queue: str, order: Order) -> tuple[list[Fraction], list[Fraction]]:
         """What is inside the guarantee in that order, of each resource that it names: of minimums, and of all parts."""
         inside = self._inside(queue, order)
-        return [
-            sum((part.asks(self.facts, self.state).get(name, Fraction(0)) for part in parts), Fraction(0))
-            for parts in ([part for part in inside if part.nth == 0], inside)
-            for name in sorted(self.named(queue))
-        ]
+        return self._sums(queue, [part for part in inside if part.nth == 0]), self._sums(queue, inside)
+
+    def _sums(self, queue: str, parts: Collection[Part]) -> list[Fraction]:
+        asks = [part.asks(self.facts, self.state) for part in parts]
+        return [sum((ask.get(name, Fraction(0)) for ask in asks), Fraction(0)) for name in sorted(self.named(queue))]
+
+    def has_all(self, queue: str) -> bool:
+        """Whether the queue holds all that it is guaranteed, inside or outside, in parts that the guarantee covers."""
+        mine = [part for part in self.parts if queue in self.facts.queue_line(part.queue)]
+        held = self._sums(queue, [part for part in mine if self.due.covered(queue, part.asks(self.facts, self.state))])
+        named = self.named(queue)
+        return all(amount >= named[name] - TOLERANCE for name, amount in zip(sorted(named), held, strict=True))
 
     def without(self, keys: Collection[str]) -> Guarantees:
         return Guarantees(self.facts, without(self.state, keys), self.tree, self.due, self.orders)
 
     def keep_as_much(self, queue: str, keys: Collection[str], order: Order) -> bool:
-        """Whether the queue holds as much inside its guarantee without these pods."""
-        before, after = self.amounts(queue, order), self.without(keys).amounts(queue, order)
-        return all(then >= now for now, then in zip(before, after, strict=True))
+        """Whether the queue holds as much inside its guarantee without these pods: of minimums, and either with surplus
+        or all that it is guaranteed, wherever it is counted.
+        """
+        rest = self.without(keys)
+        (minimums, whole), (minimums_left, whole_left) = self.amounts(queue, order), rest.amounts(queue, order)
+        has_minimums = all(then >= now for now, then in zip(minimums, minimums_left, strict=True))
+        return has_minimums and (
+            rest.has_all(queue) or all(then >= now for now, then in zip(whole, whole_left, strict=True))
+        )
 
 
 def without(state: State, keys: Collection[str]) -> State:

@@ -140,11 +140,15 @@ class Judge:
         return self.facts.gang(self.state.pods[key].gang).queue
 
     def starts(self) -> Iterator[Shares]:
-        """What the queues hold before the claims: without the other moves of the round, and with them."""
+        """What the queues hold before the claims: without other moves of the round, with its starts, and with all."""
         mine = {key for claim in self.claims for key in claim.victims}
         own = {move.pod.key for claim in self.claims for move in claim.moves}
         before = [key for key in self.state.staying() if is_charged(self.facts, self.state, key)]
         yield held_by_queue(self.facts, self.state, before)
+        started = with_moves(self.state, self.played.binds)
+        yield held_by_queue(
+            self.facts, started, [key for key in started.staying() if is_charged(self.facts, started, key)]
+        )
         others = set(self.played.evicted) - mine
         moved = [key for key in self.then.staying(others) if key not in own and is_charged(self.facts, self.then, key)]
         yield held_by_queue(self.facts, self.then, moved)
@@ -202,10 +206,16 @@ class Judge:
 
 
 def level(tree: Tree, due: Dues, held: Shares, parent: str) -> list[Fraction]:
-    """Of each child and scarce resource that it deserves: the part of its due that it holds. The smallest first."""
+    """Of each child and scarce resource that it deserves: the part of its due that it holds. The smallest first.
+
+    A level in which only one queue holds or asks for anything does not count: it has nobody to share with.
+    """
+    children = tree.children(parent)
+    if len(due.wanting.intersection(children)) < 2:
+        return []
     parts = [
         min(Fraction(1), held.get(child, {}).get(name, Fraction(0)) / amount)
-        for child in tree.children(parent)
+        for child in children
         for name, amount in due.deserved[child].items()
         if amount > 0 and (child, name) in due.scarce
     ]

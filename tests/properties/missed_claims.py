@@ -258,7 +258,20 @@ class Search:
                 return False
             if any(self.falls_below_guarantee(queue, victims) for queue in theirs):
                 return False
+            if any(self.is_poorer(queue, asked, victims) for queue in self.facts.queue_line(gang.queue)[len(mine) :]):
+                return False
         return True
+
+    def is_poorer(self, queue: str, asked: Resources, victims: list[Part]) -> bool:
+        """Whether the queue, in which claimant and victims are, then holds a smaller part of its due."""
+        held, left = self.held.get(queue, {}), self.left(queue, victims)
+        if len(self.due.wanting.intersection(self.tree.children(self.tree.parent[queue]))) < 2:
+            return False
+        return any(
+            left.get(name, Fraction(0)) + asked.get(name, Fraction(0)) < min(amount, held.get(name, Fraction(0)))
+            for name, amount in self.due.deserved[queue].items()
+            if (queue, name) in self.due.scarce
+        )
 
     def falls_below_guarantee(self, queue: str, victims: list[Part]) -> bool:
         """Whether the queue then holds less than it is guaranteed, and less than before: it would claim that back."""

@@ -117,8 +117,8 @@ class Outcome:
             return self._is_entitled
         if self.claim == Claim.STRICT:
             keeps = self._keep_dues(below, amount, kind) and self._keep_guarantees(below, amount)
-            return keeps and bool(np.isfinite(self._floors[kind]).any())
-        if not self._keep_guarantees(below, amount):
+            return keeps and bool(np.isfinite(self._floors[kind]).any()) and not self._is_poorer_above(amount)
+        if not self._keep_guarantees(below, amount) or self._is_poorer_above(amount):
             return False
         top = below[-1]
         before, after = self._parts(top, self._held[top]), self._parts(top, self._left[top] - amount)
@@ -126,12 +126,20 @@ class Outcome:
         pairs = list(zip(*changed.values(), strict=True))
         if not _is_fairer(np.concatenate(pairs[0]), np.concatenate(pairs[1])):
             return False
-        for queue in self._path[self._level :]:  # the levels above may not get poorer
-            after = self._parts(queue, self._left[queue] - amount + self._need)
-            if (after < self._parts(queue, self._held[queue]) - EPSILON).any():
-                return False
         self._changed = changed
         return True
+
+    def _is_poorer_above(self, amount: FloatArray) -> bool:
+        """Whether a queue in which the two meet, or one above it, would hold a smaller part of its due.
+
+        It could then claim from its siblings, and so on for ever.
+        """
+        for queue in self._path[self._level :]:
+            if self._claims.has_rivals[queue]:
+                after = self._parts(queue, self._left[queue] - amount + self._need)
+                if (after < self._parts(queue, self._held[queue]) - EPSILON).any():
+                    return True
+        return False
 
     def _keeps_inside(self, pod: PlacedPod, below: list[int]) -> bool:
         """Whether the queues hold as much inside their guarantees without the pod and the victims before it."""
@@ -154,6 +162,12 @@ class Outcome:
         parts = self._claims.parts
         if self._of_guests or self.claim in GUARANTEES or parts.is_empty:
             return False
+        mine = self._path[:level]
+        if any(
+            standing_with(self._due, own, self._left[own] + self._need, self._need) == Standing.GUARANTEED
+            for own in mine
+        ):
+            return False  # what is inside a child's guarantee is the first inside its parent's
         for queue in self._path[level:]:
             guaranteed = self._due.guaranteed[queue]
             is_over = (guaranteed > 0) & (self._without_candidates[queue] + self._need > guaranteed + EPSILON)

@@ -3,7 +3,8 @@
 Reads the session and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,23 +32,33 @@ class Entitlement:
 
     def able(self, need: FloatArray, units: BoolArray) -> BoolArray:
         """[units] those that it could claim if all that is nearer left."""
-        able = units.copy()
+        able, held = units.copy(), self._held_with(need)
         for level in self._present(units):
-            if not self._holds_at(level, need, np.flatnonzero(able)):
+            if not self._holds_at(level, need, held, np.flatnonzero(able)):
                 able &= self._levels != level
         return able
 
-    def holds(self, need: FloatArray, gone: BoolArray) -> bool:
+    def condition(self, need: FloatArray) -> Callable[[BoolArray], bool]:
+        """Returns whether it has its claim with some units gone, as queues stand now.
+
+        While a trial supposes units gone, its queues may be charged less already.
+        """
+        return partial(self._holds, need, self._held_with(need))
+
+    def _holds(self, need: FloatArray, held: FloatArray, gone: BoolArray) -> bool:
         units = np.flatnonzero(gone)
-        return all(self._holds_at(level, need, units) for level in self._present(gone))
+        return all(self._holds_at(level, need, held, units) for level in self._present(gone))
+
+    def _held_with(self, need: FloatArray) -> FloatArray:
+        """[path, R] what its queues would hold if it started and nobody left."""
+        return np.asarray(self._due.accounting.queue_held[self._path] + need)
 
     def _present(self, units: BoolArray) -> list[int]:
         return [level for level in np.unique(self._levels[units]).tolist() if level]
 
-    def _holds_at(self, level: int, need: FloatArray, gone: IntArray) -> bool:
-        mine = self._path[:level]
-        held = self._due.accounting.queue_held[mine] + need
+    def _holds_at(self, level: int, need: FloatArray, held_with: FloatArray, gone: IntArray) -> bool:
+        held = held_with[:level].copy()
         levels, kinds = self._levels[gone], self._kinds
         for height in range(level):
             held[height] -= kinds.amounts[kinds.of_unit[gone[levels <= height]]].sum(axis=0)
-        return is_entitled(self._due, self._claim, mine, held, need)
+        return is_entitled(self._due, self._claim, self._path[:level], held, need)

@@ -7,8 +7,9 @@ that does not fit is outside, with the surplus above it, and smaller ones after 
 The order makes what is inside stay inside: non-preemptable jobs first, because nothing can move them, then what is
 inside a child's guarantee, then minimums before surplus, then the oldest. What starts later displaces only surplus.
 
-It matters how much stays inside, not which parts. A part that is inside may leave if the parts that stay, counted anew,
-hold as much inside: of minimums alone, and together with surplus.
+It matters how much stays inside, not which parts. A part that is inside may leave if those that stay, counted anew,
+hold as much inside: of minimums alone, and together with surplus. Surplus inside may also leave if the queue still has
+all that it is guaranteed, inside or outside.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Set
@@ -97,7 +98,7 @@ class GuaranteedParts:
         return pod in self._found_in(queue).pods
 
     def keeps(self, queue: int, gone: Set[PlacedPod]) -> bool:
-        """Whether the queue holds as much inside its guarantee without these pods."""
+        """Whether the queue has as much of its guarantee without these pods."""
         found = self._found_in(queue)
         if found.pods.isdisjoint(gone):
             return True
@@ -138,11 +139,12 @@ class GuaranteedParts:
         self._seen = len(session.evicted)
 
     def _count(self, queue: int, gone: Collection[PlacedPod], at_least: _Inside | None = None) -> _Inside | None:
-        """What is inside without the pods that are gone; None as soon as it is `at_least` so much."""
+        """What is inside without the pods that are gone; None if it is `at_least` so much, or all of it is held."""
         guaranteed = self._due.guaranteed[queue]
         most = tuple((guaranteed[guaranteed > 0] + EPSILON).tolist())
         minimums, total = (0.0,) * len(most), (0.0,) * len(most)  # what is inside
         used = total  # the same, and what cannot go
+        held = total  # inside or outside
         inside: list[PlacedPod] = []
         outside: set[JobKey] = set()
         has_others = False
@@ -152,6 +154,8 @@ class GuaranteedParts:
             if key in left and part.number >= left[key]:
                 continue
             with_part = tuple(map(float.__add__, used, amounts))
+            if is_covered:
+                held = tuple(map(float.__add__, held, amounts))
             if is_covered and key not in outside and all(map(float.__le__, with_part, most)):
                 used, total = with_part, tuple(map(float.__add__, total, amounts))
                 inside.extend(part.pods)
@@ -164,6 +168,8 @@ class GuaranteedParts:
             has_others |= is_covered
             if not part.job.preemptable and not part.number:
                 used = with_part  # it cannot go, so the others beside it have to
+        if at_least is not None and _is_least(minimums, at_least.minimums) and not _is_short(held, guaranteed):
+            return None
         return _Inside(frozenset(inside), minimums, total, has_others)
 
     def _left(self, gone: Collection[PlacedPod]) -> dict[JobKey, int]:
@@ -242,6 +248,10 @@ class GuaranteedParts:
             if pods:
                 held = np.sum([self._due.accounting.of_pod(pod) for pod in pods], axis=0)
                 yield _Part(job, pods, started, number, held)
+
+
+def _is_short(held: tuple[float, ...], guaranteed: FloatArray) -> bool:
+    return not _is_least(held, tuple(guaranteed[guaranteed > 0].tolist()))
 
 
 def _is_least(amounts: tuple[float, ...], least: tuple[float, ...]) -> bool:

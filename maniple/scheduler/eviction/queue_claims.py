@@ -15,12 +15,14 @@ claim makes less what a queue holds inside its guarantee (guaranteed_parts.py), 
 docs/decisions/005-how-victims-are-chosen.md says why claims end.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from maniple.model.job import Job, PlacedPod
+from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.claim_outcome import (
     GUARANTEES,
@@ -40,6 +42,7 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.reservation_book import Reservation
 
 _NONE = -1
+_MOST_STAND_INS = 8  # jobs that are tried as those that stay
 
 
 class QueueClaims:
@@ -54,6 +57,16 @@ class QueueClaims:
         self._kinds_of: tuple[UnitTable, Kinds] | None = None
         self._waiting: set[int] | None = None  # queues of gangs that wait for a guarantee
         self._surplus: dict[int, FloatArray] = {}  # queue -> see surplus_of
+
+    @cached_property
+    def has_rivals(self) -> list[bool]:
+        """[Q] whether a sibling of the queue holds or asks for anything. Else there are no claims at that level."""
+        session, queues = self._session, self._session.snapshot.queues
+        wants: BoolArray = np.asarray((self._due.accounting.demand() > 0).any(axis=1))
+        for path in session.queue_paths:
+            wants[path] |= wants[path[0]]
+        below = Counter(queue.parent for queue in queues if wants[queue.index])
+        return [below[queue.parent] > int(wants[queue.index]) for queue in queues]
 
     # -- which claims a gang has
 
@@ -268,6 +281,25 @@ class QueueClaims:
             of_queues = [self.parts.stays_anyway(below) for below in self.meeting(claimant, queue)[1]]
             staying[queue] = frozenset[PlacedPod]().union(*of_queues)
         return np.array([not staying[unit.job.queue].isdisjoint(unit.pods) for unit in table.units], dtype=bool)
+
+    def stand_ins(self, claim: Claim, claimant: Job, table: UnitTable) -> list[IntArray]:
+        """Job by job, units outside guarantees. If these stay, others inside may be allowed to go in exchange."""
+        if claim not in GUARANTEES or self.parts.is_empty:
+            return []
+        inside: dict[int, frozenset[PlacedPod]] = {}  # queue -> pods of it, if others could replace some of them
+        for queue in {job.queue for job in table.jobs}:
+            below = self.meeting(claimant.queue, queue)[1]
+            pods = frozenset[PlacedPod]().union(*map(self.parts.inside, below))
+            if not pods <= frozenset[PlacedPod]().union(*map(self.parts.stays_anyway, below)):
+                inside[queue] = pods
+        staying: dict[JobKey, list[int]] = {}
+        for number in range(len(table) - 1, -1, -1):  # those that are expensive to evict first
+            unit = table.units[number]
+            if unit.job.queue in inside and inside[unit.job.queue].isdisjoint(unit.pods):
+                if unit.job.key not in staying and len(staying) == _MOST_STAND_INS:
+                    break
+                staying.setdefault(unit.job.key, []).append(number)
+        return [np.array(units, dtype=np.intp) for units in staying.values()]
 
     def reservations_below(self, claim: Claim) -> list[Reservation]:
         """The reservations that give way to such a claim: for gangs that no guarantee covers."""

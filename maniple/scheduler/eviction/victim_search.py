@@ -12,7 +12,6 @@ costs at most _MOST_REFUSED + 1 trials.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from maniple.scheduler.placement.domains_and_models import by_domain, home_of, m
 
 _MOST_REFUSED = 8  # trials of one order that the rules may refuse; then they are asked about the whole order
 _MOST_DOMAINS = 8  # domains that are tried, those that evict least first
+_MOST_WASTEFUL = 8  # sets of victims of which some would leave in vain
 _MOST_STAYING = 48  # units with a pod that the gang's affinity needs, each of which is tried as the one that stays
 _FEW_STAYING = 8  # up to so many such units, each choice is tried in full
 _DIGITS = 9  # a sum of losses depends on the order of its terms beyond these
@@ -46,6 +46,8 @@ class Terms:
     distance: IntArray | None = None  # [units] those with a lower number may have to leave before others are allowed
     entitlement: Entitlement | None = None  # what has to leave before the claimant may have what is farther away
     only_for_room: BoolArray | None = None  # [units] those that may not leave for the entitlement alone
+    # Units that may have to stay so that others may go, several choices of them.
+    stand_ins: Callable[[], Sequence[IntArray]] = lambda: ()
 
 
 def always(reason: str) -> ReasonOf:
@@ -75,16 +77,44 @@ class RoomMaker:
                 obvious = self._obvious(trial, left)
                 if obvious is not None and trial.commit(obvious, self._terms.reason_of):
                     return obvious
-                victims = self._best_without_company(trial, left)
-                if victims is not None and self._wastes(trial, victims):
-                    return None
+                victims = self._best_with_stand_ins(trial, left)
             return victims if victims is not None and trial.commit(victims, self._terms.reason_of) else None
 
     def _condition(self, job: Job) -> Callable[[BoolArray], bool] | None:
         entitlement, due = self._terms.entitlement, self._session.due
         if entitlement is None or due is None:
             return None
-        return partial(entitlement.holds, due.accounting.asked(self._session.needed_resources(job)))
+        return entitlement.condition(due.accounting.asked(self._session.needed_resources(job)))
+
+    def _best_with_stand_ins(self, trial: Trial, left: BoolArray) -> IntArray | None:
+        """Returns the cheapest units; if there are none, those that may go because others stay in their place."""
+        victims = self._best_without_waste(trial, left)
+        if victims is not None:
+            return victims
+        for staying in self._terms.stand_ins():
+            rest = left & ~self._table.with_dependents(staying)
+            if trial.fits_without(np.flatnonzero(rest)):
+                victims = self._best_without_waste(trial, rest)
+                if victims is not None:
+                    return victims
+        return None
+
+    def _best_without_waste(self, trial: Trial, left: BoolArray) -> IntArray | None:
+        """Returns the cheapest units of which none leaves in vain that may leave only to make room.
+
+        Where others make room enough without them, the largest of these others is left out, and it is tried again.
+        """
+        victims = self._best_without_company(trial, left)
+        for _ in range(_MOST_WASTEFUL):
+            if victims is None or not self._wastes(trial, victims):
+                return victims
+            others = victims if self._terms.only_for_room is None else victims[~self._terms.only_for_room[victims]]
+            if not len(others):
+                return None
+            largest = others[np.argmax(self._table.counts[others])]
+            left = left & ~self._table.with_dependents(np.array([largest]))
+            victims = self._best_without_company(trial, left)
+        return None
 
     def _wastes(self, trial: Trial, victims: IntArray) -> bool:
         """Whether there would be room without a unit that may leave only to make room."""

@@ -109,15 +109,16 @@ def find_dues(accounting: Accounting, own_demand: FloatArray, *, by_priority: bo
         demand[row] = np.minimum(demand[row] + demand[below].sum(axis=0), limits[row])
         guaranteed[row] = np.maximum(guaranteed[row], np.minimum(guaranteed[below], demand[below]).sum(axis=0))
     guaranteed = np.minimum(guaranteed, demand)
+    # A queue may hold more than it may ask for: its limit was lowered. That is missing, too.
+    in_use = np.maximum(demand, in_units(accounting.queue_held))
 
     deserved = np.zeros_like(own_demand)
     scarce = np.zeros(own_demand.shape, dtype=bool)
 
     def pour(siblings: list[int], amount: FloatArray) -> None:
         siblings.sort(key=lambda index: (-queues[index].priority, index))  # the order of ties
-        wants = demand[siblings]
-        deserved[siblings] = wants
-        short = np.flatnonzero(wants.sum(axis=0) > amount + EPSILON)
+        deserved[siblings] = demand[siblings]
+        short = np.flatnonzero(in_use[siblings].sum(axis=0) > amount + EPSILON)
         if not len(short):
             return
         # A resource is not scarce for a queue that asks for none of it.

@@ -33,8 +33,10 @@ def dues(gpus: float, is_whole: bool = True, **queues: dict[str, Any]) -> Due:
         )
         for index, (name, spec) in enumerate(queues.items())
     ]
-    accounting = SimpleNamespace(queues=tree, total=np.array([gpus * UNIT]), indivisible=np.array([is_whole]))
     asked = np.array([[spec.get("asks", 0) * UNIT] for spec in queues.values()])
+    accounting = SimpleNamespace(
+        queues=tree, total=np.array([gpus * UNIT]), indivisible=np.array([is_whole]), queue_held=np.zeros_like(asked)
+    )
     return find_dues(cast(Accounting, accounting), asked)
 
 

@@ -45,6 +45,7 @@ def claim_attempts(
             rules,
             only_for_room,
             partial(claims.reservations_below, claim),
+            partial(claims.stand_ins, claim, claimant),
         )
     if is_first and own is not None:
         yield Attempt(None, reason_of, own, rules)

@@ -5,6 +5,7 @@ waits for the next one.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from maniple.model.job import Job
@@ -38,6 +39,7 @@ class Attempt(NamedTuple):
     lone_rules: Sequence[VictimRule] | None = None  # rules to ask about single units, if not all can be asked so
     only_for_room: Callable[[UnitTable], BoolArray | None] = lambda _: None  # see Terms
     giving_way: Callable[[], Sequence[Reservation]] = lambda: ()  # reservations whose room it may use
+    stand_ins: Callable[[UnitTable], Sequence[IntArray]] = lambda _: ()  # see Terms
 
     def maker(self, session: Session, table: UnitTable, claimant: Job, units: BoolArray) -> RoomMaker:
         """`units`: those that may be evicted."""
@@ -46,7 +48,15 @@ class Attempt(NamedTuple):
             need = session.due.accounting.asked(session.needed_resources(claimant))
             units = entitlement.able(need, units)
         only_for_room = self.only_for_room(table)
-        terms = Terms(self.reason_of, self.rules, self.lone_rules, self.distance(table), entitlement, only_for_room)
+        terms = Terms(
+            self.reason_of,
+            self.rules,
+            self.lone_rules,
+            self.distance(table),
+            entitlement,
+            only_for_room,
+            partial(self.stand_ins, table),
+        )
         return RoomMaker(session, table, units, terms)
 
 
