@@ -83,13 +83,13 @@ class ScatteredWorld(ElasticWorld):
             for index in range(8):
                 if host.free.get(GPU, 0) <= left:
                     break
-                self.add_plain(f"r{host.node.name}{index}", 1, 1, self.pick("high", "high", ""), [host])
+                self.add_movable(f"r{host.node.name}{index}", 1, 1, self.pick("high", "high", ""), [host])
         largest = max(int(host.free.get(GPU, 0)) for host in self.hosts)
-        self.add_plain("w", 1, max(1, min(largest + 1, self.free, 8)), "high")
+        self.add_movable("w", 1, max(1, min(largest + 1, self.free, 8)), "high")
         for index in range(self.between(1, 3)):
-            self.add_plain(f"w{index}", self.pick(1, 1, 2), self.pick(1, 2), "high", surplus=self.pick(0, 1))
+            self.add_movable(f"w{index}", self.pick(1, 1, 2), self.pick(1, 2), "high", surplus=self.pick(0, 1))
 
-    def add_plain(
+    def add_movable(
         self, name: str, least: int, gpus: int, priority: str, hosts: Sequence[Host] = (), surplus: int = 0
     ) -> None:
         """A gang without rules, which may be moved. Its first pods run on these nodes."""
