@@ -331,9 +331,11 @@ def test_a_pod_whose_gang_is_being_moved_is_evicted_when_that_is_written() -> No
     """Two writes to one gang at a time could be made in the wrong order."""
 
     async def tell(server: Any, cluster: Story) -> None:
-        await cluster.begin()
+        snapshot = await cluster.mirror.cache.snapshot(time.time())
         cluster.mirror.put(PODS, pod("x-1", "1", "n2", "x"))
-        await cluster.apply(take("x-1"))
+        cluster.applier.apply(snapshot, schedule(snapshot, load_policy(POLICY, "policy")))
+        cluster.applier.apply(snapshot, take("x-1"))  # nothing is written yet
+        await cluster.applier.writes.settle()
         assert evicted(server) == ["x-0"]
         await cluster.apply(take("x-1"))
         assert evicted(server) == ["x-0", "x-1"]
