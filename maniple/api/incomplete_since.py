@@ -31,4 +31,4 @@ def stale_at(group: PodGroup) -> float:
     if SINCE not in annotations or not seconds or incomplete_since_problem(annotations):
         return inf
     at, move = to_seconds(parse_timestamp(annotations[SINCE])) + seconds, read_move(annotations)
-    return at if move is None else max(at, move.at_s + KEPT_S)
+    return max(at, move.at_s + KEPT_S) if move is not None and move.places else at

@@ -1,8 +1,9 @@
 """The annotation of a gang that was moved: when, how many pods it had, and the places that are kept for its pods.
 
 The scheduler sets it on the PodGroup or ElasticJob in the cycle in which it evicts the pods. The pods that come in
-their place have other names and do not exist yet, so a place is a node and what one pod asks for. The annotation stays
-afterwards: it is all that a later cycle knows of the move when it counts the moves of an hour.
+their place have other names and do not exist yet, so a place is a node and what one pod asks for. When the moved pods
+are back, or pods of the gang are evicted for another reason, the places are taken out. The annotation stays afterwards:
+it is all that a later cycle knows of the move when it counts the moves of an hour.
 """
 
 from collections.abc import Iterable
@@ -40,6 +41,10 @@ class Move(msgspec.Struct, frozen=True):
     def at_s(self) -> float:
         return to_seconds(self.at)
 
+    def keeps_places(self, now: float) -> bool:
+        """Whether it names places, and is not over by its age."""
+        return bool(self.places) and now - self.at_s < KEPT_S
+
 
 def format_move(at: float, size: int, places: Iterable[Place]) -> str:
     """The value of the annotation."""
@@ -56,6 +61,12 @@ def read_move(annotations: dict[str, str]) -> Move | None:
         return _parse(text)
     except ValueError:
         return None
+
+
+def without_places(annotations: dict[str, str], now: float) -> str | None:
+    """The value of the annotation without its places; None if no places are kept as it is."""
+    move = read_move(annotations)
+    return format_move(move.at_s, move.size, ()) if move is not None and move.keeps_places(now) else None
 
 
 def move_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:

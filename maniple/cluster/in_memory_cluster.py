@@ -19,6 +19,7 @@ from maniple.api import kubernetes, types
 from maniple.api.errors import InputError
 from maniple.api.keys import key_of, name_of
 from maniple.api.labels import BACKFILL_ANNOTATION, GPUS_ANNOTATION, HAS_EVICTED_ANNOTATION, JOB_LABEL
+from maniple.api.moves import without_places
 from maniple.api.phases import FINISHED
 from maniple.api.timestamps import LAST_YEAR
 from maniple.cluster.assumed_writes import Gang as MovableGang
@@ -34,7 +35,7 @@ from maniple.model.pods_we_schedule import Ours, how_to_plan, pending_elsewhere,
 from maniple.model.snapshot import Snapshot
 from maniple.model.stuck_pods import stuck_after
 from maniple.scheduler import Plan, Policy, schedule
-from maniple.scheduler.framework.plan import Bind, Resize
+from maniple.scheduler.framework.plan import MOVED, Bind, Resize
 
 ROUND_S = 1.0
 _MOST_UNCOLLECTED = 200_000  # objects that a run of rounds may leave behind before they are looked through
@@ -144,6 +145,7 @@ class MemoryCluster:
         leaving = {eviction.pod for eviction in plan.leaving()}
         nodes = {nomination.pod: nomination.node for nomination in plan.nominations}
         claimants = frozenset(plan.claimants)
+        self._note_moves(plan)
         pods = []
         for pod in self._objects.pods:
             name = name_of(pod.metadata)
@@ -169,7 +171,6 @@ class MemoryCluster:
             still_implied = [pod for pod in still_implied if name_of(pod.metadata) not in surplus]
         self._objects.pods, self._objects.elastic_jobs = pods, jobs
         self._mark_holders(plan)
-        self._note_moves(plan)
         self._now = (self._now or 0.0) + self._step_s
         if self._arrivals is not None:
             self._arrivals.pass_to(self._now)
@@ -188,14 +189,22 @@ class MemoryCluster:
         self._holders = holders
 
     def _note_moves(self, plan: Plan) -> None:
-        """Annotates the gangs of which pods are moved."""
+        """Annotates gangs of which pods are moved. Those of which pods leave for another reason lose their places."""
+        objects, now = self._objects, self._now or 0.0
         moved = {(entry.group, entry.kind): entry for entry in plan.moved_gangs}
-        if moved:
-            objects, now = self._objects, self._now or 0.0
+        evicted = {eviction.pod for eviction in plan.leaving() if eviction.reason != MOVED}
+        ended = set(plan.ended_moves)
+        for pod in objects.pods if evicted else ():
+            if name_of(pod.metadata) in evicted:
+                ended.update(named_gangs(pod))
+        if moved or ended:
 
             def noted(item: MovableGang, kind: str) -> MovableGang:
-                entry = moved.get((name_of(item.metadata), kind))
-                return item if entry is None else with_move(item, move_annotation(entry, now))
+                gang = name_of(item.metadata), kind
+                if gang in moved:
+                    return with_move(item, move_annotation(moved[gang], now))
+                annotation = without_places(item.metadata.annotations, now) if gang in ended else None
+                return item if annotation is None else with_move(item, annotation)
 
             objects.pod_groups = [noted(item, "PodGroup") for item in objects.pod_groups]
             objects.elastic_jobs = [noted(item, "ElasticJob") for item in objects.elastic_jobs]

@@ -5,7 +5,7 @@ import pytest
 from maniple.api import types
 from maniple.api.labels import MOVED_ANNOTATION
 from maniple.api.meta import ObjectMeta
-from maniple.api.moves import Place, format_move, move_problems, read_move
+from maniple.api.moves import KEPT_S, Place, format_move, move_problems, read_move, without_places
 from maniple.api.timestamps import to_seconds
 from maniple.api.validate.ours import problems
 
@@ -17,6 +17,16 @@ def test_what_is_written_is_read() -> None:
     assert move is not None
     assert (to_seconds(move.at), move.size, move.places) == (1767225600.0, 4, places)
     assert move_problems(annotations) == []
+
+
+def test_when_the_places_are_taken_out_the_time_of_the_move_stays() -> None:
+    """Cool-downs and the moves of an hour are counted by it. Nothing is written twice, nor when the places are over."""
+    annotations = {MOVED_ANNOTATION: format_move(1767225600.0, 4, [Place("n1", 1, {"cpu": "1"})])}
+    ended = without_places(annotations, 1767225600.0 + KEPT_S - 1)
+    assert ended == format_move(1767225600.0, 4, [])
+    assert without_places({MOVED_ANNOTATION: ended}, 1767225601.0) is None
+    assert without_places(annotations, 1767225600.0 + KEPT_S) is None
+    assert without_places({}, 1767225601.0) is None
 
 
 def test_a_gang_without_the_annotation_was_not_moved() -> None:

@@ -32,7 +32,7 @@ from properties.random_clusters import World, full_cluster
 from properties.raw_objects import Object, rows, text
 from properties.referee import judge
 from properties.scattered_worlds import ScatteredWorld
-from properties.test_move_promises import ALL, FEW, IDLE, policy
+from properties.test_move_promises import ALL, FEW, IDLE, MOVES_FIRST, policy
 from properties.test_promises import KUBE_BATCH, moves
 from properties.topology_clusters import CloseWorld, full_close_cluster
 from properties.turn_verdicts import overtaken
@@ -144,18 +144,24 @@ def verdict_on_guarantees(seed: int) -> tuple[int, list[str], bool]:
 
 
 def cluster_with_moves(seed: int) -> list[Object]:
-    """With gangs that wait, or mostly without."""
+    """With gangs that wait, mostly without, or with more than there is room for."""
     mix = Mix(rules_one_in=0 if seed % 3 else 3, limits_one_in=0 if seed % 5 else 3)
     world = SeededScatteredWorld(unused, mix)
     world.random = random.Random(seed)
-    world.scatter() if seed % 4 == 0 else world.idle()
+    if seed % 4 == 3:
+        world.contend()
+    else:
+        world.scatter() if seed % 4 == 0 else world.idle()
     return world.objects
 
 
 def verdict_on_moves(seed: int) -> tuple[int, list[str], bool]:
     """Jobs never cool down and there is no interval, so that only the measure ends it."""
     objects, grace = cluster_with_moves(seed), grace_of(seed)
-    written = policy(FEW if seed % 2 else ALL, IDLE, cooldown=0, movesPerHour=1000)
+    if seed % 4 == 3:
+        written = policy(MOVES_FIRST, movesPerHour=1000)
+    else:
+        written = policy(FEW if seed % 2 else ALL, IDLE, cooldown=0, movesPerHour=1000)
     try:
         planned = plan_until_settled(objects, written, MOVE_ROUNDS * grace, seed % REASONS_ONE_IN == 0, grace)
     except Exception as error:

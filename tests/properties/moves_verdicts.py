@@ -98,10 +98,17 @@ def judge_returns(state: State, played: Round, kept: dict[str, list[tuple[str, s
 def kept_after(
     state: State, played: Round, before: dict[str, list[tuple[str, str]]]
 ) -> dict[str, list[tuple[str, str]]]:
-    """Gang -> the pods that are to come back, and their nodes. `before`: those of earlier rounds."""
+    """Gang -> the pods that are to come back, and their nodes. `before`: those of earlier rounds.
+
+    A gang of which pods leave for another reason has no places any more.
+    """
     bound = {move.pod.key for move in played.binds}
+    moved = {move.pod.key for move in played.moves}
+    robbed = {state.pods[key].gang for key in played.evicted if key not in moved}
     kept = {
-        gang: left for gang, places in before.items() if (left := [place for place in places if place[0] not in bound])
+        gang: left
+        for gang, places in before.items()
+        if gang not in robbed and (left := [place for place in places if place[0] not in bound])
     }
     for move in played.moves:
         kept.setdefault(move.pod.gang, []).append((move.pod.key, move.node.name))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from properties.elastic_clusters import ElasticWorld
 from properties.gpu_facts import GPU
-from properties.object_builder import Member
+from properties.object_builder import Host, Member
 from properties.object_writer import OURS, Mix
 from properties.raw_objects import Object
 
@@ -72,6 +74,34 @@ class ScatteredWorld(ElasticWorld):
                 member = Member(f"w{index}-{number}", shape, dict(own), dict(annotations))
                 self.add_pod(member, "default", "maniple", None)
 
+    def contend(self) -> None:
+        """A large gang starts by moves, and then others wait for whom hardly anybody but the moved can be evicted."""
+        self.begin(1, 4)
+        self.is_shared = False
+        for host in self.hosts:
+            left = self.pick(1, 1, 2, 0)
+            for index in range(8):
+                if host.free.get(GPU, 0) <= left:
+                    break
+                self.add_movable(f"r{host.node.name}{index}", 1, 1, self.pick("high", "high", ""), [host])
+        largest = max(int(host.free.get(GPU, 0)) for host in self.hosts)
+        self.add_movable("w", 1, max(1, min(largest + 1, self.free, 8)), "high")
+        for index in range(self.between(1, 3)):
+            self.add_movable(f"w{index}", self.pick(1, 1, 2), self.pick(1, 2), "high", surplus=self.pick(0, 1))
+
+    def add_movable(
+        self, name: str, least: int, gpus: int, priority: str, hosts: Sequence[Host] = (), surplus: int = 0
+    ) -> None:
+        """A gang without rules, which may be moved. Its first pods run on these nodes."""
+        spec: Object = {"queue": self.pick(*self.queues), "minMember": least, "movable": True}
+        if priority:
+            spec["priorityClassName"] = priority
+        self.add(OURS, "PodGroup", name, "default", spec=spec)
+        for number in range(least + surplus):
+            shape: Object = {"containers": [self.container("main", 100, 0, gpus)]}
+            member = Member(f"{name}-{number}", shape, {"maniple.dev/pod-group": name}, {})
+            self.add_pod(member, "default", "maniple", hosts[number] if number < len(hosts) else None)
+
     def idle(self) -> None:
         """Much is free, and rarely anything waits."""
         self.begin(2, 5)
@@ -89,6 +119,13 @@ class ScatteredWorld(ElasticWorld):
 def idle_worlds(draw: st.DrawFn, rules_one_in: int = 0, limits_one_in: int = 0) -> list[Object]:
     world = ScatteredWorld(draw, Mix(rules_one_in=rules_one_in, limits_one_in=limits_one_in))
     world.idle()
+    return world.objects
+
+
+@st.composite
+def contended_moves(draw: st.DrawFn) -> list[Object]:
+    world = ScatteredWorld(draw, Mix(rules_one_in=0, limits_one_in=0))
+    world.contend()
     return world.objects
 
 

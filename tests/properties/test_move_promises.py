@@ -16,12 +16,13 @@ from properties.needless_victims import could_have_stayed
 from properties.plan_adapter import plan, plan_until_settled
 from properties.raw_objects import Object, key_of, rows, text
 from properties.referee import judge, violations
-from properties.scattered_worlds import idle_worlds, scattered_worlds
+from properties.scattered_worlds import contended_moves, idle_worlds, scattered_worlds
 from properties.test_promises import moves, promised
 
 _DEFAULT = (Path(__file__).parents[2] / "maniple" / "scheduler" / "default_policy.yaml").read_text()
 ALL = "allocate, shrink, reclaim, preempt, consolidate, backfill, release, grow"
 FEW = "allocate, consolidate, backfill"
+MOVES_FIRST = "allocate, shrink, consolidate, reclaim, preempt, backfill, release, grow"
 
 
 IDLE = {"consolidate.idle": "true", "idle.interval": "0"}
@@ -88,6 +89,16 @@ def test_a_settled_cluster_in_which_jobs_move_stays_settled(objects: list[Object
     rests = next((index for index, has_moved in enumerate(moved) if index and not has_moved), len(moved))
     assert rests <= 11, moved
     assert not any(moved[rests:]), moved
+
+
+@many
+@given(contended_moves())
+def test_who_evicts_a_moved_pod_gets_its_room_and_then_nothing_moves(objects: list[Object]) -> None:
+    """What comes in its place does not start in the place that was kept for the move."""
+    for grace in (1, 3):
+        planned = plan_until_settled(objects, policy(MOVES_FIRST), 25 * grace, False, grace)
+        assert [breach.sentence for breach in judge(objects, planned, grace)] == []
+        assert not moves(planned)[-1], moves(planned)
 
 
 @some

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from properties.raw_objects import Object
+from properties.referee import judge
 from properties.replay_rounds import Promise
-from properties.test_referee import bind, broken, group, node, nominate, pod, round_of, wait
+from properties.test_referee import bind, broken, group, node, nominate, plan_of, pod, round_of, wait
 from properties.test_referee_evictions import take
 
 
@@ -47,6 +48,21 @@ def test_its_place_must_be_kept_for_it() -> None:
     other = [*cluster(), node("n3", gpus=2)]
     elsewhere = round_of(binds=[bind("new", "n1", "0", "1"), bind("x-0", "n3", "1")])
     assert broken(other, FIRST, elsewhere) == {Promise.MOVES}
+
+
+def test_its_place_is_kept_no_more_when_its_gang_loses_pods_to_others() -> None:
+    """Surplus of `x` is moved, and while it leaves the other pod of `x` is preempted."""
+    high: Object = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+    pair = [high, *cluster(), pod("x-1", on="n1", group="x", ids="1"), node("n3", gpus=1), node("n4", gpus=1)]
+    moves_away = round_of(evictions=[take("x-1", "new", "Moved")], moves=[move("x-1", new="n3")])
+    preempts = round_of(evictions=[take("x-0", "new", "Preempted")])
+    elsewhere = round_of(binds=[bind("x-1", "n4", "0")])
+
+    def is_kept(*rounds: Object) -> bool:
+        return any(breach.promise == Promise.MOVES for breach in judge(pair, plan_of(*rounds), grace=2))
+
+    assert is_kept(moves_away, round_of(), round_of(), elsewhere)
+    assert not is_kept(moves_away, preempts, round_of(), elsewhere)
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,20 @@ def _after(objects: list[Table], found: Table, time: str) -> list[Table]:
 
 
 def note_moves(objects: list[Table], found: Table, time: str) -> None:
-    """Annotates the gangs of which pods are moved. `objects`: as they were before."""
+    """Annotates the gangs of which pods are moved. Places end for gangs that are whole again, or lose pods otherwise.
+
+    `objects`: as they were before.
+    """
     pods = {key_of(item): item for item in objects if item["kind"] == "Pod"}
     by_gang: dict[str, list[Table]] = {}
+    robbed = {gang_of(pods[entry["pod"]]) for entry in leaving(found) if entry["reason"] != "Moved"}
+    for item in objects:
+        written = item["metadata"].get("annotations", {}).get(MOVED)
+        if written is not None:
+            move = json.loads(written)
+            there = sum(gang_of(pod) == key_of(item) and "nodeName" in pod["spec"] for pod in pods.values())
+            if there >= move["size"] or key_of(item) in robbed:
+                item["metadata"]["annotations"][MOVED] = json.dumps(move | {"places": []})
     for move in found["moves"]:
         by_gang.setdefault(gang_of(pods[move["pod"]]), []).append(move)
     for item in objects:

@@ -75,7 +75,8 @@ class Applier:
         self._shrink(plan.resizes)
         moved = self._mover.begin(plan, snapshot.now)
         evictions = [eviction for eviction in plan.evictions if eviction.pod not in moved]
-        for eviction in self._evictor.assume([*evictions, *self._late(snapshot, bound)]):
+        evictions += self._late(snapshot, bound)
+        for eviction in self._evictor.assume(self._mover.end(plan, evictions, snapshot.now)):
             self.writes.begin(self._evictor.evict(eviction))
         self._nominate(plan)
         self._resize(plan.resizes)

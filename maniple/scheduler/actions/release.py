@@ -5,8 +5,9 @@ resources in vain. If it is not after `staleSeconds`, its other pods are evicted
 gains from them. Critical pods and PodDisruptionBudgets are respected: then it waits, and says so.
 
 It comes after the actions that place pods and make room, so that missing pods that fit are placed instead. If others
-came first and were given that room, the gang keeps what it holds in this cycle. It ends: an evicted gang holds nothing,
-and starts again only whole.
+came first and were given that room, the gang keeps what it holds in this cycle. A gang whose missing pods do not exist
+cannot be whole in this cycle, whatever others do: allocate releases it, so that nobody who computes is evicted for room
+that it leaves. It ends: an evicted gang holds nothing, and starts again only whole.
 """
 
 from maniple.model.job import Job
@@ -23,15 +24,28 @@ class Release:
 
     def execute(self, session: Session) -> None:
         for job in session.snapshot.incomplete:
-            if job.stale_at < session.snapshot.now and _stays_below_minimum(session, job):
-                objection = _objection(session, job)
-                if objection:
-                    session.not_released[job.key] = objection
-                    continue
-                with Statement(session) as statement:
-                    for pod in job.placed:
-                        statement.evict(job, pod, STALE, job.name)
-                    statement.commit()
+            _release(session, job)
+
+
+def release_hopeless(session: Session) -> None:
+    """Releases the gangs that wait in vain for pods that do not exist, before others make room."""
+    for job in session.snapshot.incomplete:
+        if job.stale_at < session.snapshot.now and session.job_valid(job) is not None:
+            _release(session, job)
+
+
+def _release(session: Session, job: Job) -> None:
+    """Evicts the gang if its time has passed and nothing keeps it."""
+    if job.stale_at >= session.snapshot.now or not _stays_below_minimum(session, job):
+        return
+    objection = _objection(session, job)
+    if objection:
+        session.not_released[job.key] = objection
+        return
+    with Statement(session) as statement:
+        for pod in job.placed:
+            statement.evict(job, pod, STALE, job.name)
+        statement.commit()
 
 
 def _stays_below_minimum(session: Session, job: Job) -> bool:

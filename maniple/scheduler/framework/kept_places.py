@@ -3,6 +3,11 @@
 The annotation of a gang names them (api/moves.py). A pod that comes in the place of a moved one starts there, before
 anybody else's turn. Until it exists, its place counts as in use and its queue is charged for it, so that neither the
 room nor the share is given to others. A gang that has all its pods again, or was moved too long ago, has no places.
+
+Only pods that are missing because they were moved have places. A pod that is preempted must not come back to one: it
+would start before the gang that it was evicted for, again and again. So places are taken out of the annotation when the
+gang has all its pods again (`are_back`). Whoever applies a plan does the same to a gang of which pods are evicted for
+another reason: cluster/in_memory_cluster.py, kube/serve/moves.py.
 """
 
 from collections import Counter
@@ -11,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from maniple.api.moves import KEPT_S
+from maniple.api.moves import Move
 from maniple.model.job import Job, TaskGroup
 from maniple.model.resources import FloatArray, amounts
 
@@ -46,10 +51,9 @@ class KeptPlaces:
     def of(self, job: Job) -> list[KeptPlace]:
         """Returns the places that are still to be kept for pods of the job."""
         session, move = self._session, job.moved
-        if move is None or session.snapshot.now - move.at_s >= KEPT_S or not job.exists or job.is_suspended:
+        if move is None or not move.keeps_places(session.snapshot.now) or not job.exists or job.is_suspended:
             return []
-        size = move.size if job.elastic is None else min(move.size, job.elastic.size)
-        missing = size - len(job.placed) - job.succeeded
+        missing = _missing(job, move)
         # Pods that started since then have come in the place of moved ones.
         newcomers = Counter((pod.node, pod.role) for pod in job.placed if pod.started > move.at_s)
         nodes, axis = session.snapshot.nodes, session.snapshot.axis
@@ -64,6 +68,15 @@ class KeptPlaces:
                 places.append(KeptPlace(node, place.role, pods, axis.vector({**amounts(place.requests), "pods": 1})))
         return places
 
+    def are_back(self) -> Iterator[Job]:
+        """Yields the jobs that name places and have all their pods again, or are suspended: their moves are over."""
+        now = self._session.snapshot.now
+        for job in self._session.snapshot.moved:
+            if job.moved is None or not job.moved.keeps_places(now):
+                continue
+            if job.is_suspended or _missing(job, job.moved) <= 0:
+                yield job
+
     def occupy(self, job: Job, places: Iterable[KeptPlace]) -> None:
         """Keeps the places from all others until the end of the cycle."""
         from maniple.scheduler.framework.supposition import Supposition  # it needs a Session
@@ -73,6 +86,11 @@ class KeptPlaces:
             amount = place.requests * place.pods
             supposition.occupy(place.node, amount)
             supposition.charge(job.queue, amount)
+
+
+def _missing(job: Job, move: Move) -> int:
+    size = move.size if job.elastic is None else min(move.size, job.elastic.size)
+    return size - len(job.placed) - job.succeeded
 
 
 def kept_for(group: TaskGroup, places: Iterable[KeptPlace]) -> Mapping[int, int]:

@@ -42,6 +42,7 @@ def make_plan(session: Session, thorough: str = "", has_reasons: bool = True) ->
         claimants=tuple(sorted(_claimants(session))),
         moves=tuple(sorted(_moves(session))),
         moved_gangs=tuple(sorted(_moved_gangs(session))),
+        ended_moves=tuple(sorted(_ended_moves(session))),
         resizes=tuple(sorted(_resizes(session, leavers))),
         reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
         waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.kind))),
@@ -77,6 +78,11 @@ def _moved_gangs(session: Session) -> Iterator[MovedGang]:
             here.append(Place(snapshot.nodes.names[node], int(count), {**requests}, placed.group.role))
     for (name, kind), (size, several) in places.items():
         yield MovedGang(name, kind, size, tuple(sorted(several, key=lambda place: (place.node, place.role))))
+
+
+def _ended_moves(session: Session) -> Iterator[JobKey]:
+    moved = {placed.job.key for placed in session.moved}  # their annotation is about to be replaced
+    return (job.key for job in session.kept_places.are_back() if job.key not in moved)
 
 
 def _resizes(session: Session, leavers: dict[tuple[JobKey, str], list[Leaver]]) -> Iterator[Resize]:

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType, field
 
 from maniple.api.moves import Place
 from maniple.api.timestamps import format_timestamp
+from maniple.model.pod_identity import JobKey
 
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
 PREEMPTED = "Preempted"
@@ -161,6 +162,7 @@ class Plan:
     claimants: tuple[str, ...] = ()  # the nominated pods for whose gang pods were evicted; not printed
     moves: tuple[Move, ...] = ()  # their pods are among the evictions
     moved_gangs: tuple[MovedGang, ...] = ()  # the same for those who apply the plan; not printed
+    ended_moves: tuple[JobKey, ...] = ()  # gangs that need their kept places no more; not printed
     resizes: tuple[Resize, ...] = ()
     reservations: tuple[ReservedNodes, ...] = ()
     waiting: tuple[Waiting, ...] = ()

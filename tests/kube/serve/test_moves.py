@@ -13,7 +13,7 @@ from kube.transport.scripted_server import Request, Says, scripted
 from maniple.api import types
 from maniple.api.decode.server_objects import Live
 from maniple.api.labels import INCOMPLETE_SINCE_ANNOTATION, MOVED_ANNOTATION, POD_GROUP_LABEL
-from maniple.api.moves import Place, format_move
+from maniple.api.moves import KEPT_S, Place, format_move
 from maniple.api.timestamps import format_timestamp
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
@@ -25,6 +25,7 @@ from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import NODES, PODS, RESOURCES
 from maniple.model.pods_we_schedule import Ours
 from maniple.scheduler import Plan, load_policy, schedule
+from maniple.scheduler.framework.plan import Eviction
 
 POD_GROUPS = next(resource for resource in RESOURCES if resource.struct is types.PodGroup)
 POLICY = b"""
@@ -84,6 +85,10 @@ class Story:
         plan = await self.begin()
         await self.applier.writes.settle()
         return plan
+
+    async def apply(self, plan: Plan) -> None:
+        self.applier.apply(await self.mirror.cache.snapshot(time.time()), plan)
+        await self.applier.writes.settle()
 
     async def moved(self) -> list[str]:
         """The gangs for which places are kept."""
@@ -245,6 +250,105 @@ def test_a_scheduler_that_is_asked_to_end_finishes_the_moves_that_it_has_begun()
         await cluster.begin()
         await asyncio.wait([*cluster.applier.writes.tasks])
         assert evicted(server) == ["x-0"]
+
+    story(accept, tell)
+
+
+# -- the end of a move
+
+
+def is_ended(written: str | None) -> bool:
+    return written is not None and json.loads(written)["places"] == []
+
+
+def test_when_the_moved_pods_are_back_their_places_are_given_up_and_the_time_stays() -> None:
+    """It is written once."""
+
+    async def tell(server: Any, cluster: Story) -> None:
+        annotations = moved(seconds_ago=5)
+        cluster.mirror.remove(PODS, ("ns", "x-0"), 2)
+        cluster.mirror.put(POD_GROUPS, group(2, annotations=annotations))
+        await cluster.cycle()
+        assert annotated(server) == []
+        cluster.mirror.put(PODS, pod("x-new", "2", "n2", "x", started_s_ago=1))
+        await cluster.cycle()
+        await cluster.cycle()
+        (written,) = annotated(server)
+        assert is_ended(written)
+        assert json.loads(written or "")["at"] == json.loads(annotations[MOVED_ANNOTATION])["at"]
+
+    story(accept, tell)
+
+
+def take(name: str, reason: str = "Preempted") -> Plan:
+    """The pod is evicted, and not moved."""
+    return Plan(evictions=(Eviction(f"ns/{name}", reason, "ns/large"),))
+
+
+def test_the_places_of_a_gang_are_given_up_before_a_pod_of_it_is_evicted_for_another_reason() -> None:
+    """Whether the pod has come back, or has never left. Otherwise what comes in its place would start before others."""
+
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.add_pair()
+        cluster.mirror.put(POD_GROUPS, group(3, minimum=1, annotations=moved(5, pods=3)))
+        await cluster.apply(take("x-1"))
+        steps = [("PATCH", GROUP), ("POST", f"{PODS_PATH}/x-1/eviction")]
+        assert [request for request in sent(server) if request in steps] == steps
+        assert is_ended(*annotated(server))
+        cluster.mirror.put(POD_GROUPS, group(6, minimum=1))
+        await cluster.apply(take("x-2"))
+        assert evicted(server) == ["x-1", "x-2"]
+        assert len(annotated(server)) == 1  # it has no places any more
+
+    story(accept, tell)
+
+
+def test_a_move_that_was_announced_and_not_begun_leaves_no_places_to_pods_that_others_evict() -> None:
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.mirror.put(POD_GROUPS, group(2, annotations=moved(seconds_ago=5)))
+        assert await cluster.moved() == []
+        await cluster.apply(take("x-0"))
+        assert is_ended(*annotated(server))
+        assert evicted(server) == ["x-0"]
+
+    story(accept, tell)
+
+
+def test_nobody_is_evicted_while_its_gang_keeps_its_places() -> None:
+    """They cannot be taken out. The pod does not count as leaving, and the next cycle plans anew."""
+
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.mirror.put(POD_GROUPS, group(2, annotations=moved(seconds_ago=5)))
+        await cluster.apply(take("x-0"))
+        assert evicted(server) == []
+        snapshot = await cluster.mirror.cache.snapshot(time.time())
+        assert "ns/x-0" in {placed.pod for job in snapshot.jobs for placed in job.placed}
+
+    story(lambda request: Says(403, {}) if request.path == GROUP else accept(request), tell)
+
+
+def test_a_pod_whose_gang_is_being_moved_is_evicted_when_that_is_written() -> None:
+    """Two writes to one gang at a time could be made in the wrong order."""
+
+    async def tell(server: Any, cluster: Story) -> None:
+        snapshot = await cluster.mirror.cache.snapshot(time.time())
+        cluster.mirror.put(PODS, pod("x-1", "1", "n2", "x"))
+        cluster.applier.apply(snapshot, schedule(snapshot, load_policy(POLICY, "policy")))
+        cluster.applier.apply(snapshot, take("x-1"))  # nothing is written yet
+        await cluster.applier.writes.settle()
+        assert evicted(server) == ["x-0"]
+        await cluster.apply(take("x-1"))
+        assert evicted(server) == ["x-0", "x-1"]
+        assert [is_ended(written) for written in annotated(server)] == [False, True]
+
+    story(accept, tell)
+
+
+def test_a_pod_of_a_gang_that_was_moved_long_ago_is_evicted_at_once() -> None:
+    async def tell(server: Any, cluster: Story) -> None:
+        cluster.mirror.put(POD_GROUPS, group(2, annotations=moved(seconds_ago=KEPT_S + 1)))
+        await cluster.apply(take("x-0"))
+        assert (evicted(server), annotated(server)) == (["x-0"], [])
 
     story(accept, tell)
 
