@@ -45,7 +45,7 @@ class Shrink:
                 return table.of_jobs(lambda job: job.queue == claimant.queue)
 
             surplus = claims.surplus_of(claimant.queue)
-            return claim_attempts(claims, claimant, reason_of, own=own, given_back=surplus)
+            return claim_attempts(claims, claimant, reason_of, own=own, given_back=surplus, is_last=False)
 
         contend(session, OfferedUnits(session, session.snapshot.jobs, surplus_units), attempts)
         take_together(session)

@@ -25,9 +25,10 @@ class Claim(IntEnum):
     FAIRER = 1
     GUARANTEED = 2
     GUARANTEED_BELOW = 3  # the same, where the departments above that queue go beyond their guarantees with the gang
+    GUARANTEED_LAST = 4  # the same; surplus inside may go, too, where its queue still holds all that it is guaranteed
 
 
-GUARANTEES = (Claim.GUARANTEED, Claim.GUARANTEED_BELOW)
+GUARANTEES = (Claim.GUARANTEED, Claim.GUARANTEED_BELOW, Claim.GUARANTEED_LAST)
 
 
 class Outcome:
@@ -146,9 +147,10 @@ class Outcome:
         parts = self._claims.parts
         if parts.is_empty or self._are_together:
             return True
-        touched = [queue for queue in below if queue in self._exchanged or parts.is_inside(queue, pod)]
+        touched = [queue for queue in below if queue in self._exchanged or parts.is_watched(queue, pod)]
         self._gone.add(pod)
-        if not all(parts.keeps(queue, self._gone) for queue in touched):
+        may_be_outside = self.claim == Claim.GUARANTEED_LAST
+        if not all(parts.keeps(queue, self._gone, may_be_outside=may_be_outside) for queue in touched):
             self._gone.discard(pod)
             return False
         self._exchanged.update(touched)

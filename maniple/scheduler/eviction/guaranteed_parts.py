@@ -8,8 +8,8 @@ The order makes what is inside stay inside: non-preemptable jobs first, because 
 inside a child's guarantee, then minimums before surplus, then the oldest. What starts later displaces only surplus.
 
 It matters how much stays inside, not which parts. A part that is inside may leave if those that stay, counted anew,
-hold as much inside: of minimums alone, and together with surplus. Surplus inside may also leave if the queue still has
-all that it is guaranteed, inside or outside.
+hold as much inside: of minimums alone, and together with surplus. As a last resort surplus inside may leave if the
+queue still holds all that it is guaranteed, inside or outside; for the rest of the cycle it then keeps that.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Set
@@ -51,20 +51,24 @@ class _Inside(NamedTuple):
     minimums: tuple[float, ...]
     total: tuple[float, ...]
     has_others: bool  # whether covered parts are outside, which might take the place of some inside
+    has_all: bool  # whether the queue holds all that it is guaranteed, inside or outside
 
 
-_EMPTY = _Inside(_NOBODY, (), (), has_others=False)
+_EMPTY = _Inside(_NOBODY, (), (), has_others=False, has_all=False)
 
 
 class GuaranteedParts:
     """Reads the session when a queue is first asked about."""
 
-    def __init__(self, session: Session, due: Due) -> None:
+    def __init__(self, session: Session, due: Due, less_inside: Set[int] = frozenset()) -> None:
+        """`less_inside`: queues that have had more inside in this cycle."""
         self._session = session
         self._due = due
         self._seen = 0  # how much of session.evicted is in `_gone`
         self._gone: set[PlacedPod] = set()  # evicted since the parts were split
         self._found: dict[int, _Inside] = {}
+        self._before: dict[int, tuple[float, ...]] = {}  # queue -> what was inside in all, before evictions
+        self._less_inside = set(less_inside)
         self._orders: dict[int, list[_Counted]] = {}  # of queues without children: their order never changes
         self.is_empty = not due.guaranteed.any()
 
@@ -97,12 +101,32 @@ class GuaranteedParts:
         """Whether the pod is inside the queue's own guarantee."""
         return pod in self._found_in(queue).pods
 
-    def keeps(self, queue: int, gone: Set[PlacedPod]) -> bool:
-        """Whether the queue has as much of its guarantee without these pods."""
+    @property
+    def less_inside(self) -> Set[int]:
+        """The queues that have had more inside in this cycle. They keep all that they are guaranteed."""
+        for queue in self._before:
+            self._found_in(queue)
+        return self._less_inside
+
+    def is_watched(self, queue: int, pod: PlacedPod) -> bool:
+        """Whether the queue must keep something without the pod."""
+        return self.is_inside(queue, pod) or queue in self._less_inside
+
+    def keeps(self, queue: int, gone: Set[PlacedPod], *, may_be_outside: bool = False) -> bool:
+        """Whether the queue has as much inside its guarantee without these pods.
+
+        `may_be_outside`: or as much of minimums, and all that it is guaranteed wherever it is counted.
+        """
         found = self._found_in(queue)
+        if queue in self._less_inside:
+            after = self._count(queue, self._gone | gone)
+            return after is not None and after.has_all and _is_least(after.minimums, found.minimums)
         if found.pods.isdisjoint(gone):
             return True
-        return found.has_others and self._count(queue, self._gone | gone, at_least=found) is None
+        if not found.has_others:
+            return False
+        after = self._count(queue, self._gone | gone, at_least=found)
+        return after is None or (may_be_outside and after.has_all and _is_least(after.minimums, found.minimums))
 
     def is_exchanged_for_less(self, queue: int, gone: Set[PlacedPod], need: FloatArray) -> bool:
         """Whether less of minimums is inside with a new gang in the place of these pods."""
@@ -123,7 +147,9 @@ class GuaranteedParts:
             return _EMPTY
         self._note_evictions()
         if queue not in self._found:
-            self._found[queue] = self._count(queue, self._gone) or _EMPTY
+            found = self._found[queue] = self._count(queue, self._gone) or _EMPTY
+            if queue in self._before and not _is_least(found.total, self._before[queue]):
+                self._less_inside.add(queue)
         return self._found[queue]
 
     def _note_evictions(self) -> None:
@@ -134,12 +160,12 @@ class GuaranteedParts:
             is_changed = False
             for queue in session.queue_paths[done.job.queue]:
                 is_changed |= queue in self._found and done.pod in self._found[queue].pods
-                if is_changed:
-                    self._found.pop(queue, None)
+                if is_changed and queue in self._found:
+                    self._before[queue] = self._found.pop(queue).total
         self._seen = len(session.evicted)
 
     def _count(self, queue: int, gone: Collection[PlacedPod], at_least: _Inside | None = None) -> _Inside | None:
-        """What is inside without the pods that are gone; None if it is `at_least` so much, or all of it is held."""
+        """What is inside without the pods that are gone; None if it is `at_least` so much."""
         guaranteed = self._due.guaranteed[queue]
         most = tuple((guaranteed[guaranteed > 0] + EPSILON).tolist())
         minimums, total = (0.0,) * len(most), (0.0,) * len(most)  # what is inside
@@ -168,9 +194,8 @@ class GuaranteedParts:
             has_others |= is_covered
             if not part.job.preemptable and not part.number:
                 used = with_part  # it cannot go, so the others beside it have to
-        if at_least is not None and _is_least(minimums, at_least.minimums) and not _is_short(held, guaranteed):
-            return None
-        return _Inside(frozenset(inside), minimums, total, has_others)
+        has_all = _is_least(held, tuple(guaranteed[guaranteed > 0].tolist()))
+        return _Inside(frozenset(inside), minimums, total, has_others, has_all)
 
     def _left(self, gone: Collection[PlacedPod]) -> dict[JobKey, int]:
         """How many parts are left of each job that loses pods. Equal pods of a PodGroup stand in for each other."""
@@ -248,10 +273,6 @@ class GuaranteedParts:
             if pods:
                 held = np.sum([self._due.accounting.of_pod(pod) for pod in pods], axis=0)
                 yield _Part(job, pods, started, number, held)
-
-
-def _is_short(held: tuple[float, ...], guaranteed: FloatArray) -> bool:
-    return not _is_least(held, tuple(guaranteed[guaranteed > 0].tolist()))
 
 
 def _is_least(amounts: tuple[float, ...], least: tuple[float, ...]) -> bool:

@@ -5,7 +5,8 @@ FAIRER: the outcome is strictly fairer. The measure of a level (the children of 
 list of min(1, held / due) over queues and scarce resources; the list whose first difference is higher is fairer. A
 queue may fall below its due, and a gang may carry its queue above it.
 GUARANTEED: a queue stays within its guarantee with the gang. Others then lose what leaves them as much inside their own
-guarantees, whatever they deserve and whether or not anything is scarce.
+guarantees, whatever they deserve and whether or not anything is scarce. As a last resort it is enough that they hold
+all that they are guaranteed.
 
 The first two claims leave alone what would come back by preempting more than it gives, and make its queue poorer.
 
@@ -48,10 +49,14 @@ _MOST_STAND_INS = 8  # jobs that are tried as those that stay
 class QueueClaims:
     """The claims in a session as it stood when `claims_of` was called: what is inside guarantees is found once."""
 
-    def __init__(self, session: Session, due: Due) -> None:
+    def __init__(self, session: Session, due: Due, before: "QueueClaims | None" = None) -> None:
+        """`before`: the claims until running jobs changed."""
         self._session = session
         self._due = due
-        self.parts = GuaranteedParts(session, due)
+        self.is_outdated = False  # a statement that changes running jobs says so
+        self.parts: GuaranteedParts = GuaranteedParts(
+            session, due, frozenset() if before is None else before.parts.less_inside
+        )
         self.priorities = RunningByPriority(session, due)
         self._meetings: dict[tuple[int, int], tuple[int, list[int]]] = {}
         self._kinds_of: tuple[UnitTable, Kinds] | None = None
@@ -70,10 +75,12 @@ class QueueClaims:
 
     # -- which claims a gang has
 
-    def possible(self, claimant: Job, given_back: FloatArray | None = None) -> Iterator[Claim]:
+    def possible(
+        self, claimant: Job, given_back: FloatArray | None = None, *, is_last: bool = False
+    ) -> Iterator[Claim]:
         """Yields the claims that its queues may have, if all that their own branches lend to others comes back.
 
-        `given_back`: what its own queue may give back as well.
+        `given_back`: what its own queue may give back as well. `is_last`: with those that are a last resort.
         """
         due, path = self._due, self._session.queue_paths[claimant.queue]
         need = self.need(claimant)
@@ -85,12 +92,15 @@ class QueueClaims:
             self._is_below_due(queue, held[queue], need) for queue in path
         ):
             yield Claim.FAIRER
-        if stands == Standing.GUARANTEED or any(
+        is_guaranteed = stands == Standing.GUARANTEED or any(
             standing_with(due, queue, need, need) == Standing.GUARANTEED for queue in path[1:]
-        ):
+        )
+        if is_guaranteed:
             yield Claim.GUARANTEED
         if stands == Standing.GUARANTEED and len(path) > 1:
             yield Claim.GUARANTEED_BELOW
+        if is_guaranteed and is_last:
+            yield Claim.GUARANTEED_LAST
 
     def _is_below_due(self, queue: int, held: FloatArray, need: FloatArray) -> bool | None:
         """Whether the queue holds less than its due of something scarce that is needed; None: nothing is scarce."""
@@ -344,9 +354,10 @@ def claims_of(session: Session) -> QueueClaims | None:
 
     They are made once for as long as running jobs stay as they are (Statement.commit).
     """
-    if session.queue_claims is None and session.due is not None:
-        session.queue_claims = QueueClaims(session, session.due)
-    return session.queue_claims
+    claims = session.queue_claims
+    if session.due is not None and (claims is None or claims.is_outdated):
+        claims = session.queue_claims = QueueClaims(session, session.due, claims)
+    return claims
 
 
 def displaceable(session: Session, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:

@@ -319,7 +319,8 @@ class AboveShare(Victims):
 
     def alternatives(self, case: Case) -> Sequence[Sequence[VictimRule]]:
         claims = case.holders.claims
-        return [] if claims is None else [[*self.rules, claims.rule(claim)] for claim in claims.possible(case.job)]
+        possible = [] if claims is None else [claims.rule(claim) for claim in claims.possible(case.job, is_last=True)]
+        return [[*self.rules, rule] for rule in possible]
 
 
 class Surplus(Victims):

@@ -108,7 +108,7 @@ class Session:
         }
         claims = {name: next(iter(self._callbacks[name]), None) for name in CLAIMS}
         self.due = claims["due"]
-        self.queue_claims: QueueClaims | None = None  # made by claims_of; None again when running jobs change
+        self.queue_claims: QueueClaims | None = None  # made by claims_of
         self.sizing: Sizing | None = claims["sizing"]
         self.moving: Moving | None = claims["moving"]
         # How long the first gang of a queue waits for a reservation; None: for ever.

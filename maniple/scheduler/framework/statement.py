@@ -139,7 +139,7 @@ class Statement:
     def commit(self) -> None:
         reserved = self._session.reserved
         if self._session.queue_claims is not None and any(map(self._changes_running, self._log)):
-            self._session.queue_claims = None
+            self._session.queue_claims.is_outdated = True
         for done in self._log:
             if isinstance(done, Placed) and done.moved_for:
                 self._session.moved.append(done)

@@ -25,13 +25,15 @@ def claim_attempts(
     others: Mask | None = None,
     given_back: FloatArray | None = None,
     only_for_room: Callable[[UnitTable], BoolArray | None] = lambda _: None,
+    is_last: bool = True,
 ) -> Iterator[Attempt]:
     """`own`: units of its own queue that it may take without a claim, which hold `given_back` together or less.
 
     `others`: units of other queues that it may claim, if not all of the table. `only_for_room`: see Terms.
+    `is_last`: whether the claims that are a last resort come, too.
     """
     is_first = True
-    for claim in claims.possible(claimant, given_back):
+    for claim in claims.possible(claimant, given_back, is_last=is_last):
         if is_first and own is not None and claim != Claim.STRICT:
             yield Attempt(None, reason_of, own, rules)  # no due is touched if its own queue has enough
         is_first = False
