@@ -22,7 +22,7 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from properties.elastic_clusters import ElasticWorld, nearly_full
-from properties.guarantee_clusters import GuaranteeWorld, guarantee_cluster
+from properties.guarantee_clusters import GuaranteeWorld, guarantee_cluster, rival_cluster
 from properties.guarantee_verdicts import lost_guarantees, unfair_claims
 from properties.guaranteed_starts import beyond_guarantees
 from properties.missed_claims import kept_waiting, needlessly_lost
@@ -83,6 +83,8 @@ def unused(_: st.SearchStrategy[object]) -> object:
 def cluster_with_guarantees(seed: int) -> list[Object]:
     world = SeededGuaranteeWorld(unused, Mix())
     world.random = random.Random(seed)
+    if seed % 10 == 9:
+        return rival_cluster(world, 2, 6)
     return guarantee_cluster(world, 3, *((6, 1), (6, 2), (8, 4))[seed % 3])
 
 
