@@ -81,12 +81,12 @@ class Arguments:
             if self.values.get(name) is False:
                 continue
             if len(users) == 1 and users[0] not in abilities:
-                message = f"it has no effect without the action {users[0]}; add {users[0]} to actions"
+                message = f"it has no effect without the action {users[0]}; add {users[0]} to actions, or remove it"
             elif users and not set(users) & set(abilities):
                 words = f"{', '.join(users[:-1])} or {users[-1]}"
-                message = f"it has no effect without the action {words}; add one of them to actions"
+                message = f"it has no effect without the action {words}; add one of them to actions, or remove it"
             elif other and not self.values[other]:
-                message = f"it has no effect without {other}; add {other}: {value}"
+                message = f"it has no effect without {other}; add {other}: {value}, or remove it"
             if message:
                 yield from self.error(name, message).messages
 

@@ -23,7 +23,8 @@ class Consolidation:
             idle_interval_s=arguments.number("idle.interval", default=DEFAULT.idle_interval_s),
             idle_worth=arguments.number("idle.worth", default=DEFAULT.idle_worth),
         )
-        arguments.only_for([Ability.CONSOLIDATE], *arguments.values)
+        # The others count without the action, too: explanations say what a move would gain and lose.
+        arguments.only_for([Ability.CONSOLIDATE], "consolidate.idle", "idle.interval", "idle.worth")
         arguments.only_with("consolidate.idle", '"true"', "idle.interval", "idle.worth")
 
     def open(self, session: Session) -> Hooks:

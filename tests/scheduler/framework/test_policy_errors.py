@@ -48,7 +48,7 @@ def argument(name: str, key: str, value: object) -> str:
 
 
 def without(action: str) -> str:
-    return f"it has no effect without the action {action}; add {action} to actions"
+    return f"it has no effect without the action {action}; add {action} to actions, or remove it"
 
 
 AT = "p.yaml: tiers[0].plugins[0]"
@@ -172,17 +172,17 @@ WRONG: list[tuple[str, list[str]]] = [
         [f"{AT}: plugin priority: argument surplus.preempts: {without('preempt')}"],
     ),
     (
-        plugin("consolidation", arguments={"consolidate.idle": True, "cooldown": 60}),
+        plugin("consolidation", arguments={"consolidate.idle": True, "idle.worth": 1}),
         [
             f"{AT}: plugin consolidation: argument consolidate.idle: {without('consolidate')}",
-            f"{AT}: plugin consolidation: argument cooldown: {without('consolidate')}",
+            f"{AT}: plugin consolidation: argument idle.worth: {without('consolidate')}",
         ],
     ),
     (
         argument("consolidation", "idle.worth", "0.1").replace("allocate", "allocate, consolidate"),
         [
             f"{AT}: plugin consolidation: argument idle.worth: it has no effect without consolidate.idle; "
-            'add consolidate.idle: "true"'
+            'add consolidate.idle: "true", or remove it'
         ],
     ),
     (argument("elastic", "crossing", "0"), [f"{AT}: plugin elastic: argument crossing: {without('grow')}"]),
@@ -190,21 +190,21 @@ WRONG: list[tuple[str, list[str]]] = [
         argument("reservation", "patience", "60").replace("allocate", "backfill"),
         [
             f"{AT}: plugin reservation: argument patience: it has no effect without the action allocate or grow; "
-            "add one of them to actions"
+            "add one of them to actions, or remove it"
         ],
     ),
     (
         argument("gang", "evict.whole", "true"),
         [
             f"{AT}: plugin gang: argument evict.whole: it has no effect without the action shrink, reclaim, preempt, "
-            "consolidate or backfill; add one of them to actions"
+            "consolidate or backfill; add one of them to actions, or remove it"
         ],
     ),
     (
         argument("nodeorder", "mostrequested.resources", "cpu"),
         [
             f"{AT}: plugin nodeorder: argument mostrequested.resources: it has no effect without "
-            'mostrequested.weight; add mostrequested.weight: "1"'
+            'mostrequested.weight; add mostrequested.weight: "1", or remove it'
         ],
     ),
     # wrong forms
@@ -246,6 +246,7 @@ def test_without_the_error_it_is_right() -> None:
         argument("priority", "surplus.preempts", "false"),
         argument("priority", "surplus.preempts", "true").replace("allocate", "allocate, preempt"),
         argument("consolidation", "consolidate.idle", False),
+        argument("consolidation", "horizon", 60),
         plugin("consolidation"),
         plugin("elastic"),
         argument("reservation", "patience", "60"),
