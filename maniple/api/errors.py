@@ -61,6 +61,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or empty."""
     names = sorted(known)
     close = [name for name in names if name.lower() == word.lower()]
+    if not close and "/" not in word:  # gpu is nvidia.com/gpu, and not cpu
+        close = [name for name in names if name.lower().endswith(f"/{word.lower()}")]
     if not close:
         close = difflib.get_close_matches(word, _alike_after_namespace(word, _of_same_letters(word, names)), 1, 0.6)
     return f"; did you mean {close[-1]!r}?" if close else ""

@@ -16,6 +16,11 @@ from maniple.api.errors import did_you_mean
         ("default/pear", ["default/pair", "default/b"], "default/pair"),
         ("defalt/a", ["default/a", "default/b"], "default/a"),
         ("default/train", ["default/serve", "ml/train"], "ml/train"),
+        ("gpu", ["cpu", "memory", "nvidia.com/gpu"], "nvidia.com/gpu"),  # without its domain, and no misspelling of cpu
+        ("GPU", ["cpu", "nvidia.com/gpu"], "nvidia.com/gpu"),
+        ("gpu", ["cpu", "memory"], "cpu"),
+        ("cpu", ["cpu", "example.com/cpu"], "cpu"),
+        ("example.com/gpu", ["cpu", "nvidia.com/gpu"], "nvidia.com/gpu"),
         ("xyzzy", ["plan", "jobs"], None),
     ],
 )

@@ -24,12 +24,18 @@ def plan_objects(objects: Sequence[Mapping[str, object]], policy: str | None = N
 
 
 def plan_until_settled(
-    objects: Sequence[Mapping[str, object]], policy: str | None, rounds: int, has_reasons: bool, grace: int = 1
+    objects: Sequence[Mapping[str, object]],
+    policy: str | None,
+    rounds: int,
+    has_reasons: bool,
+    grace: int = 1,
+    rests: int = 1,
 ) -> dict[str, Any]:
-    """Stops after a round that moves no pod and leaves the cluster as it found it. Pods that leave are gone after
-    `grace` rounds. Without `has_reasons` nothing is said about those who wait.
+    """Stops after so many (`rests`) rounds that move no pod and leave the cluster as they found it. Pods that leave are
+    gone after `grace` rounds. Without `has_reasons` nothing is said about those who wait.
     """
     loaded, outcome = _load_once(policy), Outcome()
+    resting = 0
     cluster = _cluster(objects, loaded, grace)
     for _ in range(rounds):
         snapshot = cluster.snapshot()
@@ -37,7 +43,9 @@ def plan_until_settled(
         last = outcome.rounds[-1].plan if outcome.rounds else None
         outcome.rounds.append(Round(snapshot.now, plan, {}))
         moves = plan.binds or plan.evictions or plan.resizes
-        if not moves and not cluster.leaving and last is not None and plan.nominations in ((), last.nominations):
+        is_quiet = not moves and not cluster.leaving and last is not None and plan.nominations in ((), last.nominations)
+        resting = resting + 1 if is_quiet else 0
+        if resting == rests:
             break
         cluster.apply(plan)
     plain = _plain(outcome)

@@ -85,6 +85,13 @@ IN_H = {"scheduling.k8s.io/group-name": "h"}
             [with_topology(2, 2), queue("q", limit={"nvidia.com/gpus": 1})],
             "Queue q: spec.limit[nvidia.com/gpus]: no node has this resource; did you mean 'nvidia.com/gpu'?",
         ),
+        *(
+            (
+                [with_topology(2, 2), queue("q", **{field: {"gpu": 1}})],
+                f"Queue q: spec.{field}[gpu]: no node has this resource; did you mean 'nvidia.com/gpu'?",
+            )
+            for field in ("guaranteed", "limit", "weights")
+        ),
         (
             [
                 with_topology(2, 2),

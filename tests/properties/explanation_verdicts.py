@@ -29,6 +29,9 @@ IN_LINE = {
 PLACES = {"allocate", "backfill"}
 TAKES = {"shrink", "reclaim", "preempt"}
 MOST_HOLDERS = 5
+# What an explanation says of a gang that the next cycle could start.
+_HOPES = ("tried again in the next one", "by the end of this cycle", "the next cycle came")
+_CHANGES = ("binds", "evictions", "resizes", "moves")
 _ON_NODE = re.compile(r"(\d+) (\S+/gpu) on (?:each of )?nodes? ([^\s,;]+)")
 
 
@@ -43,6 +46,31 @@ def untrue(objects: list[Object], plan: Object, actions: list[str]) -> list[str]
         sentences += [f"round {index}: {sentence}" for sentence in found.judge()]
         state = after(facts, state, played)
     return sentences
+
+
+def false_hopes(plan: Object) -> list[str]:
+    """Gangs of a settled cluster that are told to wait for the next cycle: it changes nothing.
+
+    A cluster is settled if the last two rounds move nothing and promise the same. Each such sentence was a claim that
+    the scheduler missed.
+    """
+    last = rows(plan, "rounds")[-2:]
+    is_settled = len(last) == 2 and not any(rows(played, kind) for played in last for kind in _CHANGES)
+    if not is_settled or rows(last[0], "nominations") != rows(last[1], "nominations"):
+        return []
+    return [
+        f"{text(entry, 'group')} waits in a settled cluster, and is told: {sentence}"
+        for entry in rows(last[1], "waiting")
+        for sentence in _sentences(entry)
+        if any(hope in sentence for hope in _HOPES)
+    ]
+
+
+def _sentences(entry: object) -> Iterator[str]:
+    yield text(entry, "message")
+    yield text(entry, "wouldStartIf")
+    for tried in rows(entry, "tried"):
+        yield f"{text(tried, 'action')}: {text(tried, 'why')}"
 
 
 class Judge:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from properties.elastic_job_facts import moment, written_moment
 from properties.gpu_facts import GPU
 from properties.object_writer import HOSTNAME, OURS, PRIORITIES, Mix, ObjectWriter
-from properties.raw_objects import Object, text
+from properties.raw_objects import Object, table, text
 
 FIRST_START, SOON, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:03:20Z", "2026-01-01T02:00:00Z"
 START_EVERY_S = 5
@@ -208,6 +208,24 @@ class GuaranteeWorld(ObjectWriter):
         else:
             self.add_group(name, shape, least, [""] * (least + self.pick(0, 0, 0, 1)))
 
+    def add_rivals(self) -> None:
+        """Alone in line: a large gang, and after it a small one that its queue is guaranteed."""
+        queue = self.pick(*[name for name in self.leaves if name != self.greedy])
+        written = next(
+            item for item in self.objects if item["kind"] == "Queue" and text(item, "metadata", "name") == queue
+        )
+        spec = table(written, "spec")
+        spec["guaranteed"] = table(spec, "guaranteed") | {GPU: "1"}
+        spec.pop("limit", None)
+        if self.one_in(3):
+            spec["weight"] = 0
+        written["spec"] = spec
+        for name, gpus in (("x0", self.pick(2, 3)), ("x1", 1)):
+            shape = Shape(gpus, 0)
+            terms: Object = {"minMember": 1, "queue": queue}
+            self.add(OURS, "PodGroup", name, "default", spec=terms)
+            self.add_member(f"{name}-0", {"maniple.dev/pod-group": name}, shape, terms, "", "")
+
 
 def guarantee_cluster(world: GuaranteeWorld, most_nodes: int, most_running: int, most_waiting: int) -> list[Object]:
     world.begin(most_nodes)
@@ -217,6 +235,17 @@ def guarantee_cluster(world: GuaranteeWorld, most_nodes: int, most_running: int,
         world.add_running(f"r{index}")
     for index in range(world.between(1, most_waiting)):
         world.add_waiting(f"w{index}")
+    return world.objects
+
+
+def rival_cluster(world: GuaranteeWorld, most_nodes: int, most_running: int) -> list[Object]:
+    """One queue waits, others hold what there is."""
+    world.begin(most_nodes)
+    world.add_queues()
+    world.greedy = world.pick(*world.leaves)
+    for index in range(world.between(most_running // 2, most_running)):
+        world.add_running(f"r{index}")
+    world.add_rivals()
     return world.objects
 
 

@@ -22,7 +22,8 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from properties.elastic_clusters import ElasticWorld, nearly_full
-from properties.guarantee_clusters import GuaranteeWorld, guarantee_cluster
+from properties.explanation_verdicts import false_hopes
+from properties.guarantee_clusters import GuaranteeWorld, guarantee_cluster, rival_cluster
 from properties.guarantee_verdicts import lost_guarantees, unfair_claims
 from properties.guaranteed_starts import beyond_guarantees
 from properties.missed_claims import kept_waiting, needlessly_lost
@@ -42,6 +43,7 @@ GUARANTEE_VERDICTS = (lost_guarantees, unfair_claims, kept_waiting, needlessly_l
 GUARANTEE_ROUNDS = 25
 MOVE_ROUNDS = 60
 REASONS_ONE_IN = 7  # explanations take a third of the time, and have tests of their own
+RESTS = 2  # rounds in which nothing moves, before explanations are judged as those of a settled cluster
 
 
 class Seeded(ObjectWriter):
@@ -83,6 +85,8 @@ def unused(_: st.SearchStrategy[object]) -> object:
 def cluster_with_guarantees(seed: int) -> list[Object]:
     world = SeededGuaranteeWorld(unused, Mix())
     world.random = random.Random(seed)
+    if seed % 10 == 9:
+        return rival_cluster(world, 2, 6)
     return guarantee_cluster(world, 3, *((6, 1), (6, 2), (8, 4))[seed % 3])
 
 
@@ -110,6 +114,18 @@ def grace_of(seed: int) -> int:
     return 3 if seed % 6 == 0 else 1
 
 
+def has_reasons(seed: int) -> bool:
+    return seed % REASONS_ONE_IN == 0
+
+
+def rests(seed: int) -> int:
+    return RESTS if has_reasons(seed) else 1
+
+
+def hopes(planned: Object) -> list[str]:
+    return [f"{false_hopes.__name__}: {sentence}" for sentence in false_hopes(planned)]
+
+
 def verdict(seed: int) -> tuple[int, list[str], bool]:
     """The seed, one sentence for each broken promise, and whether anything was evicted."""
     objects = cluster(seed)
@@ -117,10 +133,11 @@ def verdict(seed: int) -> tuple[int, list[str], bool]:
     rounds = sum(text(item, "kind") == "Pod" for item in objects) + MOST_IMPLIED
     grace = grace_of(seed)
     try:
-        planned = plan_until_settled(objects, policy, rounds * grace, seed % REASONS_ONE_IN == 0, grace)
+        planned = plan_until_settled(objects, policy, rounds * grace, has_reasons(seed), grace, rests(seed))
     except Exception as error:
         return seed, [f"planning failed: {error!r}"], False
     sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned, grace)]
+    sentences += hopes(planned)
     if policy is None:
         sentences += [f"a guarantee: {sentence}" for sentence in beyond_guarantees(objects, planned)]
     if moves(planned)[-1]:
@@ -132,10 +149,13 @@ def verdict_on_guarantees(seed: int) -> tuple[int, list[str], bool]:
     """The same of a cluster with guarantees. Every fourth is planned with kube-batch's policy, which promises less."""
     objects, is_ours = cluster_with_guarantees(seed), seed % 4 > 0
     try:
-        planned = plan_until_settled(objects, None if is_ours else KUBE_BATCH, GUARANTEE_ROUNDS, has_reasons=False)
+        planned = plan_until_settled(
+            objects, None if is_ours else KUBE_BATCH, GUARANTEE_ROUNDS, has_reasons(seed), rests=rests(seed)
+        )
     except Exception as error:
         return seed, [f"planning failed: {error!r}"], False
     sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned)]
+    sentences += hopes(planned)
     for verdict_ in GUARANTEE_VERDICTS if is_ours else GUARANTEE_VERDICTS[:2]:
         sentences += [f"{verdict_.__name__}: {sentence}" for sentence in verdict_(objects, planned)]
     if moves(planned)[-1]:
@@ -163,10 +183,11 @@ def verdict_on_moves(seed: int) -> tuple[int, list[str], bool]:
     else:
         written = policy(FEW if seed % 2 else ALL, IDLE, cooldown=0, movesPerHour=1000)
     try:
-        planned = plan_until_settled(objects, written, MOVE_ROUNDS * grace, seed % REASONS_ONE_IN == 0, grace)
+        planned = plan_until_settled(objects, written, MOVE_ROUNDS * grace, has_reasons(seed), grace, rests(seed))
     except Exception as error:
         return seed, [f"planning failed: {error!r}"], False
     sentences = [f"{breach.promise}: {breach.sentence}" for breach in judge(objects, planned, grace)]
+    sentences += hopes(planned)
     if moves(planned)[-1]:
         sentences.append(f"not settled after {MOVE_ROUNDS} rounds: {moves(planned)}")
     return seed, sentences, any(rows(done, "moves") for done in rows(planned, "rounds"))

@@ -18,12 +18,14 @@ def plan(objects: list[dict[str, object]], policy: str | None = None, rounds: in
 
 
 def plan_until_settled(
-    objects: list[dict[str, object]], policy: str | None, rounds: int, has_reasons: bool, grace: int = 1
+    objects: list[dict[str, object]], policy: str | None, rounds: int, has_reasons: bool, grace: int = 1, rests: int = 1
 ) -> dict[str, object]:
-    """At most `rounds`; pods take `grace` of them to leave. Without `has_reasons` nobody is told why they wait."""
+    """At most `rounds`, until `rests` of them change nothing; pods take `grace` of them to leave. Without `has_reasons`
+    nobody is told why they wait.
+    """
     from cluster import planning
 
-    return planning.plan_until_settled(objects, policy, rounds, has_reasons, grace)
+    return planning.plan_until_settled(objects, policy, rounds, has_reasons, grace, rests)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from scenarios.shorthand import START
 from properties.elastic_job_facts import newest
 from properties.guarantee_clusters import arrivals, guarantee_worlds, lone_claim_worlds, tiny_guarantee_worlds
 from properties.guarantee_verdicts import lost_guarantees, unfair_claims
-from properties.many_clusters import verdict_on_guarantees
+from properties.many_clusters import cluster_with_guarantees, verdict_on_guarantees
 from properties.missed_claims import kept_waiting, needlessly_lost
 from properties.plan_adapter import plan, plan_until_settled
 from properties.raw_objects import Object, key_of, rows, text
@@ -60,6 +60,13 @@ def test_no_due_is_lost_where_other_victims_would_leave_every_queue_its_own(obje
 @given(guarantee_worlds())
 def test_whoever_stays_within_its_due_is_served_before_others_go_above_theirs(objects: list[Object]) -> None:
     assert overtaken(objects, plan(objects, rounds=3)) == []
+
+
+@many
+@given(st.integers(1, 10**8))
+def test_whoever_is_within_its_guarantee_is_served_first_also_if_only_its_queue_waits(number: int) -> None:
+    objects = cluster_with_guarantees(10 * number + 9)
+    assert overtaken(objects, plan(objects, rounds=2)) == []
 
 
 @some

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from properties.explanation_verdicts import untrue
+from properties.explanation_verdicts import false_hopes, untrue
 from properties.plan_adapter import plan
-from properties.raw_objects import Object
+from properties.raw_objects import Object, rows
 
 DEFAULT_ACTIONS = ["allocate", "shrink", "reclaim", "preempt", "backfill", "grow"]
 
@@ -74,3 +74,27 @@ def test_a_false_explanation_is_caught(lie: Callable[[Any, Any], object]) -> Non
     doctored = copy.deepcopy(made)
     lie(*(entry for entry in doctored["rounds"][0]["waiting"]))
     assert untrue(objects, doctored, DEFAULT_ACTIONS) != []
+
+
+def settled(*, sentence: Object | None = None, **last: object) -> Object:
+    """Two rounds in which nothing moves, with a gang that waits."""
+    entry: Object = {"group": "default/g", "message": "no room", "wouldStartIf": "some came free", "tried": []}
+    quiet: Object = {"binds": [], "evictions": [], "resizes": [], "nominations": [], "waiting": [entry]}
+    return {"rounds": [quiet, {**quiet, "waiting": [{**entry, **(sentence or {})}], **last}]}
+
+
+@pytest.mark.parametrize(
+    "hope",
+    [
+        {"message": "there is room by the end of this cycle, and there was none when its turn came"},
+        {"wouldStartIf": "the next cycle came"},
+        {"tried": [{"action": "reclaim", "why": "would make room: it is tried again in the next one"}]},
+    ],
+)
+def test_a_hope_that_no_cycle_fulfils_is_caught(hope: Object) -> None:
+    (sentence,) = false_hopes(settled(sentence=hope))
+    assert sentence.startswith("default/g waits in a settled cluster")
+    assert not false_hopes(settled(sentence=hope, binds=[{"pod": "default/p-0", "node": "n1"}]))
+    assert not false_hopes(settled(sentence=hope, nominations=[{"pod": "default/p-0", "node": "n1"}]))
+    assert not false_hopes({"rounds": rows(settled(sentence=hope), "rounds")[1:]}), "one round shows nothing"
+    assert not false_hopes(settled())

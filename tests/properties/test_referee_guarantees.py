@@ -415,12 +415,32 @@ def test_room_that_goes_to_somebody_above_its_due_is_caught_where_others_need_it
     over = [queue("a", guaranteed=gpus(3)), queue("b", guaranteed=gpus(3))]
     promised = [*held[:2], *over, *held[4:], *gang("an", "a", gpus=2), *gang("bn", "b")]
     assert not overtaken(promised, plan_of(round_of(binds=[greedy]))), "it stays within its guarantee, which is more"
-    own = [*held, *gang("an", "b", gpus=2), *gang("bn", "b")]
-    assert not overtaken(own, plan_of(round_of(binds=[greedy]))), "of the same queue"
+    own = [*held, *gang("am", "a"), *gang("an", "b", gpus=2), *gang("bn", "b")]
+    assert any("default/bn waits" in sentence for sentence in overtaken(own, plan_of(round_of(binds=[greedy]))))
     ahead = gang("bh", "b", gpus=4)
     ahead[0]["spec"]["priorityClassName"] = "high"  # type: ignore[index]
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
     assert not overtaken([*both, high, *ahead], plan_of(round_of(binds=[greedy]))), "behind one of higher priority"
+
+
+def test_a_claim_above_the_due_is_caught_while_a_gang_of_the_same_queue_is_within_the_guarantee() -> None:
+    """a is guaranteed 1 of 4 GPUs and deserves 1, or 2 with a weight; b holds all of them."""
+
+    def waiting(**of_a: object) -> list[Object]:
+        held = [node("n1", gpus=4), CLOCK, queue("a", **of_a), queue("b"), *gang("bo", "b", 4, least=1, start=1)]
+        return [*held, *gang("large", "a", gpus=2), *gang("small", "a")]
+
+    greedy, modest = takes("large", "bo-2", "bo-3"), takes("small", "bo-3")
+    promised = waiting(guaranteed=gpus(1), weight=0)
+    (sentence,) = overtaken(promised, plan_of(greedy))
+    assert "default/small waits within its guarantee, although default/large" in sentence
+    assert not overtaken(promised, plan_of(modest))
+    assert not overtaken(waiting(guaranteed=gpus(1)), plan_of(greedy)), "within the due"
+    assert not overtaken(waiting(weight=0, guaranteed=gpus(2)), plan_of(greedy)), "within the guarantee"
+    assert not overtaken(waiting(), plan_of(takes("large", "bo-1", "bo-2", "bo-3"))), "nobody has a guarantee"
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
+    promised[-4]["spec"]["priorityClassName"] = "high"  # type: ignore[index]
+    assert not overtaken([*promised, high], plan_of(greedy)), "behind one of higher priority"
 
 
 # The random clusters.

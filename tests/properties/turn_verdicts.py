@@ -1,8 +1,12 @@
 """Verdicts on turns: whoever stays within its due is served before others go above theirs.
 
 So nobody is evicted in a round for room that the same round gave to somebody above its due, and nobody within its due
-waits for it. Judged for gangs of one shape without limits on their queues: room is counted as it was at the start of
-the round, less what went to gangs that may have been served first.
+waits for it, also not behind a gang of its own queue. Judged for gangs of one shape without limits on their queues:
+room is counted as it was at the start of the round, less what went to gangs that may have been served first.
+
+A gang within a guarantee may take all that others may take, so it does not wait either for what a gang of its queue
+above the due takes by evictions. Between dues this is not judged: the larger gang can make the division fairer where
+the smaller one cannot.
 """
 
 from __future__ import annotations
@@ -62,23 +66,46 @@ class Turns:
         line = self.facts.queue_line(gang.queue)
         if any(self.tree.limit[queue] for queue in line):
             return
+        asked = {name: amount * need for name, amount in pods[0].requests.items()}
         late = [move for move in self.played.binds if self.is_late(move, gang)]
         early = [move for move in self.played.binds if move not in late]
-        asked = {name: amount * need for name, amount in pods[0].requests.items()}
         held = self.held_with(early)
-        if not late or any(self.goes_above(held, queue, asked) for queue in line):
+        if any(self.goes_above(held, queue, asked) for queue in line):
             return
         there = replace(
             self.state,
             where=self.state.where | {move.pod.key: move.node.name for move in early},
             gpu_ids=self.state.gpu_ids | {move.pod.key: frozenset(move.gpus) for move in early if move.gpus},
         )
-        places = choices(self.facts, there, gang, pods[0])
-        if any(room_in(self.facts, there, place, pods[0], need) >= need for place in places):
+        victims = [key for key, claimant in sorted(self.played.evicted.items()) if claimant == gang.key]
+        does = f"evicts {', '.join(victims)}" if victims else "waits"
+        if late and self.fits(gang, there):
             others = ", ".join(sorted({move.pod.gang for move in late}))
-            victims = [key for key, claimant in sorted(self.played.evicted.items()) if claimant == gang.key]
-            does = f"evicts {', '.join(victims)}" if victims else "waits"
             yield f"{gang.key} {does}, although {others}, above the due of its queue, got room in which it fits"
+        yield from self.judge_claims(gang, asked, there)
+
+    def judge_claims(self, gang: Gang, asked: Resources, there: State) -> Iterator[str]:
+        """What a gang of its queue takes above the due, although it could take that within its guarantee."""
+        line = self.facts.queue_line(gang.queue)
+        nominated = {move.pod.gang for move in self.played.nominations}
+        if gang.key in nominated or not all(self.is_guaranteed(self.before, queue, asked) for queue in line):
+            return
+        for move in self.played.nominations:
+            other = move.pod.gang
+            if self.facts.gang(other).queue != gang.queue or not self.is_late(move, gang):
+                continue
+            taken = {key for key, claimant in self.played.evicted.items() if claimant == other}
+            where = {key: node for key, node in there.where.items() if key not in taken}
+            if taken and self.fits(gang, replace(there, where=where)):
+                victims = ", ".join(sorted(taken))
+                yield f"{gang.key} waits within its guarantee, although {other}, above the due, takes {victims}"
+                return
+
+    def fits(self, gang: Gang, there: State) -> bool:
+        pods = [self.state.pods[key] for key in sorted(self.state.pending) if self.state.pods[key].gang == gang.key]
+        need = needed(gang, self.state, pods) or 0
+        places = choices(self.facts, there, gang, pods[0])
+        return any(room_in(self.facts, there, place, pods[0], need) >= need for place in places)
 
     def is_behind(self, gang: Gang) -> bool:
         """Whether a gang of higher priority waits in its queue: that one has the turn, and might preempt it next."""
@@ -88,8 +115,11 @@ class Turns:
         return any(priority_of(self.facts, self.state, other) > own for other in others)
 
     def is_late(self, move: Move, gang: Gang) -> bool:
-        """Whether the bound gang went above its due whatever was served before it."""
+        """Whether the other gang goes above its due whatever was served before it."""
         other = self.facts.gang(move.pod.gang)
+        if other.queue == gang.queue:
+            asked = self.least_asked(other, move)
+            return any(self.goes_above(self.before, queue, asked) for queue in self.facts.queue_line(gang.queue))
         theirs, mine = sides(self.facts, other.queue, gang.queue)
         if not theirs or not mine:
             return False
@@ -99,20 +129,26 @@ class Turns:
         """What the gang needs to start, or one pod of its surplus."""
         running = [self.state.pods[key].role for key in self.state.staying() if self.state.pods[key].gang == gang.key]
         missing = gang.missing(running + self.state.succeeded.get(gang.key, []))
-        mine = [other for other in self.played.binds if other.pod.gang == gang.key]
+        moves = [*self.played.binds, *self.played.nominations]
+        mine = [other for other in moves if other.pod.gang == gang.key]
         if len({str(other.pod.requests) for other in mine}) > 1:
             missing = 1  # its pods differ: less than it needs
         return {name: amount * max(1, missing) for name, amount in move.pod.requests.items()}
 
+    def is_guaranteed(self, held: Shares, queue: str, asked: Resources) -> bool:
+        """Whether the queue would stay within what it is guaranteed, with something that the guarantee names."""
+        named, now = self.due.covered(queue, asked), held.get(queue, {})
+        most = self.due.guaranteed[queue]
+        return bool(named) and all(now.get(name, Fraction(0)) + asked[name] <= most[name] + TOLERANCE for name in named)
+
     def goes_above(self, held: Shares, queue: str, asked: Resources) -> bool:
         """Above what the queue is guaranteed, which may be more than its due, and above its due."""
-        named = {name: self.due.guaranteed[queue][name] for name in self.due.covered(queue, asked)}
-        now = held.get(queue, {})
-        if named and all(now.get(name, Fraction(0)) + asked[name] <= named[name] + TOLERANCE for name in named):
+        if self.is_guaranteed(held, queue, asked):
             return False
+        now = held.get(queue, {})
         return any(
             (queue, name) in self.due.scarce
-            and held.get(queue, {}).get(name, Fraction(0)) + amount > self.due.deserved[queue][name] + TOLERANCE
+            and now.get(name, Fraction(0)) + amount > self.due.deserved[queue][name] + TOLERANCE
             for name, amount in asked.items()
             if amount
         )

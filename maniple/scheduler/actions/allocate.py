@@ -131,7 +131,7 @@ class Deference:
             self._highest_surplus[job.queue] = max(job.priority, self._highest_surplus.get(job.queue, job.priority))
 
     def _borrows(self, job: Job) -> bool:
-        return borrows(self._session, self._session.queue_of(job), self._session.next_need(job))
+        return borrows(self._session, self._session.queue_of(job), self._session.next_needs.of(job))
 
     def is_due_by(self, job: Job) -> bool:
         if not self._claimants <= {job.queue} and self._borrows(job):

@@ -1,9 +1,13 @@
-"""Plugin arguments: strings in the policy file, typed here. An argument that the plugin does not read is an error."""
+"""Plugin arguments: strings in the policy file, typed here.
 
-from collections.abc import Callable, Mapping
+An argument that the plugin does not read is an error, and so is one that has no effect with the rest of the policy.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
 from maniple.api.errors import InputError, nearest
+from maniple.scheduler.framework.action import Ability
 
 T = TypeVar("T")
 
@@ -14,6 +18,8 @@ class Arguments:
         self._given = given
         self._source = source
         self._known: set[str] = set()
+        self._users: dict[str, tuple[Ability, ...]] = {}
+        self._needs: dict[str, tuple[str, str]] = {}
         self.values: dict[str, object] = {}  # as the plugin reads them, defaults included
 
     def number(self, name: str, default: float, *, at_least: float | None = 0.0) -> float:
@@ -54,6 +60,35 @@ class Arguments:
             raise self.error(name, str(error)) from None
         self.values[name] = value
         return value
+
+    def only_for(self, abilities: Collection[Ability], *names: str) -> None:
+        """Only actions with one of the abilities use these arguments."""
+        self._users |= dict.fromkeys(names, tuple(abilities))
+
+    def only_with(self, other: str, value: str, *names: str) -> None:
+        """These arguments have no effect while `other` is false or 0. `value`: an example of what it may be."""
+        self._needs |= dict.fromkeys(names, (other, value))
+
+    def without_effect(self, abilities: Collection[Ability]) -> Iterator[str]:
+        """A message for each argument that was given and does nothing. `abilities`: those of the policy's actions.
+
+        What is switched off by its value says so itself.
+        """
+        for name in self._given:
+            users = self._users.get(name, ())
+            other, value = self._needs.get(name, ("", ""))
+            message = ""
+            if self.values.get(name) is False:
+                continue
+            if len(users) == 1 and users[0] not in abilities:
+                message = f"it has no effect without the action {users[0]}; add {users[0]} to actions, or remove it"
+            elif users and not set(users) & set(abilities):
+                words = f"{', '.join(users[:-1])} or {users[-1]}"
+                message = f"it has no effect without the action {words}; add one of them to actions, or remove it"
+            elif other and not self.values[other]:
+                message = f"it has no effect without {other}; add {other}: {value}, or remove it"
+            if message:
+                yield from self.error(name, message).messages
 
     def _read(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
         def parse_or_explain(text: str) -> T:

@@ -1,8 +1,9 @@
 """The policy file, in kube-batch's format: which actions in which order, which plugins in which tiers.
 
 kube-batch's own configuration loads unchanged. Anything unknown (action, plugin, argument, switch) is an error that
-names the nearest valid word; nothing is ignored. kube-scheduler's older `kind: Policy` files load too (kube_policy.py),
-and Volcano's configuration, with a note for each difference (volcano_policy.py).
+names the nearest valid word, and so is an argument that has no effect with the policy's actions; nothing is ignored.
+kube-scheduler's older `kind: Policy` files load too (kube_policy.py), and Volcano's configuration, with a note for each
+difference (volcano_policy.py).
 """
 
 from collections import Counter
@@ -148,7 +149,10 @@ def _read(given: Mapping[str, object], source: str, format: Format, notes: tuple
     if not isinstance(given_tiers, list):
         wrong.append(f"{source}: tiers: expected a list, each with 'plugins'")
     else:
-        tiers = [_tier(tier, f"{source}: tiers[{number}]", wrong) for number, tier in enumerate(given_tiers)]
+        # What is translated from other systems' files may have arguments of ours that no action there uses.
+        is_ours = format == Format.POLICY and bool(actions)
+        abilities = frozenset().union(*(abilities_of(action) for _, action in actions)) if is_ours else None
+        tiers = [_tier(tier, f"{source}: tiers[{number}]", abilities, wrong) for number, tier in enumerate(given_tiers)]
     names = [choice.name for tier in tiers for choice in tier]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     wrong += [f"{source}: plugin {name!r} stands twice; it can be in one tier only" for name in twice]
@@ -187,7 +191,10 @@ def _actions(text: object, source: str) -> tuple[tuple[str, Action], ...]:
     return tuple(actions)
 
 
-def _tier(given: object, where: str, wrong: list[str]) -> tuple[PluginChoice, ...]:
+def _tier(
+    given: object, where: str, abilities: Collection[Ability] | None, wrong: list[str]
+) -> tuple[PluginChoice, ...]:
+    """`abilities`: those of the policy's actions; None: not every argument need have a use."""
     if not isinstance(given, dict) or not isinstance(given.get("plugins"), list):
         wrong.append(f"{where}: expected a map with a list 'plugins'")
         return ()
@@ -196,13 +203,13 @@ def _tier(given: object, where: str, wrong: list[str]) -> tuple[PluginChoice, ..
     for number, plugin in enumerate(given["plugins"]):
         if plugin is not OMITTED:
             try:
-                choices.append(_plugin(plugin, f"{where}.plugins[{number}]"))
+                choices.append(_plugin(plugin, f"{where}.plugins[{number}]", abilities))
             except InputError as error:
                 wrong += error.messages
     return tuple(choices)
 
 
-def _plugin(given: object, where: str) -> PluginChoice:
+def _plugin(given: object, where: str, abilities: Collection[Ability] | None) -> PluginChoice:
     name = given.get("name") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(name, str):
         raise InputError([f"{where}: expected a map with the plugin's 'name'"])
@@ -223,6 +230,8 @@ def _plugin(given: object, where: str) -> PluginChoice:
         problem = f"{type(error).__name__}: {error}"
         raise InputError([f"{where} ({name}): the plugin cannot be created from its arguments: {problem}"]) from error
     read.finish()
+    if abilities is not None and (unused := list(read.without_effect(abilities))):
+        raise InputError(unused)
     return PluginChoice(name, plugin, frozenset(off), switched_off, read.values, frozenset(texts))
 
 

@@ -37,6 +37,7 @@ from maniple.scheduler.framework.hooks import (
 from maniple.scheduler.framework.job_state import JobState, Step
 from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
+from maniple.scheduler.framework.next_needs import NextNeeds
 from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
@@ -253,12 +254,9 @@ class Session:
             total += group.shape.requests * (own + more)
         return total
 
-    def next_need(self, job: Job) -> FloatArray:
-        """The requests of the pods that the job needs to start; once it has started, of its next pod."""
-        if not self.job_ready(job):
-            return self.needed_resources(job)
-        group = next((group for group in self.groups(job) if self.state(job).left(group)), None)
-        return np.zeros(len(self.snapshot.axis)) if group is None else group.shape.requests
+    @cached_property
+    def next_needs(self) -> NextNeeds:
+        return NextNeeds(self)
 
     def asked(self, job: Job) -> FloatArray:
         """The requests of all its waiting pods."""

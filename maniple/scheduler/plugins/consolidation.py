@@ -5,6 +5,7 @@ ElasticJob loses its `restartSeconds`, a PodGroup `restart` seconds. With `conso
 gathered while nothing waits, one node or one gang in each `idle.interval` at most.
 """
 
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Hooks
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -22,6 +23,9 @@ class Consolidation:
             idle_interval_s=arguments.number("idle.interval", default=DEFAULT.idle_interval_s),
             idle_worth=arguments.number("idle.worth", default=DEFAULT.idle_worth),
         )
+        # The others count without the action, too: explanations say what a move would gain and lose.
+        arguments.only_for([Ability.CONSOLIDATE], "consolidate.idle", "idle.interval", "idle.worth")
+        arguments.only_with("consolidate.idle", '"true"', "idle.interval", "idle.worth")
 
     def open(self, session: Session) -> Hooks:
         del session

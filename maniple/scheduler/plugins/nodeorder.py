@@ -46,6 +46,7 @@ class NodeOrder:
         self.least = number("leastrequested.weight", 1.0)
         self.most = number("mostrequested.weight", 0.0)
         self.most_resources = arguments.words("mostrequested.resources", ("cpu", "memory"))
+        arguments.only_with("mostrequested.weight", '"1"', "mostrequested.resources")
         _check_resources(arguments, self.most_resources)
         self.balanced = number("balancedresource.weight", 1.0)
         self.node_affinity = number("nodeaffinity.weight", 1.0)

@@ -8,6 +8,7 @@ priority in their queue, too.
 from collections.abc import Sequence
 
 from maniple.model.job import Job
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Hooks, Victim, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -16,6 +17,7 @@ from maniple.scheduler.framework.session import Session
 class Priority:
     def __init__(self, arguments: Arguments) -> None:
         self._surplus = arguments.boolean("surplus.preempts", default=False)
+        arguments.only_for([Ability.PREEMPT], "surplus.preempts")
 
     def open(self, session: Session) -> Hooks:
         del session

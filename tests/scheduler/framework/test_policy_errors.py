@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from maniple.api.errors import InputError
 from maniple.scheduler import load_policy
+from maniple.scheduler.actions import REGISTRY as ACTIONS
+from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.session import Session
 from maniple.scheduler.plugins import PLUGINS
 
 GOOD = """actions: "allocate, backfill"
@@ -42,6 +45,10 @@ def plugin(name: str, **settings: Any) -> str:
 
 def argument(name: str, key: str, value: object) -> str:
     return plugin(name, arguments={key: value})
+
+
+def without(action: str) -> str:
+    return f"it has no effect without the action {action}; add {action} to actions, or remove it"
 
 
 AT = "p.yaml: tiers[0].plugins[0]"
@@ -159,6 +166,47 @@ WRONG: list[tuple[str, list[str]]] = [
         argument("nodeorder", "leastrequested.weight", [1]),
         [f"{AT} (nodeorder): arguments: expected a map of names to simple values"],
     ),
+    # arguments without effect
+    (
+        argument("priority", "surplus.preempts", "true"),
+        [f"{AT}: plugin priority: argument surplus.preempts: {without('preempt')}"],
+    ),
+    (
+        plugin("consolidation", arguments={"consolidate.idle": True, "idle.worth": 1}),
+        [
+            f"{AT}: plugin consolidation: argument consolidate.idle: {without('consolidate')}",
+            f"{AT}: plugin consolidation: argument idle.worth: {without('consolidate')}",
+        ],
+    ),
+    (
+        argument("consolidation", "idle.worth", "0.1").replace("allocate", "allocate, consolidate"),
+        [
+            f"{AT}: plugin consolidation: argument idle.worth: it has no effect without consolidate.idle; "
+            'add consolidate.idle: "true", or remove it'
+        ],
+    ),
+    (argument("elastic", "crossing", "0"), [f"{AT}: plugin elastic: argument crossing: {without('grow')}"]),
+    (
+        argument("reservation", "patience", "60").replace("allocate", "backfill"),
+        [
+            f"{AT}: plugin reservation: argument patience: it has no effect without the action allocate or grow; "
+            "add one of them to actions, or remove it"
+        ],
+    ),
+    (
+        argument("gang", "evict.whole", "true"),
+        [
+            f"{AT}: plugin gang: argument evict.whole: it has no effect without the action shrink, reclaim, preempt, "
+            "consolidate or backfill; add one of them to actions, or remove it"
+        ],
+    ),
+    (
+        argument("nodeorder", "mostrequested.resources", "cpu"),
+        [
+            f"{AT}: plugin nodeorder: argument mostrequested.resources: it has no effect without "
+            'mostrequested.weight; add mostrequested.weight: "1", or remove it'
+        ],
+    ),
     # wrong forms
     *((text, ["p.yaml: expected one YAML document, found 0"]) for text in ("", "# nothing\n", "---\n")),
     (f"{GOOD}---\n{GOOD}", ["p.yaml: expected one YAML document, found 2"]),
@@ -190,6 +238,44 @@ WRONG: list[tuple[str, list[str]]] = [
 
 def test_without_the_error_it_is_right() -> None:
     assert [name for name, _ in load_policy(GOOD.encode(), "p.yaml").actions] == ["allocate", "backfill"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        argument("priority", "surplus.preempts", "false"),
+        argument("priority", "surplus.preempts", "true").replace("allocate", "allocate, preempt"),
+        argument("consolidation", "consolidate.idle", False),
+        argument("consolidation", "horizon", 60),
+        plugin("consolidation"),
+        plugin("elastic"),
+        argument("reservation", "patience", "60"),
+        argument("gang", "evict.whole", "true").replace("allocate", "allocate, backfill"),
+        plugin("consolidation", arguments={"consolidate.idle": True, "idle.worth": 1}).replace(
+            "allocate", "allocate, consolidate"
+        ),
+        plugin("nodeorder", arguments={"mostrequested.weight": 1, "mostrequested.resources": "cpu"}),
+        argument("proportion", "preemptable.guarantee", "true"),
+    ],
+)
+def test_an_argument_that_is_used_or_off_and_a_plugin_without_arguments_are_right(text: str) -> None:
+    assert load_policy(text.encode(), "p.yaml").tiers
+
+
+def test_an_action_of_any_name_with_the_ability_uses_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ours:
+        abilities = frozenset((Ability.PREEMPT,))
+
+        def execute(self, session: Session) -> None:
+            del session
+
+    monkeypatch.setattr(ACTIONS, "_built_in", {"allocate": Ours})
+    assert load_policy(argument("priority", "surplus.preempts", "true").encode(), "p.yaml").tiers
+
+
+def test_arguments_translated_from_the_file_of_volcano_need_no_action() -> None:
+    theirs = {"actions": "enqueue, allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "priority"}]}]}
+    assert load_policy(yaml.safe_dump(theirs).encode(), "p.yaml").tiers
 
 
 @pytest.mark.parametrize(("text", "messages"), WRONG, ids=[messages[0][:70] for _, messages in WRONG])

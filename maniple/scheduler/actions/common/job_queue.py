@@ -2,7 +2,7 @@
 
 A queue's next job counts in its turn: one that stays within what its queue deserves comes before one that goes beyond
 (Hooks.queue_standing). A job that goes beyond lets later jobs of its queue pass that stay within, unless their priority
-is lower: it might evict them next.
+is lower: it might evict them next. This holds also while no other queue waits: others may hold what the job takes.
 
 A key is computed when its entry is pushed. A queue's share only rises while an action places jobs, so a stale key is
 too low: it is noticed at the top of the heap and pushed again. Each step costs O(log n).
@@ -12,6 +12,8 @@ import heapq
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
+
+import numpy as np
 
 from maniple.model.job import Job, Queue
 from maniple.model.pod_identity import JobKey
@@ -34,12 +36,6 @@ class _Line:
         """The heap that has the next job: what may pass, or else what comes first of all."""
         if not self.beyond or (self.jobs and self.jobs[0][2].priority >= self._highest):
             return self.jobs
-        return self.first_heap()
-
-    def first_heap(self) -> list[_Entry]:
-        """The heap that has the first job, whether others may pass it or not."""
-        if not self.beyond:
-            return self.jobs
         return min((heap for heap in (self.jobs, self.beyond) if heap), key=itemgetter(0))
 
     def let_pass(self) -> None:
@@ -54,13 +50,23 @@ class JobQueue:
         self._lines: dict[int, _Line] = {}
         self._entered = 0
         self._needs: dict[JobKey, FloatArray] = {}
+        self._held: dict[int, bytes] = {}  # queue -> what it and those above it hold
+        self._answers: dict[int, dict[int, bool]] = {}
         for job in jobs:
             self._lines.setdefault(job.queue, _Line()).jobs.append(self._entry(job))
         for line in self._lines.values():
             heapq.heapify(line.jobs)
-        self._is_alone = len(self._lines) == 1 or not session.has_standings
+        self._has_standings = session.has_standings and not self._is_alone()
         self._queues = [(self._key(index), index) for index in self._lines]
         heapq.heapify(self._queues)
+
+    def _is_alone(self) -> bool:
+        """Whether one queue waits, and no other holds anything: nobody has lent or could lend it anything."""
+        if len(self._lines) != 1:
+            return False
+        (index,) = self._lines
+        held = np.delete(self._session.queue_allocated, self._session.queue_paths[index], axis=0)
+        return not held.any()
 
     def _entry(self, job: Job) -> _Entry:
         self._entered += 1
@@ -69,21 +75,37 @@ class JobQueue:
     def _key(self, index: int) -> tuple[Any, ...]:
         session, line = self._session, self._lines[index]
         queue = session.snapshot.queues[index]
-        if self._is_alone:
+        if not self._has_standings:
             return session.queue_key(queue)
-        while True:
-            heap = line.next_heap()
-            need = self._need(heap[0][2])
-            has_others = len(line.jobs) > 1 or line.beyond
-            if heap is line.jobs and has_others and borrows(session, queue, need):
-                line.let_pass()
-            else:
-                return session.queue_key(queue, need)
+        self._let_pass(queue, line)
+        return session.queue_key(queue, self._need(line.next_heap()[0][2]))
+
+    def _let_pass(self, queue: Queue, line: _Line) -> None:
+        """Sets jobs aside that go beyond what the queue deserves, until the next one does not, or all of them do."""
+        while line.next_heap() is line.jobs and (len(line.jobs) > 1 or line.beyond):
+            if not self._borrows(queue, self._need(line.jobs[0][2])):
+                return
+            line.let_pass()
+
+    def _borrows(self, queue: Queue, need: FloatArray) -> bool:
+        """Jobs of a few kinds stand in line: one answer for each kind, until what the queue holds changes."""
+        due = self._session.due
+        if due is None:
+            return False
+        held = due.accounting.queue_held[self._session.queue_paths[queue.index]].tobytes()
+        if held != self._held.get(queue.index):
+            self._held[queue.index] = held
+            self._answers[queue.index] = {}
+        answers = self._answers[queue.index]
+        answer = answers.get(id(need))  # equal needs are one array
+        if answer is None:
+            answer = answers[id(need)] = borrows(self._session, queue, need)
+        return answer
 
     def _need(self, job: Job) -> FloatArray:
         need = self._needs.get(job.key)
         if need is None:
-            need = self._needs[job.key] = self._session.next_need(job)
+            need = self._needs[job.key] = self._session.next_needs.of(job)
         return need
 
     def next(self) -> tuple[Queue, Job] | None:
@@ -94,14 +116,15 @@ class JobQueue:
             if not line.jobs and not line.beyond:
                 heapq.heappop(self._queues)
                 continue
-            is_last = len(self._queues) == 1  # its turn, whatever its key is now
-            if not is_last:
+            queue = self._session.snapshot.queues[index]
+            if len(self._queues) > 1:
                 current_key = self._key(index)
                 if current_key > key:
                     heapq.heapreplace(self._queues, (current_key, index))
                     continue
-            heap = line.first_heap() if is_last or self._is_alone else line.next_heap()
-            return self._session.snapshot.queues[index], heapq.heappop(heap)[2]
+            elif self._has_standings:  # its turn, whatever its key is now
+                self._let_pass(queue, line)
+            return queue, heapq.heappop(line.next_heap())[2]
         return None
 
     def put_back(self, job: Job) -> None:

@@ -1,0 +1,42 @@
+"""What each job in line needs next: its place in line depends on it.
+
+Every action asks for the needs of all jobs in line. That of a job to which nothing has happened in this cycle is
+computed once. Equal needs are one array, so that answers about them can be kept by its id.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maniple.model.job import Job
+from maniple.model.pod_identity import JobKey
+from maniple.model.resources import FloatArray
+
+if TYPE_CHECKING:
+    from maniple.scheduler.framework.session import Session
+
+
+class NextNeeds:
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._untouched: dict[JobKey, FloatArray] = {}
+        self._equal: dict[bytes, FloatArray] = {}
+
+    def of(self, job: Job) -> FloatArray:
+        """The requests of the pods that the job needs to start; once it has started, of its next pod."""
+        state = self._session.states.get(job.key)
+        is_untouched = state is None or not (state.cursor or state.evicted or state.dropped)
+        need = self._untouched.get(job.key) if is_untouched else None
+        if need is None:
+            need = self._compute(job)
+            need = self._equal.setdefault(need.tobytes(), need)
+            if is_untouched:
+                self._untouched[job.key] = need
+        return need
+
+    def _compute(self, job: Job) -> FloatArray:
+        session = self._session
+        if not session.job_ready(job):
+            return session.needed_resources(job)
+        group = next((group for group in session.groups(job) if session.state(job).left(group)), None)
+        return np.zeros(len(session.snapshot.axis)) if group is None else group.shape.requests
