@@ -32,9 +32,6 @@ def policy(actions: str, idle: dict[str, str] | None = None, **arguments: int) -
     """The built-in policy with these actions; moving always pays."""
     written = yaml.safe_load(_DEFAULT)
     written["actions"] = actions
-    if "grow" not in actions:
-        for tier in written["tiers"]:  # its arguments would have no effect, which is an error
-            tier["plugins"] = [plugin for plugin in tier["plugins"] if plugin["name"] != "elastic"]
     given_ = {name: str(value) for name, value in ({"horizon": 1000000} | arguments).items()} | (idle or {})
     written["tiers"][-1]["plugins"].append({"name": "consolidation", "arguments": given_})
     return yaml.safe_dump(written)

@@ -96,9 +96,6 @@ def policy_of(scenario: Mapping[str, Any]) -> str | None:
     fields = Fields("policy", given)
     policy = yaml.safe_load(shipped[fields.take("base", "kube-batch")].read_text())
     policy["actions"] = fields.take("actions", policy["actions"])
-    if "grow" not in policy["actions"]:
-        for tier in policy["tiers"]:  # its arguments would have no effect, which is an error
-            tier["plugins"] = [plugin for plugin in tier["plugins"] if plugin["name"] != "elastic"]
     for tier in policy["tiers"]:
         for plugin in tier["plugins"]:
             arguments = fields.take(plugin["name"])

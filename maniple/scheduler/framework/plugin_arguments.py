@@ -18,7 +18,7 @@ class Arguments:
         self._given = given
         self._source = source
         self._known: set[str] = set()
-        self._users: dict[str, tuple[Ability, ...]] = {}
+        self._users: dict[str, Ability] = {}
         self._needs: dict[str, tuple[str, str]] = {}
         self.values: dict[str, object] = {}  # as the plugin reads them, defaults included
 
@@ -61,9 +61,9 @@ class Arguments:
         self.values[name] = value
         return value
 
-    def only_for(self, abilities: Collection[Ability], *names: str) -> None:
-        """Only actions with one of the abilities use these arguments."""
-        self._users |= dict.fromkeys(names, tuple(abilities))
+    def only_for(self, ability: Ability, *names: str) -> None:
+        """Only actions with the ability do what these arguments ask for."""
+        self._users |= dict.fromkeys(names, ability)
 
     def only_with(self, other: str, value: str, *names: str) -> None:
         """These arguments have no effect while `other` is false or 0. `value`: an example of what it may be."""
@@ -75,16 +75,13 @@ class Arguments:
         What is switched off by its value says so itself.
         """
         for name in self._given:
-            users = self._users.get(name, ())
+            user = self._users.get(name)
             other, value = self._needs.get(name, ("", ""))
             message = ""
             if self.values.get(name) is False:
                 continue
-            if len(users) == 1 and users[0] not in abilities:
-                message = f"it has no effect without the action {users[0]}; add {users[0]} to actions, or remove it"
-            elif users and not set(users) & set(abilities):
-                words = f"{', '.join(users[:-1])} or {users[-1]}"
-                message = f"it has no effect without the action {words}; add one of them to actions, or remove it"
+            if user is not None and user not in abilities:
+                message = f"it has no effect without the action {user}; add {user} to actions, or remove it"
             elif other and not self.values[other]:
                 message = f"it has no effect without {other}; add {other}: {value}, or remove it"
             if message:

@@ -24,7 +24,7 @@ class Consolidation:
             idle_worth=arguments.number("idle.worth", default=DEFAULT.idle_worth),
         )
         # The others count without the action, too: explanations say what a move would gain and lose.
-        arguments.only_for([Ability.CONSOLIDATE], "consolidate.idle", "idle.interval", "idle.worth")
+        arguments.only_for(Ability.CONSOLIDATE, "consolidate.idle", "idle.interval", "idle.worth")
         arguments.only_with("consolidate.idle", '"true"', "idle.interval", "idle.worth")
 
     def open(self, session: Session) -> Hooks:

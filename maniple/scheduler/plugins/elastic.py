@@ -4,7 +4,6 @@ A resize stops the whole job for its `restartSeconds`, and must gain more than t
 spreads from one node to a second gains only `crossing` of what its curve says; 0 keeps it on its node.
 """
 
-from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Hooks
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -17,7 +16,6 @@ class ElasticPlugin:
             horizon_s=arguments.number("horizon", default=DEFAULT.horizon_s),
             crossing=arguments.number("crossing", default=DEFAULT.crossing),
         )
-        arguments.only_for([Ability.GROW], "horizon", "crossing")
 
     def open(self, session: Session) -> Hooks:
         del session

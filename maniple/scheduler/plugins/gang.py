@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
-from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Hooks, Need, Reason, Victim, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -20,8 +19,6 @@ from maniple.scheduler.framework.session import Session
 class Gang:
     def __init__(self, arguments: Arguments) -> None:
         self._whole = arguments.boolean("evict.whole", default=False)
-        evictors = (Ability.SHRINK, Ability.RECLAIM, Ability.PREEMPT, Ability.CONSOLIDATE, Ability.BACKFILL)
-        arguments.only_for(evictors, "evict.whole")
 
     def open(self, session: Session) -> Hooks:
         def need(job: Job, *, promised: bool = False) -> Need:

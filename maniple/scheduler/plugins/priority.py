@@ -17,7 +17,7 @@ from maniple.scheduler.framework.session import Session
 class Priority:
     def __init__(self, arguments: Arguments) -> None:
         self._surplus = arguments.boolean("surplus.preempts", default=False)
-        arguments.only_for([Ability.PREEMPT], "surplus.preempts")
+        arguments.only_for(Ability.PREEMPT, "surplus.preempts")
 
     def open(self, session: Session) -> Hooks:
         del session

@@ -7,7 +7,6 @@ Without this plugin nothing is reserved, and small jobs may pass a large gang fo
 where a reservation is and which jobs may use it meanwhile, with every policy.
 """
 
-from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Hooks
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
@@ -16,7 +15,6 @@ from maniple.scheduler.framework.session import Session
 class ReservationPlugin:
     def __init__(self, arguments: Arguments) -> None:
         self._patience_s = arguments.number("patience", 300.0)
-        arguments.only_for([Ability.ALLOCATE, Ability.GROW], "patience")
 
     def open(self, session: Session) -> Hooks:
         del session

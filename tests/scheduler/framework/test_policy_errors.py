@@ -185,21 +185,6 @@ WRONG: list[tuple[str, list[str]]] = [
             'add consolidate.idle: "true", or remove it'
         ],
     ),
-    (argument("elastic", "crossing", "0"), [f"{AT}: plugin elastic: argument crossing: {without('grow')}"]),
-    (
-        argument("reservation", "patience", "60").replace("allocate", "backfill"),
-        [
-            f"{AT}: plugin reservation: argument patience: it has no effect without the action allocate or grow; "
-            "add one of them to actions, or remove it"
-        ],
-    ),
-    (
-        argument("gang", "evict.whole", "true"),
-        [
-            f"{AT}: plugin gang: argument evict.whole: it has no effect without the action shrink, reclaim, preempt, "
-            "consolidate or backfill; add one of them to actions, or remove it"
-        ],
-    ),
     (
         argument("nodeorder", "mostrequested.resources", "cpu"),
         [
@@ -250,7 +235,8 @@ def test_without_the_error_it_is_right() -> None:
         plugin("consolidation"),
         plugin("elastic"),
         argument("reservation", "patience", "60"),
-        argument("gang", "evict.whole", "true").replace("allocate", "allocate, backfill"),
+        argument("elastic", "crossing", "0"),
+        argument("gang", "evict.whole", "true"),
         plugin("consolidation", arguments={"consolidate.idle": True, "idle.worth": 1}).replace(
             "allocate", "allocate, consolidate"
         ),
