@@ -3,9 +3,10 @@
 Reads the session and changes nothing.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class RunningByPriority:
 
     def would_come_back(self, candidates: Sequence[Victim]) -> set[JobKey]:
         """Jobs that would go whole, and next preempt larger ones of their queue, so that it holds less than its due or
-        its guarantee.
+        its guarantee. The larger ones run, or wait and would start by a claim.
 
         Such a queue would then have a claim for what it lost, and it would go on for ever.
         """
@@ -64,8 +65,9 @@ class RunningByPriority:
         return {key for key, job in going.items() if self._displaces_larger(job, going, left[job.queue])}
 
     def _has_lower(self, job: Job) -> bool:
-        """Whether anything of lower priority holds something in its queue."""
-        return self.has_lower_than(job.priority, job.queue)
+        """Whether anything of lower priority is in its queue."""
+        is_lower = self.has_lower_than(job.priority, job.queue)
+        return is_lower or self._needed_below(job.priority, job.queue) is not None
 
     def _displaces_larger(self, job: Job, going: Container[JobKey], left: FloatArray) -> bool:
         """Whether a job of lower priority stays without which its queue, with the job again, could claim it back."""
@@ -74,11 +76,38 @@ class RunningByPriority:
         own = self._held(job)
         for other in self._by_priority(job.queue):
             if other.priority >= job.priority:
-                return False
+                break
             lost = self._held(other) - own
             if other.key not in going and ((lost > EPSILON) & (left - lost < floor - EPSILON)).any():
                 return True
-        return False
+        # A larger one that waits would start by a claim for what the queue is short of, with the job or without.
+        short = left + own < floor - EPSILON
+        needed = self._needed_below(job.priority, job.queue) if short.any() else None
+        return needed is not None and bool((short & (needed > own + EPSILON)).any())
+
+    def _needed_below(self, priority: int, queue: int) -> FloatArray | None:
+        """[R] the most that a waiting gang of the queue with a lower priority needs; None: there is none."""
+        priorities, needed = self._waiting.get(queue, ([], []))
+        lower = bisect_left(priorities, priority)
+        return needed[lower - 1] if lower else None
+
+    @cached_property
+    def _waiting(self) -> dict[int, tuple[list[int], list[FloatArray]]]:
+        """Queue -> the priorities of its waiting gangs, the lowest first, and the most that those up to each need."""
+        session, accounting = self._session, self._due.accounting
+        waiting: dict[int, tuple[list[int], list[FloatArray]]] = {}
+        for job in sorted(session.snapshot.waiting, key=_priority):
+            if not job.exists or job.is_suspended or session.job_ready(job):
+                continue
+            priorities, needed = waiting.setdefault(job.queue, ([], []))
+            need = accounting.asked(session.next_needs.of(job))
+            most = np.maximum(needed[-1], need) if needed else need
+            if priorities and priorities[-1] == job.priority:
+                needed[-1] = most
+            else:
+                priorities.append(job.priority)
+                needed.append(most)
+        return waiting
 
     def _held(self, job: Job) -> FloatArray:
         held = self._due.accounting.job_held(job)
