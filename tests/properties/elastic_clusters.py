@@ -21,6 +21,7 @@ CURVES: tuple[tuple[float, ...], ...] = ((), (), (1, 1.9, 2.7, 3.4, 4, 4.5), (1,
 
 class ElasticWorld(CloseWorld):
     is_shared = False  # pods ask for halves of GPUs
+    has_targets = False  # jobs that run say their size; else it is that of the pods that are there
 
     def begin(self, most_queues: int, most_nodes: int) -> None:
         self.start()
@@ -90,7 +91,7 @@ class ElasticWorld(CloseWorld):
                 (members if index < least else extra).append(member)
         spec = self.terms(priority) | {"roles": roles, "elastic": self.elasticity()}
         status: Object = {}
-        if runs and self.one_in(2):
+        if runs and (self.one_in(2) or self.has_targets):
             status["target"] = target
         if runs and self.one_in(2):
             status["lastResizeTime"] = self.pick(LONG_AGO, LONG_AGO, RECENTLY)

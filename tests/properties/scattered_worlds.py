@@ -15,6 +15,7 @@ from properties.raw_objects import Object
 
 class ScatteredWorld(ElasticWorld):
     gpus_each = 0  # GPUs of each pod; 0: any number
+    has_targets = True  # while a replica moves, its job has not become smaller
 
     def shape(self) -> tuple[Object, dict[str, str]]:
         if self.gpus_each:

@@ -178,7 +178,9 @@ class Together:
 
 
 class _Offered(OfferedUnits):
-    """A job of which surplus was shrunk keeps its minimum for the rest of the cycle."""
+    """A job of which surplus was shrunk keeps its minimum for the rest of the cycle. One that lost more keeps its rest:
+    what was surplus may be its minimum now.
+    """
 
     @cached_property
     def is_surplus(self) -> BoolArray:
@@ -193,5 +195,7 @@ class _Offered(OfferedUnits):
 
     def take(self, units: IntArray) -> None:
         super().take(units)
-        shrunk = np.setdiff1d(self.table.job_of[units], self.table.job_of[units[~self.is_surplus[units]]])
+        going = self.table.job_of[units[~self.is_surplus[units]]]
+        shrunk = np.setdiff1d(self.table.job_of[units], going)
         self.left[np.isin(self.table.job_of, shrunk) & ~self.is_surplus] = False
+        self.left[np.isin(self.table.job_of, going)] = False
