@@ -118,7 +118,8 @@ class Outcome:
             return self._is_entitled
         if self.claim == Claim.STRICT:
             keeps = self._keep_dues(below, amount, kind) and self._keep_guarantees(below, amount)
-            return keeps and bool(np.isfinite(self._floors[kind]).any()) and not self._is_poorer_above(amount)
+            is_scarce = bool(np.isfinite(self._floors[kind][-1]).any())  # where claimant and victim meet
+            return keeps and is_scarce and not self._is_poorer_above(amount)
         if not self._keep_guarantees(below, amount) or self._is_poorer_above(amount):
             return False
         top = below[-1]
@@ -149,7 +150,8 @@ class Outcome:
             return True
         touched = [queue for queue in below if queue in self._exchanged or parts.is_watched(queue, pod)]
         self._gone.add(pod)
-        may_be_outside = self.claim == Claim.GUARANTEED_LAST
+        # Strict and fairer claims leave the queue what it is guaranteed, so surplus goes before gangs.
+        may_be_outside = self.claim not in (Claim.GUARANTEED, Claim.GUARANTEED_BELOW)
         if not all(parts.keeps(queue, self._gone, may_be_outside=may_be_outside) for queue in touched):
             self._gone.discard(pod)
             return False
@@ -173,8 +175,8 @@ class Outcome:
         for queue in self._path[level:]:
             guaranteed = self._due.guaranteed[queue]
             is_over = (guaranteed > 0) & (self._without_candidates[queue] + self._need > guaranteed + EPSILON)
-            if is_over.any() and victim.pod in parts.inside(queue):
-                return True
+            if is_over.any() and victim.pod in parts.inside(queue) and not parts.is_surplus(victim.pod):
+                return True  # surplus would claim nothing back
         return False
 
     @cached_property

@@ -97,6 +97,9 @@ class GuaranteedParts:
         found = self._found_in(queue)
         return _NOBODY if found.has_others else found.pods
 
+    def is_surplus(self, pod: PlacedPod) -> bool:
+        return pod in self._surplus
+
     def is_inside(self, queue: int, pod: PlacedPod) -> bool:
         """Whether the pod is inside the queue's own guarantee."""
         return pod in self._found_in(queue).pods
@@ -220,6 +223,11 @@ class GuaranteedParts:
             for part in of_queue:
                 parts.setdefault(part.job.key, []).append(part)
         return parts
+
+    @cached_property
+    def _surplus(self) -> frozenset[PlacedPod]:
+        parts = (part for of_queue in self._parts.values() for part in of_queue)
+        return frozenset(pod for part in parts if part.number for pod in part.pods)
 
     @cached_property
     def _job_of(self) -> dict[PlacedPod, JobKey]:

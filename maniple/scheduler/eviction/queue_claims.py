@@ -200,7 +200,13 @@ class QueueClaims:
             chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
             if len(chosen) == len(candidates):
                 break
-        return [victim for victim in candidates if victim in chosen]
+        taken = [victim for victim in candidates if victim in chosen]
+        if len(taken) == len(candidates) or claim in GUARANTEES:
+            return taken
+        # What a job could preempt when it comes back may be among those that stay.
+        staying = self.priorities.would_come_back(taken)
+        rest = [victim for victim in taken if victim.job.key not in staying]
+        return taken if len(rest) == len(taken) else self._taken(claim, claimant, rest, of_guests=of_guests)
 
     def _may_go_together(self, claimant: Job, candidates: Sequence[Victim]) -> bool:
         """Whether some candidates are inside guarantees, and without them all the queues hold as much inside."""

@@ -254,6 +254,9 @@ def make_room(case: Case, wanted: Mapping[TaskGroup, int], units: Sequence[Unit]
             return place_gang(session, gang, job, later=True)
 
 
+MAKES_ROOM = "would make room by the end of this cycle: it is tried again in the next one"
+
+
 def effect(case: Case, units: Sequence[Unit]) -> str:
     """What the gang would have if these units left."""
     session, job = case.session, case.job
@@ -268,7 +271,7 @@ def effect(case: Case, units: Sequence[Unit]) -> str:
                 limit = session.may_start(session.queue_of(job), job, more, is_charged=True)
                 if limit is not None:
                     return f"would make room, but {limit.message}"
-                return "would make room by the end of this cycle: it is tried again in the next one"
+                return MAKES_ROOM
         needed = session.job_need(job).total
         wanted = {group: min(needed, session.state(job).left(group)) for group in job.groups}
         miss = find_miss(session, job, wanted, later=True)

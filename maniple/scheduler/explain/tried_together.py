@@ -1,6 +1,6 @@
 """What the last attempt looked at for a gang that waits: surplus, lower priorities and other queues, all together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,15 @@ import numpy as np
 from maniple.model.job import TaskGroup
 from maniple.scheduler.eviction.units import Unit
 from maniple.scheduler.eviction.victim_consent import allowed_units
-from maniple.scheduler.explain.tried import Case, Note, effect, make_room
+from maniple.scheduler.explain.tried import MAKES_ROOM, Case, Note, effect, make_room
 from maniple.scheduler.explain.words import listed, pods
+from maniple.scheduler.framework.plan import PREEMPTED
 
 if TYPE_CHECKING:
     from maniple.scheduler.actions.common.take_together import Together
+
+
+_WASTES = "would make room, but a lower priority leaves only if its own room is needed beside what others hold"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +37,7 @@ class TriedTogether(Note):
             return alone  # one action alone could have taken as much
         owners = listed(sorted({unit.job.name for unit in units}))
         count = pods(sum(len(unit.pods) for unit in units))
-        together = f"what may be {' and '.join(reasons)} together ({count} of {owners}) {effect(case, units)}"
+        together = f"what may be {' and '.join(reasons)} together ({count} of {owners}) {self._effect(case, units)}"
         return f"{alone}; {together}" if alone else together
 
     def frees_room(self, case: Case, wanted: Mapping[TaskGroup, int]) -> bool:
@@ -41,6 +45,10 @@ class TriedTogether(Note):
             return True
         units = self._allowed(case)
         return bool(units) and make_room(case, wanted, units)
+
+    def _effect(self, case: Case, units: Sequence[Unit]) -> str:
+        what, lower = effect(case, units), PREEMPTED in self.together.reasons(case.job, units)
+        return _WASTES if what == MAKES_ROOM and lower else what
 
     def _allowed(self, case: Case) -> list[Unit]:
         """The most that may be taken by one of the attempts."""
