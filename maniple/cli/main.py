@@ -46,6 +46,9 @@ Examples:
 """
 
 
+_HELP = ["-h", "--help"]
+
+
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -56,6 +59,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"maniple.cli.commands.{cmd_name}").command
+        # Click keeps a command's help option from the first context that asks, which may have no parent.
+        command.context_settings.setdefault("help_option_names", _HELP)
         return command
 
     def resolve_command(
@@ -76,7 +81,7 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": _HELP})
 @click.version_option(__version__, prog_name="maniple")
 def group() -> None:
     """Maniple schedules GPU work on Kubernetes: gangs whole, close and elastic."""
