@@ -121,12 +121,19 @@ def wrongly_displaced(state: State, played: Round, key: str) -> Iterator[str]:
 
 
 def judge_ends(facts: Facts, state: State, played: Round) -> Iterator[str]:
-    """Surplus leaves from the highest index: an ElasticJob shrinks, a PodGroup loses the last pods of a node."""
+    """Surplus leaves from the highest index: an ElasticJob shrinks, a PodGroup loses the last pods of a node.
+
+    Below its minimum, an ElasticJob loses all pods.
+    """
     lowered = {(resize.job, resize.role): resize.new for resize in played.resizes if resize.new < resize.old}
     for key, reason in sorted(played.reasons.items()):
+        pod = state.pods[key]
+        if reason in (RECLAIMED, PREEMPTED) and pod.gang in facts.jobs:
+            is_surplus = pod.index >= lowered.get((pod.gang, pod.role), pod.index + 1)
+            if not is_surplus and roles_of(state, state.staying(played.evicted), pod.gang):
+                yield f"{key} is evicted, and other pods of its job stay, but the job is not resized to less"
         if reason != SHRUNK:
             continue
-        pod = state.pods[key]
         if pod.gang not in facts.jobs:
             # The room of the later pods may be reserved for another gang, which may have got it in the same round.
             coming = {move.node.name for move in played.nominations if move.pod.gang != played.evicted[key]}

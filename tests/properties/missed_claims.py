@@ -244,6 +244,8 @@ class Search:
         """Every queue on the claimant's side stays within its due, and every other keeps its own."""
         if not self.is_reclaimable(victims, gang) or self.would_preempt(victims):
             return False
+        if any(self.leaves_guarantee(gang, asked, victims, part) for part in victims):
+            return False
         for part in victims:
             theirs, mine = sides(self.facts, part.queue, gang.queue)
             for queue in mine:
@@ -272,6 +274,21 @@ class Search:
             for name, amount in self.due.deserved[queue].items()
             if (queue, name) in self.due.scarce
         )
+
+    def leaves_guarantee(self, gang: Gang, asked: Resources, victims: list[Part], part: Part) -> bool:
+        """Whether the gang would be outside the guarantee of a department in which the part is inside."""
+        theirs, mine = sides(self.facts, part.queue, gang.queue)
+        if not theirs or part.nth > 0 or any(self.stays_within(queue, asked, victims) for queue in mine):
+            return False
+        for queue in self.facts.queue_line(gang.queue)[len(mine) :]:
+            named, left = self.guarantees.named(queue), self.left(queue, victims)
+            is_over = any(
+                left.get(name, Fraction(0)) + asked.get(name, Fraction(0)) > amount + TOLERANCE
+                for name, amount in named.items()
+            )
+            if is_over and any(part in inside for inside in self.guarantees.in_each_order(queue)):
+                return True
+        return False
 
     def falls_below_guarantee(self, queue: str, victims: list[Part]) -> bool:
         """Whether the queue then holds less than it is guaranteed, and less than before: it would claim that back."""

@@ -213,6 +213,18 @@ def test_the_first_replica_stays() -> None:
     assert Promise.SIZES in broken(objects, shrink(0, to=0, old=1))
 
 
+def test_a_replica_below_others_that_stay_is_not_evicted() -> None:
+    objects = [node("n1", gpus=2), CLOCK, job("j", 1, 2, target=2), replica("j", 0), replica("j", 1)]
+    objects.append(pod("new", 1, priority=1))
+
+    def taken(*victims: int) -> Object:
+        evictions = [take(f"j-worker-{index}", "new", "Preempted") for index in victims]
+        return round_of(evictions=evictions, nominations=[nominate("new", "n1")])
+
+    assert broken(objects, taken(0)) == {Promise.VICTIMS}
+    assert not broken([*objects[:-1], pod("new", 2, priority=1)], taken(0, 1)), "all of the job leave"
+
+
 def test_steps_are_whole_and_jobs_cool_down_when_they_shrink() -> None:
     by_two = [*FULL[:2], job("j", 2, 4, step=2), *FULL[3:]]
     assert broken(by_two, shrink(3, to=3)) == {Promise.SIZES}

@@ -107,6 +107,8 @@ class GuaranteedParts:
     @property
     def less_inside(self) -> Set[int]:
         """The queues that have had more inside in this cycle. They keep all that they are guaranteed."""
+        if self._found:
+            self._note_evictions()
         for queue in self._before:
             self._found_in(queue)
         return self._less_inside

@@ -61,8 +61,10 @@ def offered_units(session: Session, job: Job) -> Iterator[Unit]:
         return
     is_single = len(rest) == 1 and job.min_member == 1
     if is_single or session.evicts_whole:
+        # Equal pods of a PodGroup stand in for each other; an ElasticJob keeps no replica above one that leaves.
+        is_whole = not is_single or (bool(surplus) and job.elastic is not None)
         dearest = max(dearest, -max(pod.started for pod in rest))
-        yield Unit(job, rest, not is_single, (not is_single, job.priority, dearest, job.key, nth + 1), job.priority)
+        yield Unit(job, rest, is_whole, (is_whole, job.priority, dearest, job.key, nth + 1), job.priority)
 
 
 def may_go_whole(session: Session, job: Job) -> bool:
