@@ -2,8 +2,9 @@
 
 Targets are chosen greedily: the nodes that free the most room for the fewest pods, in the order of node_first_order.
 The units found are supposed gone, the gang is placed in their room, and then each of them in what is free elsewhere.
-Units without a place elsewhere stay, and the search goes on without them. Nothing is evicted unless the gang and all
-that are moved have places in the same plan.
+If some find no place, they choose before the others; then the gang is kept to the nodes that they leave, so that free
+room elsewhere is theirs. Failing that, they stay, and the search goes on without them. Nothing is evicted unless
+the gang and all that are moved have places in the same plan.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maniple.model.job import Job, PlacedPod, Queue
-from maniple.model.resources import BoolArray, IntArray
+from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.node_first_order import units_by_node
 from maniple.scheduler.eviction.trial import Trial
 from maniple.scheduler.eviction.unit_table import UnitTable
@@ -26,6 +27,7 @@ from maniple.scheduler.moving.move_value import Moving
 from maniple.scheduler.moving.new_places import place_elsewhere
 
 _MOST_STUCK = 16  # searches of one order that find units without a place elsewhere
+_MOST_TURNS = 4  # orders in which jobs choose their places
 NOT_ENOUGH = "not enough is free in all, so moving others does not help"
 NO_PLACES = "no pods that may be moved have places elsewhere and leave it room that is together"
 
@@ -88,14 +90,35 @@ class MoveMaker(RoomMaker):
             if units is None or not len(units):
                 return None
             moves, stuck = self._place(trial, units, is_real=is_real)
+            if moves is None:
+                moves = self._try_within(trial, units, order, left, is_real=is_real)
             if moves is not None:
                 return moves
             out = self._table.with_dependents(stuck)
             order, left = order[~out[order]], left & ~out
         return None
 
-    def _place(self, trial: Trial, units: IntArray, *, is_real: bool) -> tuple[Moves | str | None, IntArray]:
-        """Places the gang and the pods of the units; or returns the units that have no place elsewhere."""
+    def _try_within(
+        self, trial: Trial, units: IntArray, order: IntArray, left: BoolArray, *, is_real: bool
+    ) -> Moves | str | None:
+        """The same with a gang that uses only the nodes of these units."""
+        nodes = self._table.pods.nodes[self._table.pods_of(units)]
+        within = np.zeros(len(self._session.snapshot.nodes))
+        within[nodes] = np.inf
+        with self._session.reserved.lifted([], within):
+            trial = Trial(self._session, self._table, trial.queue, trial.job)
+            found = self._search(trial, order, left)
+        if found is None or not len(found):
+            return None
+        return self._place(trial, found, within, is_real=is_real)[0]
+
+    def _place(
+        self, trial: Trial, units: IntArray, within: FloatArray | None = None, *, is_real: bool
+    ) -> tuple[Moves | str | None, IntArray]:
+        """Places the gang and the pods of the units; or returns the units that have no place elsewhere.
+
+        `within` [N]: the most pods of the gang on each node.
+        """
         session, table, gang = self._session, self._table, trial.job
         by_job: dict[int, list[int]] = {}
         for unit in units.tolist():
@@ -108,18 +131,12 @@ class MoveMaker(RoomMaker):
                 for pod in table.units[unit].pods:
                     evictions.evict(table.units[unit].job, pod, MOVED, gang.name)
             room = stack.enter_context(Statement(session))
-            if not trial.place(room):
-                return None, units
-            stuck: list[int] = []
-            places: list[Statement] = []
-            for number in sorted(by_job, key=lambda number: self._size(by_job[number])):
-                pods = self._pods(by_job[number])
-                statement = stack.enter_context(Statement(session))
-                if not place_elsewhere(session, statement, table.jobs[number], pods):
-                    stuck += by_job[number]
-                places.append(statement)
+            with session.reserved.lifted([], within):
+                if not trial.place(room):
+                    return None, units
+            places, stuck = self._find_places(by_job, stack)
             if stuck:
-                return None, np.array(stuck)
+                return None, np.array([unit for number in stuck for unit in by_job[number]])
             if not session.promised_pods.hold(room.placed()):
                 return None, units
             words = self._words(places, [self._pods(by_job[number]) for number in by_job])
@@ -134,6 +151,32 @@ class MoveMaker(RoomMaker):
                     statement.mark_moved(gang.name)
                     statement.commit()
             return moves, units
+
+    def _find_places(self, by_job: dict[int, list[int]], stack: ExitStack) -> tuple[list[Statement], list[int]]:
+        """Places the jobs elsewhere, and leaves their statements open in `stack`; or returns those without a place.
+
+        Those with the largest pods choose first. Whoever finds nothing chooses before the others the next time.
+        """
+        turns = sorted(by_job, key=lambda number: self._size(by_job[number]))
+        tried: list[list[int]] = []
+        homeless: list[int] = []
+        while turns not in tried and len(tried) < _MOST_TURNS:
+            tried.append(turns)
+            with ExitStack() as attempt:
+                places = {number: attempt.enter_context(Statement(self._session)) for number in turns}
+                stuck = [
+                    number
+                    for number, statement in places.items()
+                    if not place_elsewhere(
+                        self._session, statement, self._table.jobs[number], self._pods(by_job[number])
+                    )
+                ]
+                if not stuck:
+                    stack.push(attempt.pop_all())
+                    return [places[number] for number in by_job], []
+            homeless = homeless or stuck
+            turns = [*stuck, *(number for number in turns if number not in stuck)]
+        return [], homeless
 
     def _pods(self, units: Sequence[int]) -> list[PlacedPod]:
         return [pod for unit in units for pod in self._table.units[unit].pods]
