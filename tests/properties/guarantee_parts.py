@@ -125,7 +125,7 @@ class Guarantees:
         mine = [part for part in self.parts if queue in self.facts.queue_line(part.queue)]
         mine.sort(
             key=lambda part: (
-                not part.is_firm,
+                not part.is_firm or part.nth > 0,
                 part not in below,
                 part.nth > 0,
                 part.started,

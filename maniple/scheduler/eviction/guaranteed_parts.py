@@ -4,8 +4,9 @@ A job runs in parts that are evicted together: its minimum, then each step of it
 counted one after the other. A part is inside if it and all parts inside before it stay within the guarantee. A part
 that does not fit is outside, with the surplus above it, and smaller ones after it are still counted.
 
-The order makes what is inside stay inside: non-preemptable jobs first, because nothing can move them, then what is
-inside a child's guarantee, then minimums before surplus, then the oldest. What starts later displaces only surplus.
+The order makes what is inside stay inside: minimums of non-preemptable jobs first, because nothing can move them, then
+what is inside a child's guarantee, then minimums before surplus, then the oldest. What starts later displaces only
+surplus.
 
 It matters how much stays inside, not which parts. A part that is inside may leave if those that stay, counted anew,
 hold as much inside: of minimums alone, and together with surplus. As a last resort surplus inside may leave if the
@@ -245,7 +246,8 @@ class GuaranteedParts:
         def order(part: _Part) -> tuple[object, ...]:
             is_surplus = part.number > 0
             is_within = part.pods[0] in within_child
-            return part.job.preemptable, not is_within, is_surplus, part.started, part.job.key, part.number
+            may_go = part.job.preemptable or is_surplus
+            return may_go, not is_within, is_surplus, part.started, part.job.key, part.number
 
         ordered = [
             _Counted(part, tuple(part.held[named].tolist()), bool(covered(self._due, queue, part.held).any()))

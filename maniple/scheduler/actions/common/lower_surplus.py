@@ -47,7 +47,8 @@ class SurplusMaker:
     def make_room(self, queue: Queue, claim: Job) -> bool:
         """Evicts surplus of lower priority, and nominates the claim for its room; False if that is not enough."""
         units = self._below(claim)
-        victims = self._maker(units).make_room(queue, claim, self._offered.left) if units.any() else None
+        is_any_left = (units & self._offered.left).any()
+        victims = self._maker(units).make_room(queue, claim, self._offered.left) if is_any_left else None
         if victims is None:
             return False
         self._offered.take(victims)
@@ -57,7 +58,8 @@ class SurplusMaker:
     def suppose_room(self, queue: Queue, claim: Job, keeping: Container[JobKey]) -> "SupposedRoom | None":
         """The same as a supposition that can be undone, for pods that do not exist yet. `keeping` lose nothing."""
         units = self._below(claim) & self._offered.table.of_jobs(lambda job: job.key not in keeping)
-        victims = self._maker(units).find_room(queue, claim, self._offered.left) if units.any() else None
+        is_any_left = (units & self._offered.left).any()
+        victims = self._maker(units).find_room(queue, claim, self._offered.left) if is_any_left else None
         if victims is None:
             return None
         losers = [self._offered.table.units[unit] for unit in victims.tolist()]
@@ -73,10 +75,8 @@ class SurplusMaker:
         return SupposedRoom(changes, frozenset(unit.job.key for unit in losers), victims, self._offered)
 
     def _below(self, claim: Job) -> BoolArray:
-        """[units] that are left, of lower priority in the claim's queue."""
-        table = self._offered.table
-        is_below = table.of_jobs(lambda job: job.queue == claim.queue and job.priority < claim.priority)
-        return is_below & self._offered.left
+        """[units] of lower priority in the claim's queue."""
+        return self._offered.table.of_jobs(lambda job: job.queue == claim.queue and job.priority < claim.priority)
 
     def _maker(self, units: BoolArray) -> RoomMaker:
         return RoomMaker(self._session, self._offered.table, units, Terms(always(SHRUNK), self._rules))
