@@ -7,7 +7,7 @@ holds nothing.
 from math import inf
 
 from maniple.api.labels import INCOMPLETE_SINCE_ANNOTATION as SINCE
-from maniple.api.moves import KEPT_S, read_move
+from maniple.api.moves import read_move
 from maniple.api.timestamps import parse_timestamp, to_seconds
 from maniple.api.types import PodGroup
 
@@ -31,4 +31,4 @@ def stale_at(group: PodGroup) -> float:
     if SINCE not in annotations or not seconds or incomplete_since_problem(annotations):
         return inf
     at, move = to_seconds(parse_timestamp(annotations[SINCE])) + seconds, read_move(annotations)
-    return max(at, move.at_s + KEPT_S) if move is not None and move.places else at
+    return max(at, move.until_s) if move is not None and move.places else at

@@ -247,6 +247,7 @@ class PodSpec(Struct, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     active_deadline_seconds: Int64 | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class ContainerStatus(Struct, frozen=True):

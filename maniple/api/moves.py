@@ -16,9 +16,10 @@ from msgspec import Meta
 from maniple.api.labels import MOVED_ANNOTATION
 from maniple.api.meta import ResourceList
 from maniple.api.quantity import parse_quantity
-from maniple.api.timestamps import LAST_YEAR, format_timestamp, to_seconds
+from maniple.api.timestamps import LAST_YEAR, format_timestamp, parse_timestamp, to_seconds
 
-KEPT_S = 300.0  # so long the places are kept for pods that do not come
+KEPT_S = 300.0  # so long the places are kept, once the moved pods must be gone, for pods that do not come
+HOUR_S = 3600.0  # the moves of the last hour are counted
 _EXAMPLE = '{"at":"2026-01-31T12:00:00Z","size":2,"places":[{"node":"n1","pods":1,"requests":{"nvidia.com/gpu":"1"}}]}'
 _Count = Annotated[int, Meta(ge=1, le=100_000)]
 
@@ -32,24 +33,41 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str = ""
 
 
-class Move(msgspec.Struct, frozen=True):
+class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     at: datetime
     size: _Count  # pods of the gang, those that were moved included
     places: tuple[Place, ...]
+    until: datetime | None = None  # the end of the places
+    earlier: tuple[datetime, ...] = ()  # moves of the gang within the hour before
 
     @property
     def at_s(self) -> float:
         return to_seconds(self.at)
 
+    @property
+    def until_s(self) -> float:
+        return self.at_s + KEPT_S if self.until is None else to_seconds(self.until)
+
     def keeps_places(self, now: float) -> bool:
         """Whether it names places, and is not over by its age."""
-        return bool(self.places) and now - self.at_s < KEPT_S
+        return bool(self.places) and now < self.until_s
+
+    def times_since(self, since: float) -> list[float]:
+        """When the gang was moved after that."""
+        return [at for at in (self.at_s, *map(to_seconds, self.earlier)) if at > since]
 
 
-def format_move(at: float, size: int, places: Iterable[Place]) -> str:
-    """The value of the annotation."""
-    value = {"at": format_timestamp(at), "size": size, "places": msgspec.to_builtins(tuple(places))}
-    return msgspec.json.encode(value).decode()
+def format_move(
+    at: float, size: int, places: Iterable[Place], *, leaving_s: float = 0.0, earlier: Iterable[float] = ()
+) -> str:
+    """The value of the annotation. `leaving_s`: how long the moved pods may take to leave."""
+    until = None if not leaving_s else _to_the_second(at + leaving_s + KEPT_S)
+    move = Move(_to_the_second(at), size, tuple(places), until, tuple(map(_to_the_second, earlier)))
+    return msgspec.json.encode(move).decode()
+
+
+def _to_the_second(seconds: float) -> datetime:
+    return parse_timestamp(format_timestamp(seconds))
 
 
 def read_move(annotations: dict[str, str]) -> Move | None:
@@ -66,7 +84,9 @@ def read_move(annotations: dict[str, str]) -> Move | None:
 def without_places(annotations: dict[str, str], now: float) -> str | None:
     """The value of the annotation without its places; None if no places are kept as it is."""
     move = read_move(annotations)
-    return format_move(move.at_s, move.size, ()) if move is not None and move.keeps_places(now) else None
+    if move is None or not move.keeps_places(now):
+        return None
+    return format_move(move.at_s, move.size, (), earlier=map(to_seconds, move.earlier))
 
 
 def move_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
@@ -83,8 +103,10 @@ def move_problems(annotations: dict[str, str]) -> list[tuple[str, str]]:
 def _parse(text: str) -> Move:
     """Raises ValueError if it is no such value; msgspec's errors are such."""
     move = msgspec.json.decode(text, type=Move)
-    if move.at.tzinfo is None or move.at.year >= LAST_YEAR:
-        raise ValueError(f"at: expected a time with a time zone, found {move.at}")
+    named = [("at", move.at), ("until", move.until), *(("earlier", time) for time in move.earlier)]
+    for name, time in named:
+        if time is not None and (time.tzinfo is None or time.year >= LAST_YEAR):
+            raise ValueError(f"{name}: expected a time with a time zone, found {time}")
     for place in move.places:
         for quantity in place.requests.values():
             parse_quantity(str(quantity))

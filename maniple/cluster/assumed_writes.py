@@ -110,8 +110,10 @@ def with_move(item: Gang, annotation: str) -> Gang:
     return replace(item, metadata=replace(meta, annotations=meta.annotations | {MOVED_ANNOTATION: annotation}))
 
 
-def move_annotation(moved: MovedGang, now: float) -> str:
-    return format_move(now, moved.size, moved.places)
+def move_annotation(moved: MovedGang, now: float, leaving_s: float = 0.0) -> str:
+    """`leaving_s`: how long the pods take to leave, if that is more than their grace."""
+    leaving_s = max(moved.grace_s, leaving_s)
+    return format_move(now, moved.size, moved.places, leaving_s=leaving_s, earlier=moved.earlier)
 
 
 def marked(item: Marked, holders: Container[str]) -> Marked:

@@ -202,7 +202,7 @@ class MemoryCluster:
             def noted(item: MovableGang, kind: str) -> MovableGang:
                 gang = name_of(item.metadata), kind
                 if gang in moved:
-                    return with_move(item, move_annotation(moved[gang], now))
+                    return with_move(item, move_annotation(moved[gang], now, self._step_s))
                 annotation = without_places(item.metadata.annotations, now) if gang in ended else None
                 return item if annotation is None else with_move(item, annotation)
 

@@ -81,6 +81,7 @@ class PlacedPod(Struct, eq=False):
     # What a pod in its place asks for. It takes time to find out: only of jobs that may be moved, or for explanations.
     shape: Shape | None = None
     owner: str = ""  # the same
+    grace_s: float = 0.0  # that it has to end; the same
 
     @property
     def order(self) -> tuple[str, int, str]:

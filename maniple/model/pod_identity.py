@@ -20,6 +20,7 @@ from maniple.api.phases import FINISHED
 JobKey = tuple[str, str]  # "namespace/name" and kind of a gang
 
 _LONGEST_S = 2**31 - 1  # Kubernetes accepts no longer deadline; a longer one means that there is none
+_GRACE_S, _DAY_S = 30, 86_400  # Kubernetes' default; and the longest that counts
 _VOLCANO_ROLE = "volcano.sh/task-spec"
 _COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 _KUBE_BATCH_GROUP = "scheduling.k8s.io/group-name"
@@ -105,6 +106,12 @@ def group_name(pod: Pod) -> str:
         or annotations.get(_VOLCANO_GROUP)
         or ""
     )
+
+
+def grace_s(pod: Pod) -> float:
+    """How long the pod has to end, at most a day."""
+    seconds = pod.spec.termination_grace_period_seconds
+    return float(min(max(_GRACE_S if seconds is None else seconds, 0), _DAY_S))
 
 
 def may_wait(pod: Pod) -> bool:

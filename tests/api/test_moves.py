@@ -29,6 +29,25 @@ def test_when_the_places_are_taken_out_the_time_of_the_move_stays() -> None:
     assert without_places({}, 1767225601.0) is None
 
 
+def test_places_are_kept_until_the_pods_must_be_gone_and_five_minutes_more() -> None:
+    at, places = 1767225600.0, [Place("n1", 1, {"cpu": "1"})]
+    for leaving_s in (0.0, 30.0, 1200.0):
+        move = read_move({MOVED_ANNOTATION: format_move(at, 4, places, leaving_s=leaving_s)})
+        assert move is not None
+        assert move.keeps_places(at + leaving_s + KEPT_S - 1)
+        assert not move.keeps_places(at + leaving_s + KEPT_S)
+
+
+def test_earlier_moves_of_a_gang_are_counted_and_outlive_its_places() -> None:
+    at, places = 1767225600.0, [Place("n1", 1, {"cpu": "1"})]
+    text = format_move(at, 4, places, earlier=[at - 60, at - 1800])
+    for value in (text, without_places({MOVED_ANNOTATION: text}, at)):
+        move = read_move({MOVED_ANNOTATION: value or ""})
+        assert move is not None
+        assert move.times_since(at - 3600) == [at, at - 60, at - 1800]
+        assert move.times_since(at - 60) == [at]
+
+
 def test_a_gang_without_the_annotation_was_not_moved() -> None:
     assert read_move({}) is None
     assert move_problems({}) == []
@@ -39,7 +58,11 @@ def test_a_gang_without_the_annotation_was_not_moved() -> None:
     [
         ("yes", "JSON is malformed"),
         ('{"at":"2026-01-01T00:00:00Z","places":[]}', "missing required field `size`"),
-        ('{"at":"2026-01-01T00:00:00","size":1,"places":[]}', "expected a time with a time zone"),
+        ('{"at":"2026-01-01T00:00:00","size":1,"places":[]}', "at: expected a time with a time zone"),
+        (
+            '{"at":"2026-01-01T00:00:00Z","size":1,"places":[],"until":"2026-01-01T00:00:00"}',
+            "until: expected a time with a time zone",
+        ),
         ('{"at":"2026-01-01T00:00:00Z","size":1,"places":[{"node":"n","pods":1,"requests":{"cpu":"x"}}]}', "'x'"),
         ('{"at":"2026-01-01T00:00:00Z","size":1,"places":[{"node":"n","pods":0,"requests":{}}]}', "`int` >= 1"),
     ],

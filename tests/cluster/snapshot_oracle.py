@@ -323,6 +323,8 @@ class _Usage:
         if job.is_movable:
             placed.shape = self.tables.shapes.of(pod, request, gpu_models(pod, job))
             placed.owner = pod_owner(pod.metadata) if node >= 0 else ""
+            seconds = pod.spec.termination_grace_period_seconds
+            placed.grace_s = 30.0 if seconds is None else float(max(0, min(seconds, 86_400)))
         job.placed.append(placed)
         job.placed_by_role[placed.role] = job.placed_by_role.get(placed.role, 0) + 1
         job.allocated = vector if job.allocated is None else job.allocated + vector

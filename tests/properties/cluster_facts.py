@@ -339,8 +339,11 @@ def read_stale_at(item: object) -> int | None:
     if since is None or not seconds:
         return None
     moved = strings(item, "metadata", "annotations").get("maniple.dev/moved")
-    moved_at = None if moved is None else moment(json.loads(moved)["at"])
-    return since + seconds if moved_at is None else max(since + seconds, moved_at + KEPT_S)
+    move = {} if moved is None else json.loads(moved)
+    moved_at, until = moment(move.get("at")), moment(move.get("until"))
+    if until is None and moved_at is not None:
+        until = moved_at + KEPT_S
+    return since + seconds if until is None else max(since + seconds, until)
 
 
 def read_job(item: object) -> Job:

@@ -16,7 +16,7 @@ from maniple.model.building.queue_usage import GpuKind, JobUsage
 from maniple.model.building.task_groups import TaskGroups
 from maniple.model.job import Job, PlacedPod
 from maniple.model.plugin_reads import pick
-from maniple.model.pod_identity import lasts_s, pod_role
+from maniple.model.pod_identity import grace_s, lasts_s, pod_role
 from maniple.model.priority import is_critical
 from maniple.model.resources import FloatArray
 
@@ -127,6 +127,7 @@ def _placed_pod(usage: PodUsage, job: Job, builder: JobBuilder, tables: ClusterT
     if job.is_movable or tables.has_all_shapes:
         placed.shape = tables.shapes.of(pod, usage.request, gpu_models(pod, job))
         placed.owner = usage.owner
+        placed.grace_s = grace_s(pod)
     return placed
 
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from maniple.api.gpu.requests import WHOLE
-from maniple.api.moves import Place
+from maniple.api.moves import HOUR_S, Place
 from maniple.model.pod_identity import JobKey
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.explain.verdict import Explainer
 from maniple.scheduler.framework.due_rules import counted_of, share_of
 from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
 from maniple.scheduler.framework.plan import (
+    MOVED,
     SHRUNK,
     Bind,
     Eviction,
@@ -70,14 +71,23 @@ def _moves(session: Session) -> Iterator[Move]:
 
 def _moved_gangs(session: Session) -> Iterator[MovedGang]:
     """Amounts are those that the pods ask for: a pod that comes in their place asks for the same."""
-    snapshot, places = session.snapshot, dict[JobKey, tuple[int, list[Place]]]()
+    snapshot, places = session.snapshot, dict[JobKey, list[Place]]()
+    jobs = {placed.job.key: placed.job for placed in session.moved}
     for placed in session.moved:
         requests = snapshot.axis.describe(placed.group.shape.requests)
-        here = places.setdefault(placed.job.key, (len(placed.job.placed) + placed.job.succeeded, []))[1]
+        here = places.setdefault(placed.job.key, [])
         for node, count in zip(placed.spot.nodes.tolist(), placed.spot.counts.tolist(), strict=True):
             here.append(Place(snapshot.nodes.names[node], int(count), {**requests}, placed.group.role))
-    for (name, kind), (size, several) in places.items():
-        yield MovedGang(name, kind, size, tuple(sorted(several, key=lambda place: (place.node, place.role))))
+    moved = {done.pod.pod for done in session.evicted if done.reason == MOVED} if jobs else set()
+    for key, several in places.items():
+        job = jobs[key]
+        yield MovedGang(
+            *key,
+            len(job.placed) + job.succeeded,
+            tuple(sorted(several, key=lambda place: (place.node, place.role))),
+            max(pod.grace_s for pod in job.placed if pod.pod in moved),
+            () if job.moved is None else tuple(sorted(job.moved.times_since(snapshot.now - HOUR_S))),
+        )
 
 
 def _ended_moves(session: Session) -> Iterator[JobKey]:

@@ -59,6 +59,8 @@ class MovedGang(msgspec.Struct, frozen=True, order=True):
     kind: str
     size: int
     places: tuple[Place, ...]
+    grace_s: float = 0.0  # the longest that one of them may take to leave
+    earlier: tuple[float, ...] = ()  # when it was moved before, in the last hour
 
 
 class Leaver(msgspec.Struct, frozen=True, order=True):

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from maniple.api.moves import KEPT_S
+from maniple.api.moves import HOUR_S
 from maniple.model.gpu.devices import MIXED
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray
@@ -32,7 +32,7 @@ from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.growth.resize_value import gpus_of
 from maniple.scheduler.moving.disorder import MILLI, Disorder
 from maniple.scheduler.moving.movable_units import movable_units, why_unmovable
-from maniple.scheduler.moving.move_value import HOUR_S, Moving
+from maniple.scheduler.moving.move_value import Moving, moves_of_the_last_hour
 from maniple.scheduler.moving.new_places import place_close
 
 T = TypeVar("T")
@@ -92,9 +92,8 @@ class _Search:
         self._disorder = Disorder(session)
         self._movable = [job for job in session.snapshot.jobs if job.is_movable and job.placed]
         self._offered: dict[tuple[str, str], list[Unit]] = {}
-        moved = (job.moved.at_s + HOUR_S for job in session.snapshot.moved if job.moved is not None)
         # The times at which the answer may change although nothing else does.
-        self._changes = {time for time in moved if time > session.snapshot.now}
+        self._changes = {at + HOUR_S for at in moves_of_the_last_hour(session)}
 
     @property
     def settled_until(self) -> float:
@@ -202,7 +201,7 @@ class _Search:
         """Notes when something ends that may keep the job where it is."""
         times = [pod.started + job.min_runtime_s for pod in job.placed] if job.min_runtime_s else []
         if job.moved is not None:
-            times += [job.moved.at_s + KEPT_S, job.moved.at_s + self._moving.cooldown_s]
+            times += [job.moved.until_s, job.moved.at_s + self._moving.cooldown_s]
         if job.elastic is not None:
             times.append(job.elastic.cooldown_until)
         self._changes.update(time for time in times if time > self._session.snapshot.now)

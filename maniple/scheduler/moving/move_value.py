@@ -7,11 +7,10 @@ moved checkpoint before they stop, or say that they can be moved.
 import math
 from dataclasses import dataclass
 
+from maniple.api.moves import HOUR_S
 from maniple.model.job import Job, PlacedPod
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.growth.resize_value import gpus_of
-
-HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +27,8 @@ class Moving:
 
     def moves_left(self, session: Session) -> int:
         """Returns how many more jobs may be moved in this cycle."""
-        since = session.snapshot.now - HOUR_S
-        moved = sum(job.moved is not None and job.moved.at_s > since for job in session.snapshot.moved)
-        return max(0, self.moves_per_hour - moved - len({done.job.key for done in session.moved}))
+        moved = len(moves_of_the_last_hour(session)) + len({done.job.key for done in session.moved})
+        return max(0, self.moves_per_hour - moved)
 
     def lost_by(self, session: Session, job: Job, pods: tuple[PlacedPod, ...]) -> float:
         """Returns the GPU-seconds that the job loses. An elastic job stands still as a whole."""
@@ -49,6 +47,12 @@ class Moving:
     def last_move_s(self, session: Session) -> float:
         """Returns when a job was moved last; -inf: never."""
         return max((job.moved.at_s for job in session.snapshot.moved if job.moved is not None), default=-math.inf)
+
+
+def moves_of_the_last_hour(session: Session) -> list[float]:
+    """When jobs were moved. A job that was moved twice is there twice."""
+    since = session.snapshot.now - HOUR_S
+    return [at for job in session.snapshot.moved if job.moved is not None for at in job.moved.times_since(since)]
 
 
 DEFAULT = Moving()
