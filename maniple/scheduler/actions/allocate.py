@@ -69,10 +69,19 @@ def _fits_now(session: Session, job: Job) -> bool:
 
 def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
     """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside."""
-    line = JobQueue(session, jobs)
+
+    def can_start(job: Job) -> bool:
+        if session.job_ready(job) or _fits_now(session, job):
+            return True
+        if deference is not None:
+            deference.expect_priority(job)  # it may evict what passes
+        return False
+
+    line = JobQueue(session, jobs, can_start)
     while (turn := line.next()) is not None:
         queue, job = turn
         if deference is not None and deference.is_due_by(job):
+            deference.expect_claim(job)
             session.put_aside.append(job)
             continue
         reason = session.overused(queue, session.asked(job))
@@ -117,7 +126,15 @@ class Deference:
 
     def expect(self, job: Job) -> None:
         """The job did not fit, and others may be evicted for it."""
+        self.expect_priority(job)
+        self.expect_claim(job)
+
+    def expect_priority(self, job: Job) -> None:
+        """The job did not fit, and lower priorities of its queue may be evicted for it."""
         self._highest[job.queue] = max(job.priority, self._highest.get(job.queue, job.priority))
+
+    def expect_claim(self, job: Job) -> None:
+        """The job waits, and may take from other queues what these borrow."""
         claims = claims_of(self._session) if self._takes_from_others and job.queue not in self._claimants else None
         if claims is not None:
             has_surplus = self._shrinks and self._running.get(job.queue, (_HIGHEST, False))[1]

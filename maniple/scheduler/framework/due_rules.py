@@ -74,12 +74,13 @@ def standing_with(due: Due, queue: int, held: FloatArray, need: FloatArray) -> S
 
 
 def borrows(session: Session, queue: Queue, need: FloatArray) -> bool:
-    """Whether the queue, or one above it, would hold more than its due with `need`."""
+    """Whether the queue, or one above it, would hold more than its due with `need`, and none below is guaranteed it."""
     due = session.due
     if due is None or not due.scarce.any():
         return False
     asked = due.accounting.asked(need)
-    return any(standing(due, index, asked) == Standing.BORROWING for index in session.queue_paths[queue.index])
+    stands = (standing(due, index, asked) for index in session.queue_paths[queue.index])
+    return next((stand == Standing.BORROWING for stand in stands if stand != Standing.DESERVED), False)
 
 
 def counted_of(session: Session, queue: Queue) -> BoolArray:

@@ -104,8 +104,9 @@ class Hooks:
 
     job_order: Callable[[Job], Key] | None = None
     queue_order: Callable[[Queue], Key] | None = None
-    # How a queue would stand with what its next job needs. It is compared before queue_order.
-    queue_standing: Callable[[Queue, FloatArray], float] | None = None
+    # How a queue would stand with what the next job of a queue below it needs. Given are the indices of the queues from
+    # that of the job up to this one. It is compared before queue_order.
+    queue_standing: Callable[[Sequence[int], FloatArray], float] | None = None
     task_order: Callable[[TaskGroup], Key] | None = None
     # Looks at nodes' own attributes only: cached by the group's Constraint and group_kind.
     predicate: Callable[[TaskGroup], Iterable[Check]] | None = None

@@ -201,12 +201,16 @@ class Session:
 
     def queue_key(self, queue: Queue, need: FloatArray | None = None) -> tuple[tuple[Key, ...], ...]:
         """Keys from the top of the tree down: ancestors are compared first. `need`: of the queue's next job."""
-        path = [self.snapshot.queues[index] for index in reversed(self.queue_paths[queue.index])]
+        path = self.queue_paths[queue.index]
         standings = self._callbacks["queue_standing"] if need is not None else ()
         orders = self._callbacks["queue_order"]
         return tuple(
-            (*(stand(queue, need) for stand in standings), *(order(queue) for order in orders), float(queue.index))
-            for queue in path
+            (
+                *(stand(path[: height + 1], need) for stand in standings),
+                *(order(self.snapshot.queues[path[height]]) for order in orders),
+                float(path[height]),
+            )
+            for height in reversed(range(len(path)))
         )
 
     def groups(self, job: Job) -> list[TaskGroup]:

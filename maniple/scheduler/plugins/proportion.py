@@ -20,7 +20,7 @@ import numpy as np
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.job import Queue
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.framework.due_rules import EPSILON, Due, counted_of, share_of, standing
+from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, counted_of, share_of, standing
 from maniple.scheduler.framework.guaranteed_starts import GuaranteedStarts
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
@@ -50,8 +50,11 @@ class Proportion:
             has_its_due = served >= 1.0 or not (held < deserved)[counted].any()
             return (float(has_its_due), -float(queue.priority), served)
 
-        def stand(queue: Queue, need: FloatArray) -> float:
-            return standing(due, queue.index, accounting.asked(need))
+        def stand(path: Sequence[int], need: FloatArray) -> float:
+            asked = accounting.asked(need)
+            stands = standing(due, path[-1], asked)
+            is_guaranteed = any(standing(due, queue, asked) == Standing.GUARANTEED for queue in path[:-1])
+            return Standing.GUARANTEED if is_guaranteed else stands
 
         def overused(queue: Queue, asked: FloatArray) -> Reason | None:
             # Scarce GPUs do not block jobs that ask for none. A resource that the cluster lacks is never overused.

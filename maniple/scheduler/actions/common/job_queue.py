@@ -2,14 +2,15 @@
 
 A queue's next job counts in its turn: one that stays within what its queue deserves comes before one that goes beyond
 (Hooks.queue_standing). A job that goes beyond lets later jobs of its queue pass that stay within, unless their priority
-is lower: it might evict them next. This holds also while no other queue waits: others may hold what the job takes.
+is lower: it might evict them next. One that cannot start now whoever comes first lets these pass, too. This holds also
+while no other queue waits: others may hold what the job takes.
 
 A key is computed when its entry is pushed. A queue's share only rises while an action places jobs, so a stale key is
 too low: it is noticed at the top of the heap and pushed again. Each step costs O(log n).
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
@@ -22,6 +23,7 @@ from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.session import Session
 
 _Entry = tuple[Any, int, Job]
+_NO_PRIORITY = -(2**63)  # below every priority
 
 
 class _Line:
@@ -30,7 +32,8 @@ class _Line:
     def __init__(self) -> None:
         self.jobs: list[_Entry] = []
         self.beyond: list[_Entry] = []  # those that let others pass
-        self._highest = 0  # priority of these
+        self.lowest = 0  # priority of all jobs of the line
+        self._highest = _NO_PRIORITY  # of those beyond that let only others of their priority pass, and higher ones
 
     def next_heap(self) -> list[_Entry]:
         """The heap that has the next job: what may pass, or else what comes first of all."""
@@ -38,15 +41,23 @@ class _Line:
             return self.jobs
         return min((heap for heap in (self.jobs, self.beyond) if heap), key=itemgetter(0))
 
-    def let_pass(self) -> None:
+    def let_pass(self, *, is_stuck: bool) -> None:
         entry = heapq.heappop(self.jobs)
-        self._highest = max(self._highest, entry[2].priority) if self.beyond else entry[2].priority
+        if not self.beyond:
+            self._highest = _NO_PRIORITY
+        if not is_stuck:
+            self._highest = max(self._highest, entry[2].priority)
         heapq.heappush(self.beyond, entry)
 
 
 class JobQueue:
-    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
+    def __init__(
+        self, session: Session, jobs: Iterable[Job], can_start: Callable[[Job], bool] = lambda _: True
+    ) -> None:
+        """`can_start`: whether the job could start if its turn came now. If it cannot now, it cannot later either."""
         self._session = session
+        self._can_start = can_start
+        self._stuck: dict[object, bool] = {}  # by demand
         self._lines: dict[int, _Line] = {}
         self._entered = 0
         self._needs: dict[JobKey, FloatArray] = {}
@@ -56,6 +67,7 @@ class JobQueue:
             self._lines.setdefault(job.queue, _Line()).jobs.append(self._entry(job))
         for line in self._lines.values():
             heapq.heapify(line.jobs)
+            line.lowest = min(job.priority for _, _, job in line.jobs)
         self._has_standings = session.has_standings and not self._is_alone()
         self._queues = [(self._key(index), index) for index in self._lines]
         heapq.heapify(self._queues)
@@ -85,7 +97,16 @@ class JobQueue:
         while line.next_heap() is line.jobs and (len(line.jobs) > 1 or line.beyond):
             if not self._borrows(queue, self._need(line.jobs[0][2])):
                 return
-            line.let_pass()
+            line.let_pass(is_stuck=self._is_stuck(line.jobs[0][2], line.lowest))
+
+    def _is_stuck(self, job: Job, lowest: int) -> bool:
+        """Whether the job cannot start, if anybody might pass because of that."""
+        if job.priority <= lowest:
+            return False
+        demand = self._session.demands.of(job)
+        if demand not in self._stuck:
+            self._stuck[demand] = not self._can_start(job)
+        return self._stuck[demand]
 
     def _borrows(self, queue: Queue, need: FloatArray) -> bool:
         """Jobs of a few kinds stand in line: one answer for each kind, until what the queue holds changes."""
