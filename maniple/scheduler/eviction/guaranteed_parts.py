@@ -148,6 +148,10 @@ class GuaranteedParts:
             minimums = with_gang
         return not _is_least(minimums, before.minimums)
 
+    def minimum_of(self, job: Job) -> FloatArray:
+        """What the minimum of a job below a guarantee holds."""
+        return next(part.held for part in self._parts_of[job.key] if not part.number)
+
     def _found_in(self, queue: int) -> _Inside:
         if self.is_empty or not self._due.guaranteed[queue].any():
             return _EMPTY

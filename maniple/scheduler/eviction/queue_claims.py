@@ -148,24 +148,48 @@ class QueueClaims:
     def preemptable(self, claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
         """Candidates of the claimant's queue that it may preempt, each given the ones before.
 
-        While another queue waits for its guarantee, nothing inside this one's is given up for a gang beside it: that
-        queue would take the gang, the victim could claim its guarantee again, and so on for ever.
+        Nothing inside the queue's guarantee is given up for a gang beside it while another queue waits for its own, nor
+        if the victim could claim its guarantee again. Others would take the gang next, and so on for ever.
         """
         path = self._session.queue_paths[claimant.queue]
         if self.parts.is_empty or not any(self.parts.is_inside(queue, one.pod) for one in candidates for queue in path):
             return list(candidates)
-        if not self.others_wait_for_guarantee(claimant.queue):
+        others_wait = self.others_wait_for_guarantee(claimant.queue)
+        if not others_wait and not self._others_hold(claimant.queue):
             return list(candidates)
         need = self.need(claimant)
         gone: set[PlacedPod] = set()
         allowed: list[Victim] = []
         for victim in candidates:
             gone.add(victim.pod)
-            if any(self.parts.is_exchanged_for_less(queue, gone, need) for queue in path):
+            is_less = any(self.parts.is_exchanged_for_less(queue, gone, need) for queue in path)
+            if is_less and (others_wait or self._claims_again(victim.job, claimant, gone)):
                 gone.discard(victim.pod)
             else:
                 allowed.append(victim)
         return allowed
+
+    def _others_hold(self, queue: int) -> bool:
+        """Whether queues hold anything that are neither this one nor above or below it."""
+        held = self._due.accounting.queue_held
+        above = [self._session.snapshot.queues[index].parent for index in self._session.queue_paths[queue]]
+        siblings = [q.index for q in self._session.snapshot.queues if q.parent in above]
+        return bool((held[siblings].sum(axis=0) > held[self._session.queue_paths[queue]].sum(axis=0) + EPSILON).any())
+
+    def _claims_again(self, job: Job, claimant: Job, gone: set[PlacedPod]) -> bool:
+        """Whether the job could claim a guarantee again beside the claimant, and that one would be outside.
+
+        Their queue can give up surplus for the claim.
+        """
+        due, path = self._due, self._session.queue_paths[job.queue]
+        own, need = self.parts.minimum_of(job), self.need(claimant)
+        lost = np.sum([due.accounting.of_pod(pod) for pod in gone], axis=0)
+        left = np.maximum(due.accounting.queue_held[path] - self.surplus_of(job.queue) - lost, 0.0) + need
+        stands = [standing_with(due, queue, held, need) for queue, held in zip(path, left, strict=True)]
+        if Standing.GUARANTEED in stands:
+            return False
+        again = [standing_with(due, queue, held, own) for queue, held in zip(path, left + own, strict=True)]
+        return Standing.GUARANTEED in again
 
     def others_wait_for_guarantee(self, queue: int) -> bool:
         """Whether a gang of another queue waits within its guarantee."""
