@@ -264,10 +264,14 @@ class Search:
                 return False
         return True
 
+    def has_rivals(self, queue: str) -> bool:
+        """Whether another queue of its level wants anything."""
+        return bool(self.due.wanting.intersection(self.tree.children(self.tree.parent[queue])) - {queue})
+
     def is_poorer(self, queue: str, asked: Resources, victims: list[Part]) -> bool:
         """Whether the queue, in which claimant and victims are, then holds a smaller part of its due."""
         held, left = self.held.get(queue, {}), self.left(queue, victims)
-        if len(self.due.wanting.intersection(self.tree.children(self.tree.parent[queue]))) < 2:
+        if not self.has_rivals(queue):
             return False
         return any(
             left.get(name, Fraction(0)) + asked.get(name, Fraction(0)) < min(amount, held.get(name, Fraction(0)))
@@ -280,7 +284,10 @@ class Search:
         theirs, mine = sides(self.facts, part.queue, gang.queue)
         if not theirs or part.nth > 0 or any(self.stays_within(queue, asked, victims) for queue in mine):
             return False
-        for queue in self.facts.queue_line(gang.queue)[len(mine) :]:
+        line = self.facts.queue_line(gang.queue)
+        for height, queue in enumerate(line[len(mine) :], len(mine)):
+            if not any(self.has_rivals(above) for above in line[height:]):
+                continue
             named, left = self.guarantees.named(queue), self.left(queue, victims)
             is_over = any(
                 left.get(name, Fraction(0)) + asked.get(name, Fraction(0)) > amount + TOLERANCE

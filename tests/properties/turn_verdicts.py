@@ -22,7 +22,7 @@ from properties.guarantee_parts import sides
 from properties.guarantee_verdicts import replayed
 from properties.kubernetes_rules import is_plain
 from properties.missed_room import choices, needed, room_in
-from properties.raw_objects import Object, Resources
+from properties.raw_objects import Object, Resources, add
 from properties.replay_rounds import Move, Round, State
 
 
@@ -95,11 +95,25 @@ class Turns:
             if self.facts.gang(other).queue != gang.queue or not self.is_late(move, gang):
                 continue
             taken = {key for key, claimant in self.played.evicted.items() if claimant == other}
+            if self.gives_up_more(gang, taken, asked):
+                continue
             where = {key: node for key, node in there.where.items() if key not in taken}
             if taken and self.fits(gang, replace(there, where=where)):
                 victims = ", ".join(sorted(taken))
                 yield f"{gang.key} waits within its guarantee, although {other}, above the due, takes {victims}"
                 return
+
+    def gives_up_more(self, gang: Gang, taken: set[str], asked: Resources) -> bool:
+        """Whether its own queue would give up more of what is guaranteed for the gang than the gang needs.
+
+        While others wait for their guarantees it may not preempt so.
+        """
+        given: Resources = {}
+        for key in taken:
+            if self.facts.gang(self.state.pods[key].gang).queue == gang.queue:
+                add(given, self.state.requests(self.facts, key))
+        named = self.due.guaranteed[gang.queue]
+        return any(amount > asked.get(name, Fraction(0)) for name, amount in given.items() if named.get(name))
 
     def fits(self, gang: Gang, there: State) -> bool:
         pods = [self.state.pods[key] for key in sorted(self.state.pending) if self.state.pods[key].gang == gang.key]

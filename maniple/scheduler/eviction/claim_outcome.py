@@ -161,7 +161,7 @@ class Outcome:
     def _leaves_guarantee(self, victim: Victim, level: int) -> bool:
         """Whether a claim in a department would replace a gang inside its guarantee by one that is outside.
 
-        The guarantee of another department could then take that one again.
+        The guarantee of another department could then take that one again, if there is another that wants anything.
         """
         parts = self._claims.parts
         if self._of_guests or self.claim in GUARANTEES or parts.is_empty:
@@ -172,7 +172,9 @@ class Outcome:
             for own in mine
         ):
             return False  # what is inside a child's guarantee is the first inside its parent's
-        for queue in self._path[level:]:
+        for height, queue in enumerate(self._path[level:], level):
+            if not any(self._claims.has_rivals[above] for above in self._path[height:]):
+                continue
             guaranteed = self._due.guaranteed[queue]
             is_over = (guaranteed > 0) & (self._without_candidates[queue] + self._need > guaranteed + EPSILON)
             if is_over.any() and victim.pod in parts.inside(queue) and not parts.is_surplus(victim.pod):

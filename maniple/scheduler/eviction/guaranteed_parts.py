@@ -134,11 +134,21 @@ class GuaranteedParts:
         after = self._count(queue, self._gone | gone, at_least=found)
         return after is None or (may_be_outside and after.has_all and _is_least(after.minimums, found.minimums))
 
-    def is_exchanged_for_less(self, queue: int, gone: Set[PlacedPod], need: FloatArray) -> bool:
-        """Whether less of minimums is inside with a new gang in the place of these pods."""
-        before = self._found_in(queue)
-        if before.pods.isdisjoint(gone):
-            return False
+    def is_exchanged_for_less(self, path: Iterable[int], gone: Set[PlacedPod], need: FloatArray) -> bool:
+        """Whether less of minimums is inside with a new gang in the place of these pods.
+
+        `path`: its queues, the lowest first. More inside a child's guarantee makes good for less inside its parent's.
+        """
+        for queue in path:
+            if not self._found_in(queue).pods.isdisjoint(gone):
+                before, after = self._found_in(queue).minimums, self._minimums_with(queue, gone, need)
+                if not _is_least(after, before):
+                    return True
+                if not _is_least(before, after):
+                    return False
+        return False
+
+    def _minimums_with(self, queue: int, gone: Set[PlacedPod], need: FloatArray) -> tuple[float, ...]:
         after = self._count(queue, self._gone | gone) or _EMPTY
         guaranteed = self._due.guaranteed[queue]
         named = guaranteed > 0
@@ -146,7 +156,7 @@ class GuaranteedParts:
         with_gang = tuple(map(float.__add__, minimums, need[named].tolist()))
         if covered(self._due, queue, need).any() and all(map(float.__le__, with_gang, most)):
             minimums = with_gang
-        return not _is_least(minimums, before.minimums)
+        return minimums
 
     def minimum_of(self, job: Job) -> FloatArray:
         """What the minimum of a job below a guarantee holds."""

@@ -162,7 +162,7 @@ class QueueClaims:
         allowed: list[Victim] = []
         for victim in candidates:
             gone.add(victim.pod)
-            is_less = any(self.parts.is_exchanged_for_less(queue, gone, need) for queue in path)
+            is_less = self.parts.is_exchanged_for_less(path, gone, need)
             if is_less and (others_wait or self._claims_again(victim.job, claimant, gone)):
                 gone.discard(victim.pod)
             else:

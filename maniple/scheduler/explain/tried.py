@@ -255,6 +255,7 @@ def make_room(case: Case, wanted: Mapping[TaskGroup, int], units: Sequence[Unit]
 
 
 MAKES_ROOM = "would make room by the end of this cycle: it is tried again in the next one"
+NOT_TOGETHER = "would make room, but no part of it that is enough may go together"
 
 
 def effect(case: Case, units: Sequence[Unit]) -> str:
@@ -271,7 +272,8 @@ def effect(case: Case, units: Sequence[Unit]) -> str:
                 limit = session.may_start(session.queue_of(job), job, more, is_charged=True)
                 if limit is not None:
                     return f"would make room, but {limit.message}"
-                return MAKES_ROOM
+                # If nothing happened in this cycle, the next one finds what this one has found.
+                return MAKES_ROOM if session.placed or session.anything_leaving or session.resized else NOT_TOGETHER
         needed = session.job_need(job).total
         wanted = {group: min(needed, session.state(job).left(group)) for group in job.groups}
         miss = find_miss(session, job, wanted, later=True)
