@@ -60,12 +60,19 @@ def _started(facts: Facts, state: State, played: Round, tree: Tree) -> Iterator[
             if "/" in name and not tree.guaranteed[own].get(name):
                 yield f"{key} starts, and queue {own} guarantees no {name}"
         for queue in line:
-            for name, amount in sorted(tree.guaranteed[queue].items()):
-                if amount and name in asked and held[queue][name] > amount:
+            for name, written in sorted(tree.guaranteed[queue].items()):
+                amount = max(written, with_children(tree, queue, name))
+                if written and name in asked and held[queue][name] > amount:
                     yield (
                         f"{key} starts, and gangs that may not be preempted hold {shown(held[queue][name])} {name} "
                         f"in queue {queue}, which guarantees {shown(amount)}"
                     )
+
+
+def with_children(tree: Tree, queue: str, name: str) -> Fraction:
+    """What the queue's children are guaranteed together, or they say themselves."""
+    own = tree.guaranteed[queue].get(name, Fraction(0))
+    return max(own, sum((with_children(tree, child, name) for child in tree.children(queue)), Fraction(0)))
 
 
 def least_minimum(facts: Facts, state: State, gang: str, pods: Members) -> Resources:

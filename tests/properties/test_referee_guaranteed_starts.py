@@ -52,7 +52,7 @@ def test_a_start_beyond_the_guarantee_is_caught() -> None:
         ({"a": {"guaranteed": {"amd.com/gpu": 9}}}, False),
         ({"a": {"parent": "top"}, "top": {"guaranteed": {GPU: 2}}}, False),
         ({"a": {"parent": "top", "guaranteed": {GPU: 2}}, "top": {}}, True),
-        ({"a": {"parent": "top", "guaranteed": {GPU: 2}}, "top": {"guaranteed": {GPU: 1}}}, False),
+        ({"a": {"parent": "top", "guaranteed": {GPU: 2}}, "top": {"guaranteed": {GPU: 1}}}, True),
         ({"a": {"parent": "top", "guaranteed": {GPU: 2}}, "top": {"guaranteed": {"cpu": "100m"}}}, False),
     ],
 )

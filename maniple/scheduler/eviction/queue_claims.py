@@ -342,9 +342,14 @@ class QueueClaims:
         return [np.array(units, dtype=np.intp) for units in staying.values()]
 
     def reservations_below(self, claim: Claim) -> list[Reservation]:
-        """The reservations that give way to such a claim: for gangs that no guarantee covers."""
+        """The reservations that give way to such a claim: for gangs that no guarantee covers, and as a last resort all.
+
+        A gang with a reservation that had a claim on the same victims would have made it.
+        """
         if claim not in GUARANTEES:
             return []
+        if claim == Claim.GUARANTEED_LAST:
+            return list(self._session.reservations.values())
         held = self._due.accounting.queue_held
         giving_way = []
         for reservation in self._session.reservations.values():

@@ -5,7 +5,8 @@ guaranteed there. Their own queue's guarantee names every GPU and other device t
 loan and does not count. A gang that runs already is never held back: what it waits for counts from the beginning, so
 that nobody else takes it. During a cycle these sums only grow.
 
-Guarantees count here as they are written, as plain amounts: not as far as the queue asks for them, nor by GPU speed.
+Guarantees count here as they are written, as plain amounts: not as far as the queue asks for them, nor by GPU speed. A
+queue with children guarantees at least what these do together.
 """
 
 from collections.abc import Sequence
@@ -43,13 +44,14 @@ class GuaranteedStarts:
         lacking: list[tuple[Queue, int]] = []
         for index in session.queue_paths[job.queue]:
             queue = session.snapshot.queues[index]
+            guaranteed = self._guaranteed(index)
             named = asked & (queue.guaranteed > 0)
             if index == job.queue:
                 unnamed = np.flatnonzero(asked & ~named & session.snapshot.axis.extended).tolist()
                 if not unnamed and not named.any():
                     unnamed = [_most_telling(session, asked)]
                 lacking += [(queue, row) for row in unnamed]
-            rows = np.flatnonzero(named & (held[index] + more > queue.guaranteed))
+            rows = np.flatnonzero(named & (held[index] + more > guaranteed))
             lacking += [(queue, row) for row in rows.tolist()]
         return self._reason(lacking, more) if lacking else None
 
@@ -57,20 +59,26 @@ class GuaranteedStarts:
         """`lacking`: each queue and resource of which too little is guaranteed."""
         axis = self._session.snapshot.axis
         queue, row = lacking[0]
-        name, held = axis.names[row], self._held[queue.index, row]
-        guaranteed = f"{axis.amount(row, queue.guaranteed[row])} {name}" if queue.guaranteed[row] > 0 else f"no {name}"
+        name, held, guaranteed = axis.names[row], self._held[queue.index, row], self._guaranteed(queue.index)[row]
+        amount = f"{axis.amount(row, guaranteed)} {name}" if guaranteed > 0 else f"no {name}"
         least: dict[str, list[str]] = {}  # queue -> the guarantees that it would need
         for other, other_row in lacking:
-            amount = axis.amount(other_row, self._held[other.index, other_row] + more[other_row], up=True)
-            least.setdefault(other.name, []).append(f"{amount} {axis.names[other_row]}")
+            wanted = axis.amount(other_row, self._held[other.index, other_row] + more[other_row], up=True)
+            least.setdefault(other.name, []).append(f"{wanted} {axis.names[other_row]}")
         would = [f"the guarantee of queue {other!r} were at least {', '.join(own)}" for other, own in least.items()]
         return Reason(
             "BeyondGuarantee",
             f"it has preemptable: false and starts only within its queue's guarantee: queue {queue.name!r} guarantees "
-            f"{guaranteed}, the minimums of such jobs hold {axis.amount(row, held)}, this needs "
+            f"{amount}, the minimums of such jobs hold {axis.amount(row, held)}, this needs "
             f"{axis.amount(row, more[row])}",
             f"{' and '.join(would)} {_OR}",
         )
+
+    def _guaranteed(self, index: int) -> FloatArray:
+        """[R] what the queue says, or what its children are guaranteed together if that is more."""
+        queue = self._session.snapshot.queues[index]
+        below = [self._guaranteed(child) for child in queue.children]
+        return np.maximum(queue.guaranteed, np.sum(below, axis=0)) if below else queue.guaranteed
 
     # -- what such gangs hold
 
