@@ -202,7 +202,7 @@ class Search:
         return [part for part in victims if part.gang in going and part.queue == gang.queue]
 
     def needs_lower(self, gang: Gang, pod: Pod, need: int, asked: Resources, victims: list[Part]) -> bool:
-        """Whether lower priorities hold less than the gang needs, and there would be no room beside any of them."""
+        """Whether lower priorities hold less than the gang needs, and there would be no room beside the minimum of any."""
         lower, taken = self.lower(gang, victims), dict[str, Fraction]()
         for part in lower:
             add(taken, part.asks(self.facts, self.state))
@@ -214,7 +214,7 @@ class Search:
             if lost > wanted or (lost == wanted and lost):
                 return False
         return not any(
-            self.makes_room(gang, pod, need, asked, [part for part in victims if part.gang != job])
+            self.makes_room(gang, pod, need, asked, [part for part in victims if part.gang != job or part.nth > 0])
             for job in {part.gang for part in lower}
         )
 

@@ -204,7 +204,7 @@ class GuaranteedParts:
                 held = tuple(map(float.__add__, held, amounts))
             if is_covered and key not in outside and all(map(float.__le__, with_part, most)):
                 used, total = with_part, tuple(map(float.__add__, total, amounts))
-                inside.extend(part.pods)
+                inside.extend(self._staying(part, gone) if key in left else part.pods)
                 if not part.number:
                     minimums = tuple(map(float.__add__, minimums, amounts))
                 if at_least is not None and _is_least(minimums, at_least.minimums) and _is_least(total, at_least.total):
@@ -232,6 +232,13 @@ class GuaranteedParts:
             else:
                 left[key] = next(part.number for part in parts if not set(part.pods).isdisjoint(pods))
         return left
+
+    def _staying(self, part: _Part, gone: Collection[PlacedPod]) -> tuple[PlacedPod, ...]:
+        """The pods of the part, of a job that loses some: others stand in for those that are gone."""
+        parts = self._parts_of[part.job.key]
+        before = sum(len(other.pods) for other in parts if other.number < part.number)
+        staying = [pod for other in parts for pod in other.pods if pod not in gone]
+        return tuple(staying[before : before + len(part.pods)])
 
     @cached_property
     def _parts_of(self) -> dict[JobKey, list[_Part]]:

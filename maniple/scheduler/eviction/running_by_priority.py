@@ -70,16 +70,22 @@ class RunningByPriority:
         return is_lower or self._needed_below(job.priority, job.queue) is not None
 
     def _displaces_larger(self, job: Job, going: Container[JobKey], left: FloatArray) -> bool:
-        """Whether a job of lower priority stays without which its queue, with the job again, could claim it back."""
+        """Whether jobs of lower priority stay without which its queue, with the job again, could claim them back."""
         due, queue = self._due, job.queue
         floor = np.maximum(np.where(due.scarce[queue], due.deserved[queue], 0.0), due.guaranteed[queue])
         own = self._held(job)
+        displaced = np.zeros_like(own)  # as many as it may need to displace, the lowest priority first
         for other in self._by_priority(job.queue):
             if other.priority >= job.priority:
                 break
-            lost = self._held(other) - own
-            if other.key not in going and ((lost > EPSILON) & (left - lost < floor - EPSILON)).any():
-                return True
+            if other.key in going:
+                continue
+            displaced = displaced + self._held(other)
+            for lost in (self._held(other) - own, displaced - own):
+                if ((lost > EPSILON) & (left - lost < floor - EPSILON)).any():
+                    return True
+            if (displaced >= own - EPSILON).all():
+                displaced = np.zeros_like(own)
         # A larger one that waits would start by a claim for what the queue is short of, with the job or without.
         short = left + own < floor - EPSILON
         needed = self._needed_below(job.priority, job.queue) if short.any() else None
