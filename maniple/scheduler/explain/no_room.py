@@ -11,7 +11,7 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, member_models
-from maniple.scheduler.explain.words import change, joined, pods
+from maniple.scheduler.explain.words import change, joined, listed, pods
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.session import Session
@@ -120,7 +120,11 @@ class NoRoom:
 
     def why_not_placed(self) -> tuple[str, str]:
         """Why pods wait for which there is room by now, and what would start them."""
-        if self._job.key in self._session.checked:
+        session = self._session
+        if self._job.key in session.checked and session.reservations and not (session.placed or session.evicted):
+            names = listed(sorted(reservation.job.name for reservation in session.reservations.values()))
+            return f"there is room only where some is reserved for {names}", f"{names} had started"
+        if self._job.key in session.checked:
             why = "there is room by the end of this cycle, and there was none when its turn came"
             return why, "the next cycle came"
         action = Ability.BACKFILL if self._job.is_best_effort else Ability.ALLOCATE
