@@ -202,7 +202,7 @@ class Search:
         return [part for part in victims if part.gang in going and part.queue == gang.queue]
 
     def needs_lower(self, gang: Gang, pod: Pod, need: int, asked: Resources, victims: list[Part]) -> bool:
-        """Whether lower priorities hold less than the gang needs, and there would be no room beside the minimum of any."""
+        """Whether lower priorities hold less than the gang needs, and there is no room beside the minimum of any."""
         lower, taken = self.lower(gang, victims), dict[str, Fraction]()
         for part in lower:
             add(taken, part.asks(self.facts, self.state))
