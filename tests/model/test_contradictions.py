@@ -100,6 +100,14 @@ IN_H = {"scheduling.k8s.io/group-name": "h"}
             ],
             f"Queue a: spec.limit[{GPU}]: is 3, but its children are guaranteed 4 together, which cannot be kept",
         ),
+        (
+            [with_topology(2, 2), queue("a", guaranteed={GPU: "2500m"})],
+            f"Queue a: spec.guaranteed[{GPU}]: 2500m counts as 2: it is divided in whole units",
+        ),
+        (
+            [with_topology(2, 2), queue("a", guaranteed={GPU: 400})],
+            f"Queue a: spec.guaranteed[{GPU}]: is 400, but all nodes have 2 together, which is all that can be kept",
+        ),
     ],
     ids=lambda value: "" if isinstance(value, list) else str(value)[:30],
 )

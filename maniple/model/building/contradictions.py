@@ -2,7 +2,8 @@
 note.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 
 from maniple.api import kubernetes, types
@@ -59,8 +60,8 @@ def pod_notes(pod: kubernetes.Pod, classes: Mapping[str, int]) -> Iterator[Note]
         yield "priority", f"spec.priority: is {spec.priority}, which counts; PriorityClass {name} has {value}"
 
 
-def queue_notes(queues: Sequence[types.Queue], resources: Iterable[str]) -> Iterator[tuple[types.Queue, Note]]:
-    """`resources`: those that nodes have."""
+def queue_notes(queues: Sequence[types.Queue], resources: Mapping[str, Fraction]) -> Iterator[tuple[types.Queue, Note]]:
+    """`resources`: those that nodes have, and how much of each they have together."""
     known = set(resources)
     parents = {queue.metadata.name: queue for queue in queues}
     children: dict[str, list[types.Queue]] = {}
@@ -72,6 +73,14 @@ def queue_notes(queues: Sequence[types.Queue], resources: Iterable[str]) -> Iter
                 hint = did_you_mean(name, known) if name not in known and known else ""
                 if hint:
                     yield queue, ("queue resource", f"spec.{field}[{name}]: no node has this resource{hint}")
+        for name, written in spec.guaranteed.items():
+            amount = parse_quantity(str(written))
+            if "/" in name and amount != int(amount):
+                text = f"counts as {int(amount)}: it is divided in whole units"
+                yield queue, ("part of a unit", f"spec.guaranteed[{name}]: {written} {text}")
+            elif amount > resources.get(name, amount):
+                text = f"all nodes have {float(resources[name]):g} together, which is all that can be kept"
+                yield queue, ("guarantee of more", f"spec.guaranteed[{name}]: is {written}, but {text}")
     for name, below in children.items():
         parent = parents.get(name)
         for resource, limit in parent.spec.limit.items() if parent is not None else ():

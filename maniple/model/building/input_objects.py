@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from maniple.api import kubernetes, types
@@ -12,6 +13,7 @@ from maniple.api.errors import MOST_MESSAGES, InputError, did_you_mean, shown
 from maniple.api.keys import ObjectKey, key_of, name_of
 from maniple.api.labels import BIND_FAILURES_ANNOTATION, JOB_LABEL
 from maniple.api.phases import FINISHED
+from maniple.api.quantity import parse_quantity
 from maniple.model.building.cluster_tables import fixed_names
 from maniple.model.building.contradictions import node_notes, pod_notes, queue_notes
 from maniple.model.building.implied_pods import limited_implied_pods, pods_by_job
@@ -154,7 +156,12 @@ def _check_resources(objects: Objects) -> None:
 
 def _note_contradictions(objects: Objects) -> None:
     classes = {item.metadata.name: item.value for item in objects.priority_classes}
-    of_nodes = fixed_names(objects.nodes, [])
+    of_nodes: dict[str, Fraction] = dict.fromkeys(fixed_names(objects.nodes, []), Fraction(0))
+    guaranteed = {name for queue in objects.queues for name in queue.spec.guaranteed if name in of_nodes}
+    for node in objects.nodes if guaranteed else ():
+        amounts = node.status.allocatable or node.status.capacity
+        for name in guaranteed & amounts.keys():
+            of_nodes[name] += Fraction(parse_quantity(str(amounts[name])))
     noted: list[tuple[Object, tuple[object, str]]] = [
         *((node, note) for node in objects.nodes for note in node_notes(node)),
         *((pod, note) for pod in objects.pods for note in pod_notes(pod, classes)),
