@@ -122,10 +122,12 @@ class ElasticWorld(CloseWorld):
     def urgent(self, shape: Object, priority: str) -> Object:
         return shape | ({"priorityClassName": priority, "priority": PRIORITIES[priority]} if priority else {})
 
-    def add_plain(self, name: str, runs: bool, priority: str, all_leave: bool = False) -> None:
-        """A PodGroup of equal pods, often with surplus."""
+    def add_plain(
+        self, name: str, runs: bool, priority: str, all_leave: bool = False, more: tuple[int, ...] = (0, 0, 1, 2, 4)
+    ) -> None:
+        """A PodGroup of equal pods, with one of `more` as surplus."""
         shape, annotations, labels = self.ruled_shape({"maniple.dev/pod-group": name})
-        count, surplus = self.between(1, 4), self.pick(0, 0, 1, 2, 4)
+        count, surplus = self.between(1, 4), self.pick(*more)
         spec = {"minMember": count, **self.terms(priority)}
         self.add(OURS, "PodGroup", name, "default", spec=spec, **self.age(runs or self.one_in(2)))
         labels |= {"maniple.dev/pod-group": name}
@@ -141,10 +143,10 @@ class ElasticWorld(CloseWorld):
         if runs and self.one_in(6):
             self.add_budget(name, {"maniple.dev/pod-group": name}, self.between(0, count + surplus))
 
-    def add_wanting(self, name: str, priority: str) -> None:
-        """A PodGroup whose minimum runs, and whose surplus waits."""
+    def add_wanting(self, name: str, priority: str, most: int = 3) -> None:
+        """A PodGroup whose minimum runs, and whose surplus, up to `most` pods, waits."""
         shape, annotations, labels = self.ruled_shape({"maniple.dev/pod-group": name})
-        count, surplus = self.between(1, 2), self.between(1, 3)
+        count, surplus = self.between(1, 2), self.between(1, most)
         spec = {"minMember": count, **self.terms(priority)}
         self.add(OURS, "PodGroup", name, "default", spec=spec)
         labels |= {"maniple.dev/pod-group": name}
@@ -248,5 +250,17 @@ def rising_worlds(draw: st.DrawFn) -> list[Object]:
         builder.add_wanting(f"up{index}", builder.pick("high", "high", ""))
     if builder.one_in(2):
         builder.add_elastic("e", True, "high")
+    builder.fill_up(8)
+    return builder.objects
+
+
+@st.composite
+def ranked_worlds(draw: st.DrawFn) -> list[Object]:
+    """Full clusters of one queue, where surplus of two priorities waits for what surplus of a third holds."""
+    builder = ElasticWorld(draw, Mix(rules_one_in=0, limits_one_in=0))
+    builder.begin(0, 2)
+    builder.add_wanting("top", "high", most=6)
+    builder.add_wanting("middle", "", most=2)
+    builder.add_plain("low", True, "low", more=(7, 3, 5))
     builder.fill_up(8)
     return builder.objects

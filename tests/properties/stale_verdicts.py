@@ -1,10 +1,11 @@
 """Gangs below their minimum after their time: those that hold what they have although nothing keeps them, and those
-that give it back although their missing pods fitted when the round began.
+that give it back although their missing pods fitted when the round began, or fit when others have given back theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from properties.cluster_facts import PROTECTED_CLASSES, Facts, read_facts
 from properties.eviction_verdicts import STALE, roles_of
@@ -33,8 +34,10 @@ def _kept(facts: Facts, state: State, played: Round) -> Iterator[str]:
         done = state.succeeded.get(gang.key, [])
         moved = any(move.pod.gang == gang.key for move in [*played.binds, *played.nominations])
         lacks = gang.missing(roles_of(state, mine, gang.key) + done)
-        # Others may have been given the room that it fitted into when the round began.
-        may_fit = bool(played.binds) and any(state.pods[key].gang == gang.key for key in state.pending)
+        # Others may have been given the room that it fitted into, or would have when stale gangs have left.
+        may_fit = bool(played.binds or played.nominations) and any(
+            state.pods[key].gang == gang.key for key in state.pending
+        )
         if may_fit:
             continue
         if mine and lacks and not moved and not _is_protected(facts, state, mine) and set(mine) - played.evicted.keys():
@@ -60,6 +63,48 @@ def released_although_whole(objects: list[Object], plan: Object) -> list[str]:
         ]
         state = after(facts, state, played)
     return sentences
+
+
+def released_although_others_leave(objects: list[Object], plan: Object) -> list[str]:
+    """Gangs released although their missing pods fit when all has left that leaves beside them.
+
+    Silent like `released_although_whole`, and where room is reserved, or promised where the gang is: it may have to go
+    for that.
+    """
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    if any(queue.limit for queue in facts.queues.values()):
+        return []
+    if not all(is_plain(facts, pod) for pod in state.pods.values()):
+        return []
+    sentences: list[str] = []
+    for index, written in enumerate(rows(plan, "rounds"), 1):
+        played = read_round(facts, state, written)
+        promised = {move.node.name for move in played.nominations}
+        for key in sorted({state.pods[pod].gang for pod, why in played.reasons.items() if why == STALE}):
+            mine = {pod for pod in played.evicted if state.pods[pod].gang == key}
+            is_silent = state.promised or played.reserved or not facts.gang(key).is_preemptable
+            if is_silent or promised & {state.where[pod] for pod in mine}:
+                continue
+            if _fits(facts, _when_others_left(state, played, mine), key):
+                sentences.append(
+                    f"round {index}: {key} is released although its missing pods fit when others have left"
+                )
+        state = after(facts, state, played)
+    return sentences
+
+
+def _when_others_left(state: State, played: Round, mine: set[str]) -> State:
+    """All moves of the round made, and all gone that leaves in it or left before, apart from `mine`."""
+    remaining = set(state.remaining(played.evicted)) | mine
+    coming = {move.pod.key: move.node.name for move in [*played.binds, *played.nominations]}
+    gpu_ids = {move.pod.key: frozenset(move.gpus) for move in played.binds if move.gpus}
+    return replace(
+        state,
+        where={key: node for key, node in state.where.items() if key in remaining} | coming,
+        pending=state.pending - coming.keys(),
+        gpu_ids={key: ids for key, ids in state.gpu_ids.items() if key in remaining} | gpu_ids,
+    )
 
 
 def _fits(facts: Facts, state: State, key: str) -> bool:

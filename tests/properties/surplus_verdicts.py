@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from properties.cluster_facts import Facts
+from properties.cluster_facts import Facts, read_facts
 from properties.eviction_verdicts import priority_of, roles_of
-from properties.replay_rounds import SHRUNK, Round, State
+from properties.raw_objects import Object, rows
+from properties.replay_rounds import SHRUNK, Round, State, after, read_round, read_state
 
 _FOR_ROOM = (SHRUNK, "Preempted", "Reclaimed")
 
@@ -80,3 +81,27 @@ def surplus_owed_after(
         earlier = owed[key].victims if key in owed else ()
         owed[key] = SurplusDebt((*earlier, *victims), pods_of(state, played, key) + coming)
     return owed
+
+
+def started_only_to_leave(objects: list[Object], plan: Object) -> list[str]:
+    """Surplus that starts, and leaves in the next round for surplus of higher priority that waited already."""
+    facts = read_facts(objects)
+    state = read_state(facts, objects)
+    sentences: list[str] = []
+    started: set[str] = set()
+    waited: frozenset[str] = frozenset()
+    for index, written in enumerate(rows(plan, "rounds"), 1):
+        played = read_round(facts, state, written)
+        for key, victims in claimants(facts, state, played).items():
+            coming = {move.pod.key for move in played.nominations if move.pod.gang == key}
+            sentences += [
+                f"round {index}: {victim} had just started, and leaves for surplus of {key}, which waited already"
+                for victim in victims
+                if victim in started and coming <= waited
+            ]
+        # A gang that loses pods, or for which room is reserved, takes nothing in that round.
+        barred = {state.pods[pod].gang for pod in played.evicted} | played.reserved.keys()
+        started = {move.pod.key for move in played.binds}
+        waited = frozenset(key for key in state.pending if state.pods[key].gang not in barred)
+        state = after(facts, state, played)
+    return sentences

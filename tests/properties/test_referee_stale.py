@@ -8,7 +8,7 @@ from properties.gpu_facts import GPU
 from properties.raw_objects import Object
 from properties.referee import judge
 from properties.replay_rounds import Promise
-from properties.stale_verdicts import kept_in_vain, released_although_whole
+from properties.stale_verdicts import kept_in_vain, released_although_others_leave, released_although_whole
 from properties.test_referee import bind, group, node, nominate, plan_of, pod, round_of
 
 
@@ -66,6 +66,9 @@ def test_a_gang_that_keeps_what_it_holds_in_vain_is_caught() -> None:
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
     }
     assert not kept_in_vain([*SHORT, stale(3), budget], plan_of(round_of()))
+    other = [*SHORT, stale(3), pod("c", group="g"), pod("x")]
+    assert kept_in_vain(other, plan_of(round_of()))
+    assert not kept_in_vain(other, plan_of(round_of(nominations=[nominate("x", "n1")])))  # it may have come first
 
 
 def test_the_time_of_a_gang_that_was_moved_has_not_passed_while_places_are_kept_for_it() -> None:
@@ -85,3 +88,19 @@ def test_a_gang_that_is_released_although_its_missing_pod_fits_is_caught() -> No
     assert "default/g is released although its missing pods fitted" in found
     full = [*objects, pod("x", gpus=2, on="n1", ids="2,3")]
     assert released_although_whole(full, plan_of(round_of(evictions=given_up("a", "b")))) == []
+
+
+def test_a_gang_that_is_released_although_its_missing_pod_fits_when_another_has_left_is_caught() -> None:
+    h = group("h", 2)
+    h["metadata"]["annotations"] = {"maniple.dev/incomplete-since": "2026-01-01T00:00:00Z"}  # type: ignore[index]
+    two = [CLOCK, node("n1", gpus=1), node("n2", gpus=1), stale(2), h]
+    two += [pod("a", on="n1", group="g", ids="0"), pod("b", group="g")]
+    two += [pod("x", on="n2", group="h", ids="0"), pod("y", group="h")]
+    both = [*given_up("a"), *given_up("x", beneficiary="h")]
+    found = released_although_others_leave(two, plan_of(round_of(evictions=both)))
+    assert [sentence.split()[2] for sentence in found] == ["default/g", "default/h"]
+    one = round_of(evictions=given_up("x", beneficiary="h"), nominations=[nominate("b", "n2")])
+    assert released_although_others_leave(two, plan_of(one)) == []
+    # Whoever takes the room of the one that leaves keeps the other from being whole.
+    taken = round_of(evictions=both, nominations=[nominate("new", "n1"), nominate("new-2", "n2")])
+    assert released_although_others_leave([*two, pod("new"), pod("new-2")], plan_of(taken)) == []

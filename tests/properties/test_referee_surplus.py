@@ -6,6 +6,7 @@ import pytest
 
 from properties.raw_objects import Object
 from properties.referee import violations
+from properties.surplus_verdicts import started_only_to_leave
 from properties.test_referee import bind, group, node, nominate, plan_of, pod, queue, round_of, wait
 
 CLASSES: list[Object] = [
@@ -68,3 +69,14 @@ def test_surplus_that_left_in_vain_is_caught() -> None:
     idle = round_of(waiting=[*WAITS, wait("win")])
     found = violations(cluster(lose()), plan_of(TAKEN, idle), surplus_preempts=True)
     assert any("in vain: it has 1 pods and not 2" in sentence for sentence in found), found
+
+
+def test_surplus_that_starts_only_to_leave_for_surplus_that_waited_is_caught() -> None:
+    """`lose-1` waits, and is started in the room that `win-1` then takes."""
+    waits = [item for item in cluster(lose()) if item["metadata"]["name"] != "lose-1"]  # type: ignore[index]
+    waits.append(pod("lose-1", group="lose"))
+    start = round_of(binds=[bind("lose-1", "n1", "1")], waiting=[wait("win")])
+    (found,) = started_only_to_leave(waits, plan_of(start, TAKEN))
+    assert "default/lose-1 had just started, and leaves for surplus of default/win" in found
+    assert started_only_to_leave(waits, plan_of(start, round_of(waiting=[wait("win")]), TAKEN)) == []
+    assert started_only_to_leave(cluster(lose()), plan_of(TAKEN, STARTS)) == []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from properties.elastic_clusters import elastic_worlds, rising_worlds
+from properties.elastic_clusters import elastic_worlds, ranked_worlds, rising_worlds
 from properties.plan_adapter import plan, plan_until_settled
 from properties.raw_objects import Object
 from properties.referee import violations
+from properties.surplus_verdicts import started_only_to_leave
 from properties.test_promises import KUBE_BATCH, moves, promised
 
 PREEMPTS = """
@@ -47,3 +48,9 @@ def test_surplus_takes_nothing_unless_the_policy_says_so(objects: list[Object]) 
 def test_surplus_that_takes_surplus_comes_to_rest(objects: list[Object]) -> None:
     moved = moves(plan_until_settled(objects, PREEMPTS, MOST_ROUNDS, has_reasons=False))
     assert not moved[-1], moved
+
+
+@some
+@given(ranked_worlds())
+def test_no_surplus_starts_only_to_leave_for_surplus_that_waited_already(objects: list[Object]) -> None:
+    assert started_only_to_leave(objects, plan(objects, PREEMPTS, rounds=6)) == []

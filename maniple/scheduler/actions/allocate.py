@@ -4,8 +4,8 @@ It takes the queue with the lowest share, and that queue's first job. The pods t
 together or not at all. A gang that fits once leaving pods have left is promised those resources. A started job goes
 back into line for one more pod a turn, behind all jobs that have not started. Earlier promises are kept first.
 
-Stale gangs that lack pods which do not exist are released first (release.py). Their room is promised like any other
-that leaving pods hold.
+Stale gangs that lack pods which do not exist are released first (common/stale_gangs.py). Their room is promised like
+any other that leaving pods hold.
 
 The first gang of a queue that has waited for long gets a reservation if it does not fit. Jobs that a blocked gang would
 evict again are put aside, until later actions have shown whether they can make room for that gang.
@@ -20,7 +20,7 @@ import numpy as np
 from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
 from maniple.scheduler.actions.common.job_queue import JobQueue
-from maniple.scheduler.actions.release import release_hopeless
+from maniple.scheduler.actions.common.stale_gangs import release_hopeless
 from maniple.scheduler.eviction.queue_claims import claims_of
 from maniple.scheduler.eviction.surplus_claims import promised_claim, surplus_preempts
 from maniple.scheduler.explain.tried import FreeRoom

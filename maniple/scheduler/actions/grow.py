@@ -11,7 +11,8 @@ until its cooldown is over, so growing and shrinking do not alternate. While a g
 its cooldown ends before the gang would get a reservation, so that the gang can take the room back then.
 
 If the policy lets surplus take surplus of lower priority, the jobs of a queue grow by priority, and a job also grows by
-what lower surplus of its queue would leave. Its replicas claim that in the next cycle (common/lower_surplus.py).
+what lower surplus of its queue would leave, step by step for as long as there is some. Its replicas claim that
+in the next cycle, all of them first (common/lower_surplus.py).
 """
 
 import heapq

@@ -5,66 +5,67 @@ resources in vain. If it is not after `staleSeconds`, its other pods are evicted
 gains from them. Critical pods and PodDisruptionBudgets are respected: then it waits, and says so.
 
 It comes after the actions that place pods and make room, so that missing pods that fit are placed instead. If others
-came first and were given that room, the gang keeps what it holds in this cycle. A gang whose missing pods do not exist
-cannot be whole in this cycle, whatever others do: allocate releases it, so that nobody who computes is evicted for room
-that it leaves. It ends: an evicted gang holds nothing, and starts again only whole.
+came first and were given that room, the gang keeps what it holds in this cycle. Of several stale gangs no more go than
+have to: one whose missing pods fit when others have left is promised their room (common/spared_gangs.py).
+
+A gang whose missing pods do not exist cannot be whole in this cycle, whatever others do: allocate releases it, so that
+nobody who computes is evicted for room that it leaves.
+
+It ends: an evicted gang holds nothing, and starts again only whole. A cycle in which a gang is spared and not promised
+room has promised that room to others.
 """
 
+from collections.abc import Sequence
+
 from maniple.model.job import Job
-from maniple.scheduler.eviction.victim_consent import within_budgets
+from maniple.scheduler.actions.allocate import check_valid, start_gang
+from maniple.scheduler.actions.common.job_queue import JobQueue
+from maniple.scheduler.actions.common.spared_gangs import spared_gangs
+from maniple.scheduler.actions.common.stale_gangs import has_no_objection, is_stale, release
 from maniple.scheduler.framework.action import Ability
-from maniple.scheduler.framework.hooks import Victim
-from maniple.scheduler.framework.plan import STALE
 from maniple.scheduler.framework.session import Session
-from maniple.scheduler.framework.statement import Statement
 
 
 class Release:
     abilities = frozenset((Ability.RELEASE,))
 
     def execute(self, session: Session) -> None:
-        for job in session.snapshot.incomplete:
-            _release(session, job)
+        stale = [job for job in session.snapshot.incomplete if is_stale(session, job)]
+        stale = [job for job in stale if has_no_objection(session, job)]
+        spared = spared_gangs(session, stale)
+        for job in stale:
+            # A budget may allow only some of several gangs to go.
+            if job not in spared and has_no_objection(session, job):
+                release(session, job)
+        if spared:
+            _promise(session, spared)
 
 
-def release_hopeless(session: Session) -> None:
-    """Releases the gangs that wait in vain for pods that do not exist, before others make room."""
-    for job in session.snapshot.incomplete:
-        if job.stale_at < session.snapshot.now and session.job_valid(job) is not None:
-            _release(session, job)
+def _promise(session: Session, spared: Sequence[Job]) -> None:
+    """Promises what leaves to gangs in line, as far as the last one that is spared.
+
+    So a spared gang passes nobody. If others come first and take its room, it keeps what it holds in this cycle.
+    """
+    left = {job.key: job for job in spared}
+    line = JobQueue(session, (job for job in session.snapshot.waiting if job.key in left or _waits(session, job)))
+    came_first = False
+    passed: list[Job] = []
+    while left and (turn := line.next()) is not None:
+        queue, job = turn
+        is_given = session.overused(queue, session.asked(job)) is None and start_gang(session, queue, job)
+        is_spared = left.pop(job.key, None) is not None
+        if is_spared and not is_given:
+            passed.append(job)
+        came_first |= is_given and not is_spared
+    for job in passed:
+        if came_first:
+            session.could_be_whole.add(job.key)
+        if has_no_objection(session, job):
+            release(session, job)
 
 
-def _release(session: Session, job: Job) -> None:
-    """Evicts the gang if its time has passed and nothing keeps it."""
-    if job.stale_at >= session.snapshot.now or not _stays_below_minimum(session, job):
-        return
-    objection = _objection(session, job)
-    if objection:
-        session.not_released[job.key] = objection
-        return
-    with Statement(session) as statement:
-        for pod in job.placed:
-            statement.evict(job, pod, STALE, job.name)
-        statement.commit()
-
-
-def _stays_below_minimum(session: Session, job: Job) -> bool:
-    """Whether it runs, lacks pods, and no missing pod was given a place in this cycle or may be given one soon."""
-    if not job.placed or not session.job_need(job).total or session.snapshot.now < job.backs_off_until:
+def _waits(session: Session, job: Job) -> bool:
+    """Whether the gang has not started, and may be promised room."""
+    if not job.groups or job.is_best_effort or session.state(job).evicted:
         return False
-    state = session.state(job)
-    return not state.evicted and not any(state.cursor.values())
-
-
-def _objection(session: Session, job: Job) -> str:
-    """Why not all of its pods are evicted; empty if they are."""
-    if job.key in session.could_be_whole:
-        return "there was room for the missing pods, and others came first in this cycle"
-    if not all(pod.is_ours for pod in job.placed):
-        return "pods of it were placed by another scheduler"
-    if any(map(session.is_protected, job.placed)):
-        return "pods of it are critical to the system"
-    victims = [Victim(job, pod) for pod in job.placed]
-    if len(within_budgets(session, victims)) < len(victims):
-        return "a PodDisruptionBudget keeps pods of it"
-    return ""
+    return check_valid(session, job) and not session.job_ready(job)

@@ -2,9 +2,12 @@
 
 Only with a policy that lets surplus take surplus of lower priority in its queue (`surplus.preempts` of the plugin
 priority). A claim is for all of its pods, or nobody leaves for it. Nothing here evicts.
+
+A job takes as much as there is room for before jobs of lower priority get a turn: what it left to them it would take
+back in the next cycle.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -34,11 +37,11 @@ def claim_of(session: Session, job: Job, groups: Sequence[TaskGroup], count: int
     return msgspec.structs.replace(job, groups=list(groups), min_member=have + count, preemptable=True)
 
 
-def claims_for_surplus(session: Session, job: Job) -> Iterator[Job]:
-    """Yields what the started job may claim: all its waiting pods of one shape, then fewer."""
-    for group in session.groups(job):
-        for count in _counts(session.state(job).left(group), _step_of(job, group)):
-            yield claim_of(session, job, [group], count)
+def smallest_claim(session: Session, job: Job) -> Job:
+    """Returns the least that the started job may claim of those of its pods that are tried last."""
+    *_, group = (group for group in session.groups(job) if session.state(job).left(group))
+    step = step_of(job, group)
+    return claim_of(session, job, [group], session.state(job).left(group) % step or step)
 
 
 def promised_claim(session: Session, job: Job) -> Job | None:
@@ -52,14 +55,23 @@ def promised_claim(session: Session, job: Job) -> Job | None:
     return claim_of(session, job, groups, sum(sum(group.nominated.values()) for group in groups))
 
 
-def _step_of(job: Job, group: TaskGroup) -> int:
+def step_of(job: Job, group: TaskGroup) -> int:
     """By how many pods of the group the job grows and shrinks."""
     role = None if job.elastic is None else job.elastic.roles.get(group.role)
     return 1 if role is None else role.step
 
 
-def _counts(left: int, step: int) -> Iterator[int]:
-    """Yields `left`, then about half of it, and so on, in whole steps."""
-    while left > 0:
-        yield left
-        left -= max(1, left // (2 * step)) * step
+def take_most(left: int, step: int, takes: Callable[[int], bool]) -> None:
+    """Takes as many of `left` pods as there is room for, in whole steps. `takes` takes exactly so many, or none.
+
+    All of them are tried first, because one claim finds better victims than several. Then this is a search by halves
+    for the largest number, in O(log left) tries, that takes what it has found before it looks for more.
+    """
+    most = count = left  # more than `most` is known not to fit
+    while count > 0:
+        if takes(count):
+            most -= count
+            count = most - most // (2 * step) * step
+        else:
+            most = count - step
+            count -= max(1, count // (2 * step)) * step

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from maniple.scheduler.eviction.surplus_claims import claims_for_surplus, why_no_claim
+from maniple.scheduler.eviction.surplus_claims import smallest_claim, why_no_claim
 from maniple.scheduler.explain.tried import Case, Pool, Victims
 
 
@@ -12,8 +12,8 @@ class LowerSurplus(Victims):
     is_surplus = True
 
     def describe(self, case: Case) -> str:
-        *_, smallest = claims_for_surplus(case.session, case.job)
-        return super().describe(replace(case, job=smallest, is_surplus=False))
+        claim = smallest_claim(case.session, case.job)
+        return super().describe(replace(case, job=claim, is_surplus=False))
 
     def pool(self, case: Case) -> Pool | str:
         queue = case.session.queue_of(case.job).name

@@ -1,7 +1,7 @@
 """Surplus takes surplus of lower priority in its queue, if the policy says so.
 
 A job that has started is nominated for the room at once, like a gang. Nobody's minimum is touched, nor what has the
-same priority, nor what other queues hold.
+same priority, nor what other queues hold. A job takes as much as there is for it before the next one has its turn.
 
 It ends: a claim takes surplus of strictly lower priority than the surplus that it gives. List what the surplus of a
 queue holds by priority, the highest first: each claim makes the first amount that changes larger. The loser gets its
@@ -10,13 +10,14 @@ surplus back only from free room. docs/decisions/005-how-victims-are-chosen.md h
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from maniple.model.job import Job, Queue
+from maniple.model.job import Job, Queue, TaskGroup
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, IntArray
 from maniple.scheduler.actions.allocate import check_valid
 from maniple.scheduler.actions.common.job_queue import JobQueue
-from maniple.scheduler.eviction.surplus_claims import claims_for_surplus, why_no_claim
+from maniple.scheduler.eviction.surplus_claims import claim_of, step_of, take_most, why_no_claim
 from maniple.scheduler.eviction.surplus_units import surplus_units
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import Unit
@@ -44,8 +45,9 @@ class SurplusMaker:
         self._rules = rules
         self._offered = OfferedUnits(session, session.snapshot.jobs, lower_surplus)
 
-    def make_room(self, queue: Queue, claim: Job) -> bool:
-        """Evicts surplus of lower priority, and nominates the claim for its room; False if that is not enough."""
+    def take(self, queue: Queue, job: Job, group: TaskGroup, count: int) -> bool:
+        """Evicts surplus of lower priority, and nominates `count` pods for its room; False if that is not enough."""
+        claim = claim_of(self._session, job, [group], count)
         units = self._below(claim)
         is_any_left = (units & self._offered.left).any()
         victims = self._maker(units).make_room(queue, claim, self._offered.left) if is_any_left else None
@@ -111,4 +113,5 @@ def take_lower_surplus(session: Session, rules: Sequence[VictimRule]) -> None:
             continue
         session.leave_note(LowerSurplus(rules, lower_surplus), job.key)
         if not why_no_claim(session, job):
-            any(maker.make_room(queue, claim) for claim in claims_for_surplus(session, job))
+            for group in session.groups(job):
+                take_most(session.state(job).left(group), step_of(job, group), partial(maker.take, queue, job, group))
