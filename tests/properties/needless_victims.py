@@ -1,9 +1,9 @@
 """Victims that could have stayed: each is put back, one by one, and must then be in the way of the other pods.
 
 Judged where it can be counted: one gang of one shape is helped in the round, without limits and without rules
-between pods. Units are put back: a step of an ElasticJob (of moved surplus a pod, because moves change no size), a pod of
-a PodGroup's surplus, a whole gang; and, of a gang that was evicted whole, its minimum, because then its surplus would have
-been enough.
+between pods. Units are put back: a step of an ElasticJob, or a replica that is moved, because moves change no size; a
+pod of a PodGroup's surplus; a whole gang; and, of a gang that was evicted whole, its minimum, because then its surplus
+would have been enough.
 """
 
 from __future__ import annotations

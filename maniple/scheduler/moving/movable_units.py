@@ -22,9 +22,12 @@ def movable_jobs(session: Session, moving: Moving) -> Iterator[Job]:
 
 def why_unmovable(session: Session, job: Job, moving: Moving) -> str:
     """Returns why a movable job is not moved now; empty if it may be."""
-    if job.moved is not None and session.snapshot.now - job.moved.at_s < moving.cooldown_s:
-        return MOVED_LATELY
-    return why_fixed(session, job)
+    return MOVED_LATELY if cools_down(session, job, moving) else why_fixed(session, job)
+
+
+def cools_down(session: Session, job: Job, moving: Moving) -> bool:
+    """Whether the job was moved not long ago."""
+    return job.moved is not None and session.snapshot.now - job.moved.at_s < moving.cooldown_s
 
 
 def why_fixed(session: Session, job: Job) -> str:
