@@ -33,6 +33,7 @@ tiers:
 """
 
 
+NUMBER = "expected a number from 0 to 1000000000"
 WHOLE_NUMBER = "expected a whole number from 0 to 1000000000"
 
 
@@ -117,12 +118,12 @@ WRONG: list[tuple[str, list[str]]] = [
     # wrong values
     (
         argument("nodeorder", "podaffinity.weight", "heavy"),
-        [f"{AT}: plugin nodeorder: argument podaffinity.weight: expected a number from 0 to 1000000000, got 'heavy'"],
+        [f"{AT}: plugin nodeorder: argument podaffinity.weight: {NUMBER}, got 'heavy'"],
     ),
     *(
         (
             argument("nodeorder", "podaffinity.weight", value),
-            [f"{AT}: plugin nodeorder: argument podaffinity.weight: expected a number from 0 to 1000000000, got {shown!r}"],
+            [f"{AT}: plugin nodeorder: argument podaffinity.weight: {NUMBER}, got {shown!r}"],
         )
         for value, shown in (
             (-1, "-1"),
