@@ -29,6 +29,7 @@ from maniple.model.building.from_scratch import build_snapshot, gangs_with_pods
 from maniple.model.building.implied_pods import beyond_their_size, implied_pods
 from maniple.model.building.input_objects import Objects
 from maniple.model.building.workload_pods import owner_names
+from maniple.model.incomplete_gangs import incomplete_gangs
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_identity import JobKey, may_wait, named_gangs
 from maniple.model.pods_we_schedule import Ours, how_to_plan, pending_elsewhere, scheduler_of
@@ -75,14 +76,23 @@ class MemoryCluster:
         self._now = snapshot.now
         return snapshot
 
-    def notes(self) -> list[str]:
-        """Notes about the objects. Those that contradict others are found by building the first snapshot."""
+    def notes(self, *, is_released: bool = True) -> list[str]:
+        """Notes about the objects. Those that contradict others are found by building the first snapshot.
+
+        `is_released`: whether the policy evicts gangs that stay below their minimum.
+        """
         first = self._first = self.snapshot()
         self._objects.note_set_aside()
         for node, pods in sorted(first.stuck.items()):
             for pod in pods:
                 self._objects.notes.add("stuck", f"{pod.on(first.nodes.names[node])}: its room is promised to nobody")
+        for gang, words in self.incomplete_gangs(first, is_released=is_released).items():
+            self._objects.notes.add("incomplete", f"PodGroup {gang}: {words}")
         return self._objects.notes.lines()
+
+    def incomplete_gangs(self, snapshot: Snapshot, *, is_released: bool) -> dict[str, str]:
+        """PodGroups that run below their minimum while nothing of them waits, in words."""
+        return incomplete_gangs(snapshot, self._objects.pod_groups, is_released=is_released)
 
     def pending_elsewhere(self) -> dict[str, int]:
         """Other schedulers with pending pods, and how many."""

@@ -73,6 +73,7 @@ class JobReport(msgspec.Struct, frozen=True):
     reservation: ReservationReport | None
     backs_off_s: float | None = msgspec.field(name="backsOffSeconds")  # how long it is not tried
     waiting: Waiting | None
+    incomplete: str | None = None  # what a gang lacks that runs below its minimum while nothing of it waits
 
 
 def report_job(snapshot: Snapshot, plan: Plan, job: Job) -> JobReport:

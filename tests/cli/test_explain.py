@@ -34,6 +34,7 @@ FIELDS = [
     *("job", "kind", "state", "queue", "position", "line", "priority", "preemptable", "minMember", "running"),
     *("gated", "roles"),
     *("coolsDownSeconds", "required", "preferred", "ringGBs", "pods", "reservation", "backsOffSeconds", "waiting"),
+    "incomplete",
 ]
 
 
@@ -351,3 +352,59 @@ def test_a_pod_on_a_node_that_has_lost_its_gpus_is_explained() -> None:
         name: story("-f", "-", f"on-{name}", stdin=text)["pods"][0]["gpus"] for name in ("lost", "half", "whole")
     }
     assert gpus_of == {"lost": [], "half": ["0", "1"], "whole": ["0", "1", "2", "3"]}
+
+
+SINCE = ', annotations: {maniple.dev/incomplete-since: "2026-01-01T09:10:00Z"}'
+GANG = f"""apiVersion: maniple.dev/v1alpha1
+kind: PodGroup
+metadata: {{name: a{SINCE}}}
+spec: {{minMember: 2, staleSeconds: 36000}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: a-0, labels: {{maniple.dev/pod-group: a}}}}
+spec: {{schedulerName: maniple, nodeName: n1, containers: [{{name: main, resources: {{requests: {{cpu: "1"}}}}}}]}}
+status: {{phase: Running}}
+"""
+RUNS_SINCE = "it runs with 1 of at least 2 pods since 2026-01-01T09:10:00Z"
+KEEPS = "it keeps what it holds"
+
+
+@pytest.mark.parametrize(
+    ("gang", "policy", "words"),
+    [
+        (GANG, "", f"{RUNS_SINCE}; release evicts it after 2026-01-01T19:10:00Z, unless it is whole by then"),
+        (GANG, "kube-batch", f"{RUNS_SINCE}; {KEEPS}, because the policy's actions do not include release"),
+        (GANG.replace("36000", "0"), "", f"{RUNS_SINCE}; {KEEPS}, because its staleSeconds are 0"),
+        (
+            GANG.replace(SINCE, ""),
+            "",
+            f"it runs with 1 of at least 2 pods; {KEEPS} here, because no annotation maniple.dev/incomplete-since says "
+            "since when",
+        ),
+    ],
+)
+def test_a_gang_below_its_minimum_of_which_no_pod_waits_is_told_of(gang: str, policy: str, words: str) -> None:
+    """A plan in which nothing is decided says it in a note."""
+    text, now = f"{NODE}\n{gang}", ("--now", "2026-01-01T10:00:00Z")
+    options = (*now, *(("--policy", EXAMPLES / f"policies/{policy}.yaml") if policy else ()))
+    done = run_here("plan", "-f", "-", *options, stdin=text)
+    assert done.stderr == f"note: PodGroup default/a: {words}\n"
+    assert done.stdout.startswith("Nothing to do.")
+    done = run_here("explain", "-f", "-", "a", *options, "-o", "json", stdin=text)
+    assert json.loads(done.stdout)["incomplete"] == words
+    done = run_here("explain", "-f", "-", "a", *options, stdin=text)
+    assert f"Missing:   {words}" in done.stdout
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_nothing_of_that_is_said_if_the_missing_pod_is_there(phase: str) -> None:
+    node = ", nodeName: n1" * (phase == "Running")
+    other = f"""---
+apiVersion: v1
+kind: Pod
+metadata: {{name: a-1, labels: {{maniple.dev/pod-group: a}}}}
+spec: {{schedulerName: maniple{node}, {CONTAINERS}}}
+status: {{phase: {phase}}}
+"""
+    assert story("-f", "-", "a", "--now", "2026-01-01T10:00:00Z", stdin=f"{NODE}\n{GANG}{other}")["incomplete"] is None

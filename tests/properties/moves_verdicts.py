@@ -49,6 +49,8 @@ def wrong_gangs(facts: Facts, state: State, played: Round) -> Iterator[str]:
             yield f"{key} is moved, and does not say that it may be"
         if Counter(move.node.name for move in mine) == Counter(state.where.get(move.pod.key) for move in mine):
             yield f"{key} is moved to where it was"
+        elif any(state.pods[other].gang == key for other in state.staying(played.evicted)):
+            yield from _moved_in_vain(state, mine)
         waits = [other for other in state.pending if state.pods[other].gang == key]
         if waits:
             yield f"{key} is moved, and {', '.join(sorted(waits))} of it waits"
@@ -57,6 +59,14 @@ def wrong_gangs(facts: Facts, state: State, played: Round) -> Iterator[str]:
                 facts, state, facts.gang(claimant)
             ):
                 yield f"{key} is moved for {claimant}, which has a lower priority"
+
+
+def _moved_in_vain(state: State, moves: list[Move]) -> Iterator[str]:
+    """Pods of a gang that is not moved whole, and of which one comes back to a node that an equal one leaves."""
+    if len({str(replace(move.pod, key="", index=0)) for move in moves}) > 1:
+        return  # pods that differ may change places
+    for node in sorted({move.node.name for move in moves} & {state.where[move.pod.key] for move in moves}):
+        yield f"a pod of {moves[0].pod.gang} is moved from {node}, and another one of it to {node}"
 
 
 def wrong_places(facts: Facts, state: State, played: Round, excess: Excess) -> Iterator[str]:

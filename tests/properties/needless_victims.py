@@ -1,8 +1,9 @@
 """Victims that could have stayed: each is put back, one by one, and must then be in the way of the other pods.
 
 Judged where it can be counted: one gang of one shape is helped in the round, without limits and without rules
-between pods. Units are put back: a step of an ElasticJob, a pod of a PodGroup's surplus, a whole gang; and, of a gang
-that was evicted whole, its minimum, because then its surplus would have been enough.
+between pods. Units are put back: a step of an ElasticJob, or a replica that is moved, because moves change no size; a
+pod of a PodGroup's surplus; a whole gang; and, of a gang that was evicted whole, its minimum, because then its surplus
+would have been enough.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from properties.eviction_verdicts import DISPLACED
 from properties.kubernetes_rules import is_plain
 from properties.missed_room import choices, needed, room_in
 from properties.raw_objects import Object, rows
-from properties.replay_rounds import Round, State, after, read_round, read_state
+from properties.replay_rounds import MOVED, Round, State, after, read_round, read_state
 
 
 def could_have_stayed(objects: list[Object], plan: Object) -> list[str]:
@@ -75,6 +76,7 @@ def units(facts: Facts, state: State, played: Round) -> Iterator[tuple[str, ...]
         elif gang in facts.jobs:
             for role in sorted({state.pods[key].role for key in mine}):
                 of_role = [key for key in mine if state.pods[key].role == role]
-                yield tuple(of_role[: facts.jobs[gang].elastic.roles[role].step])
+                is_move = all(played.reasons[key] == MOVED for key in of_role)  # moves change no size
+                yield tuple(of_role[: 1 if is_move else facts.jobs[gang].elastic.roles[role].step])
         else:
             yield from ((key,) for key in mine)

@@ -15,8 +15,9 @@ from maniple.cluster.in_memory_cluster import MemoryCluster
 from maniple.model.job import Job
 from maniple.model.pods_we_schedule import how_to_plan
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler import schedule
+from maniple.scheduler import default_policy, schedule
 from maniple.scheduler.explain.words import describe_nearest, listed, pods
+from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.plan import Waiting
 from maniple.views.job_report import LEAVES, WAITS, JobReport, PodReport, RoleReport, find_job, pods_of, report_job
 
@@ -53,6 +54,10 @@ def command(source: ClusterInput, job: str, namespace: str | None, output: str) 
     name = job if "/" in job else f"{namespace or default_namespace}/{job}"
     gang = _find_job(cluster, snapshot, name)
     report = report_job(snapshot, schedule(snapshot, policy, thorough=gang.name), gang)
+    is_released = (policy or default_policy()).has_action(Ability.RELEASE)
+    if gang.key[1] == "PodGroup":
+        short = cluster.incomplete_gangs(snapshot, is_released=is_released)
+        report = msgspec.structs.replace(report, incomplete=short.get(gang.name))
     if gang.strangers and report.waiting is None and report.state == WAITS:
         report = msgspec.structs.replace(report, waiting=_of_others(gang, report, cluster.schedulers_of(gang.key)))
     if report.state == WAITS and report.waiting is None and not report.pods and cluster.is_leaving(gang.key):
@@ -123,6 +128,8 @@ def _head(report: JobReport) -> Iterator[tuple[str, str]]:
     yield "State", report.state
     yield "Kind", report.kind
     yield "Minimum", f"{pods(report.min_member)}, {report.running} running"
+    if report.incomplete is not None:
+        yield "Missing", report.incomplete
     if report.gated:
         yield "Gated", f"{pods(report.gated)} held by scheduling gates"
     for role in report.roles:

@@ -18,7 +18,8 @@ from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.marks_of_others import notes_on_marks
 from maniple.model.pods_we_schedule import DEFAULT_SCHEDULER, Ours, how_to_plan
 from maniple.model.priority import CRITICAL_CLASSES
-from maniple.scheduler import Policy, load_policy
+from maniple.scheduler import Policy, default_policy, load_policy
+from maniple.scheduler.framework.action import Ability
 
 _MOST_SCHEDULERS = 5  # that are named in notes
 _MOST_POLICY_NOTES = 3
@@ -70,7 +71,8 @@ class ClusterInput:
         cluster = MemoryCluster(objects, ours, now_s, step_s, reads)
         others = _notes_on_others(cluster.pending_elsewhere())
         marks = [*notes_on_marks(objects.pods, ours), *_note_on_classes(objects)]
-        for note in (*notes, *cluster.notes(), *marks, *others):
+        is_released = (policy or default_policy()).has_action(Ability.RELEASE)
+        for note in (*notes, *cluster.notes(is_released=is_released), *marks, *others):
             say_note(note)
         return cluster, policy, namespace
 

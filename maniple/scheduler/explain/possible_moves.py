@@ -16,7 +16,7 @@ from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.explain.words import listed
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
-from maniple.scheduler.moving.movable_units import MOVED_LATELY, movable_units, why_fixed, why_unmovable
+from maniple.scheduler.moving.movable_units import MOVED_LATELY, cools_down, movable_units, why_fixed
 from maniple.scheduler.moving.move_search import MoveMaker, Moves, is_enough_free
 from maniple.scheduler.moving.move_value import DEFAULT
 from maniple.scheduler.moving.new_places import FreePlaces
@@ -51,7 +51,7 @@ class PossibleMoves:
             return ""
         others = table.job_of != table.job_numbers.get(job.key, -1)
         others &= FreePlaces(session, table).units()
-        may_be = table.of_jobs(lambda other: not self._obstacle(other, job))
+        may_be = table.of_jobs(lambda other: not any(self._obstacles_of(other, job)))
         for offered in (others & may_be, others):
             if offered.any():
                 maker = MoveMaker(session, table, offered, self._moving)
@@ -77,20 +77,23 @@ class PossibleMoves:
         return UnitTable(session, (unit for job in jobs for unit in movable_units(session, job, moving)))
 
     def _could_move(self, job: Job) -> bool:
-        """Whether nothing but `_obstacle` keeps the job from being moved."""
+        """Whether nothing but `_obstacles_of` keeps the job from being moved."""
         return job.exists and job.preemptable and job.key[1] in _KINDS and not why_fixed(self._session, job)
 
-    def _obstacle(self, other: Job, gang: Job) -> str:
-        """What keeps the job from being moved for the gang."""
+    def _obstacles_of(self, other: Job, gang: Job) -> Iterator[str]:
+        """All that keeps the job from being moved for the gang."""
         if not other.is_movable:
-            return _UNWILLING
-        return why_unmovable(self._session, other, self._moving) or _ABOVE * (other.priority > gang.priority)
+            yield _UNWILLING
+        if cools_down(self._session, other, self._moving):
+            yield MOVED_LATELY
+        if other.priority > gang.priority:
+            yield _ABOVE
 
     def _obstacles(self, gang: Job, moves: Moves) -> Iterator[str]:
         session, moving, table = self._session, self._moving, self._table
         kept: dict[str, list[str]] = {}
         for number in dict.fromkeys(table.job_of[moves.units].tolist()):
-            if why := self._obstacle(table.jobs[number], gang):
+            for why in self._obstacles_of(table.jobs[number], gang):
                 kept.setdefault(why, []).append(table.jobs[number].name)
         for why, names in sorted(kept.items()):
             one, several = _OF_JOBS[why]

@@ -11,6 +11,8 @@ from maniple.scheduler.framework.action import Ability
 
 T = TypeVar("T")
 
+_MOST = 1e9  # of any number
+
 
 class Arguments:
     def __init__(self, plugin: str, given: Mapping[str, str], source: str) -> None:
@@ -22,14 +24,23 @@ class Arguments:
         self._needs: dict[str, tuple[str, str]] = {}
         self.values: dict[str, object] = {}  # as the plugin reads them, defaults included
 
-    def number(self, name: str, default: float, *, at_least: float | None = 0.0) -> float:
+    def number(self, name: str, default: float) -> float:
         def parse(text: str) -> float:
             value = float(text)
-            if not abs(value) <= 1e9 or (at_least is not None and value < at_least):
+            if not 0 <= value <= _MOST:
                 raise ValueError
             return value
 
-        return self._read(name, default, parse, f"a number{'' if at_least is None else f' >= {at_least:g}'}")
+        return self._read(name, default, parse, f"a number from 0 to {_MOST:.0f}")
+
+    def whole_number(self, name: str, default: int) -> int:
+        def parse(text: str) -> int:
+            value = float(text)
+            if not (0 <= value <= _MOST and value.is_integer()):
+                raise ValueError
+            return int(value)
+
+        return self._read(name, default, parse, f"a whole number from 0 to {_MOST:.0f}")
 
     def boolean(self, name: str, default: bool) -> bool:
         words = {"true": True, "false": False}

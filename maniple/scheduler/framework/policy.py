@@ -89,6 +89,10 @@ class Policy:
         declared = [getattr(choice.plugin, "reads", Reads()) for tier in self.tiers for choice in tier]
         return reduce(or_, declared, Reads())
 
+    def has_action(self, ability: Ability) -> bool:
+        """Whether one of its actions has the ability."""
+        return any(ability in abilities_of(action) for _, action in self.actions)
+
     def session(self, snapshot: Snapshot) -> Session:
         """A new session with this policy, before any action has run."""
         return Session(snapshot, self.tiers, self.actions, self.reads)

@@ -33,7 +33,7 @@ ACTIONS_LEFT_OUT = {
     "enqueue": "a gang that does not fit holds nothing here, so nothing is held back before allocate",
     "elect": "the plugin reservation chooses the gang that room is kept for",
     "reserve": "the plugin reservation says when room is kept",
-    "shuffle": "running pods are not moved to other nodes",
+    "shuffle": "the action consolidate moves running pods, so that a gang starts",
 }
 ACTIONS_READ_AS = {"gangpreempt": "preempt", "gangreclaim": "reclaim"}
 PLUGINS_LEFT_OUT = {
@@ -46,7 +46,7 @@ PLUGINS_LEFT_OUT = {
     "tdm": "nodes have no time zones; use taints, or node affinity",
     "nodegroup": "a queue has no node groups; use node affinity, or taints",
     "usage": "placement counts requests, not measured use",
-    "rescheduling": "running pods are not moved to other nodes",
+    "rescheduling": "the action consolidate moves running pods, so that a gang starts",
     "cdp": "write minRuntimeSeconds in the PodGroup, and cooldownSeconds in an ElasticJob",
     "pdb": "PodDisruptionBudgets are always kept",
     "resourcequota": "the API server refuses pods above a ResourceQuota",

@@ -272,15 +272,7 @@ class _Search:
 def _covering(units: Sequence[Unit], pods: Sequence[PlacedPod]) -> list[Unit]:
     """Returns the fewest units that have all these pods; none if they cannot go without others."""
     wanted = {pod.pod for pod in pods}
-    last: dict[str, int] = {}  # role of an elastic job -> the last step that is needed
-    chosen = {number for number, unit in enumerate(units) if not wanted.isdisjoint(pod.pod for pod in unit.pods)}
-    for number in chosen:
-        if (size := units[number].size) is not None:
-            last[size[0]] = max(number, last.get(size[0], number))
-    for number, unit in enumerate(units):
-        if unit.size is not None and number <= last.get(unit.size[0], -1):
-            chosen.add(number)
-    found = [units[number] for number in sorted(chosen)]
+    found = [unit for unit in units if not wanted.isdisjoint(pod.pod for pod in unit.pods)]
     return found if wanted <= {pod.pod for unit in found for pod in unit.pods} else []
 
 

@@ -1,4 +1,4 @@
-"""Which running pods may be moved, in the units in which pods are evicted: a step of surplus, or a whole gang.
+"""Which running pods may be moved, and in which units: a pod above its gang's minimum, or a whole gang.
 
 A job is moved only if it says so, or checkpoints by its framework. Whoever may not be evicted is not moved either.
 Pods with a share of a GPU stay: their places are kept as amounts, which do not say which GPUs have the shares.
@@ -22,9 +22,12 @@ def movable_jobs(session: Session, moving: Moving) -> Iterator[Job]:
 
 def why_unmovable(session: Session, job: Job, moving: Moving) -> str:
     """Returns why a movable job is not moved now; empty if it may be."""
-    if job.moved is not None and session.snapshot.now - job.moved.at_s < moving.cooldown_s:
-        return MOVED_LATELY
-    return why_fixed(session, job)
+    return MOVED_LATELY if cools_down(session, job, moving) else why_fixed(session, job)
+
+
+def cools_down(session: Session, job: Job, moving: Moving) -> bool:
+    """Whether the job was moved not long ago."""
+    return job.moved is not None and session.snapshot.now - job.moved.at_s < moving.cooldown_s
 
 
 def why_fixed(session: Session, job: Job) -> str:
@@ -53,12 +56,18 @@ def _may_move(session: Session, pod: PlacedPod) -> bool:
 
 
 def movable_units(session: Session, job: Job, moving: Moving) -> Iterator[Unit]:
-    """Yields the units of the job. The cheapest for each pod goes first, then the one that started last."""
-    is_counted, dearest = False, 0.0
-    for nth, unit in enumerate(offered_units(session, job)):
-        # An elastic job stands still once, however many of its steps are moved.
-        lost = 0.0 if is_counted and job.elastic is not None else moving.lost_by(session, job, unit.pods)
-        is_counted = True
-        dearest = max(dearest, lost / len(unit.pods))  # a step is never cheaper than the one before it
-        cost = (unit.is_whole, job.priority, dearest, *unit.cost[2:-1], nth)
-        yield Unit(job, unit.pods, unit.is_whole, cost, 0.0, unit.size, lost)
+    """Yields the units of the job. The cheapest for each pod goes first, then the one that started last.
+
+    A step of an elastic job is no unit, as it is where jobs shrink: a job keeps its size when pods of it move, so those
+    of the step that may stay do.
+    """
+    is_counted, dearest, nth = False, 0.0, 0
+    for offered in offered_units(session, job):
+        for pods in [offered.pods] if offered.is_whole else [(pod,) for pod in offered.pods]:
+            # An elastic job stands still once, however many of its pods are moved.
+            lost = 0.0 if is_counted and job.elastic is not None else moving.lost_by(session, job, pods)
+            is_counted = True
+            dearest = max(dearest, lost / len(pods))  # a unit is never cheaper than the one before it
+            cost = (offered.is_whole, job.priority, dearest, *offered.cost[2:-1], nth)
+            yield Unit(job, pods, offered.is_whole, cost, 0.0, loss=lost)
+            nth += 1

@@ -52,7 +52,8 @@ def place_elsewhere(session: Session, statement: Statement, job: Job, pods: Sequ
     stand_in = msgspec.structs.replace(job, groups=_groups(pods))
     is_whole = session.state(job).placed_count == 0
     for later in (False, True) if is_whole else (False,):
-        is_placed = _place_all(session, statement, stand_in, later=later) and _leaves(statement, pods)
+        is_placed = _place_all(session, statement, stand_in, later=later)
+        is_placed = is_placed and _leaves(statement, pods, is_whole=is_whole)
         if is_placed and _may_start(session, statement, job):
             return True
         statement.rollback()
@@ -119,7 +120,19 @@ def _groups(pods: Sequence[PlacedPod]) -> list[TaskGroup]:
     return groups
 
 
-def _leaves(statement: Statement, pods: Sequence[PlacedPod]) -> bool:
-    """Whether any of the pods leaves its node: others would be moved in vain."""
-    after = Counter(node for done in statement.placed() for node, _ in done.slots())
-    return after != Counter(pod.node for pod in pods)
+def _leaves(statement: Statement, pods: Sequence[PlacedPod], *, is_whole: bool) -> bool:
+    """Whether the pods leave their nodes. One that could stay, itself or instead of an equal one, is moved in vain.
+
+    A gang that is moved whole stops as a whole, so it is enough if any of its pods leaves.
+    """
+    if is_whole:
+        after = Counter(node for done in statement.placed() for node, _ in done.slots())
+        return after != Counter(pod.node for pod in pods)
+    old_nodes = {pod.pod: pod.node for pod in pods}
+    left: set[tuple[int, int]] = set()
+    taken: set[tuple[int, int]] = set()
+    for done in statement.placed():
+        kind = done.group.number
+        left.update((kind, old_nodes[pod]) for pod in done.group.pods)
+        taken.update((kind, node) for node, _ in done.slots())
+    return left.isdisjoint(taken)

@@ -15,7 +15,7 @@ from maniple.scheduler.moving.move_value import DEFAULT, Moving
 class Consolidation:
     def __init__(self, arguments: Arguments) -> None:
         self._moving = Moving(
-            moves_per_hour=int(arguments.number("movesPerHour", default=DEFAULT.moves_per_hour)),
+            moves_per_hour=arguments.whole_number("movesPerHour", default=DEFAULT.moves_per_hour),
             cooldown_s=arguments.number("cooldown", default=DEFAULT.cooldown_s),
             horizon_s=arguments.number("horizon", default=DEFAULT.horizon_s),
             restart_s=arguments.number("restart", default=DEFAULT.restart_s),

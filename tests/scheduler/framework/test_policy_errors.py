@@ -33,6 +33,10 @@ tiers:
 """
 
 
+NUMBER = "expected a number from 0 to 1000000000"
+WHOLE_NUMBER = "expected a whole number from 0 to 1000000000"
+
+
 def errors(text: str | bytes) -> list[str]:
     with pytest.raises(InputError) as error:
         load_policy(text.encode() if isinstance(text, str) else text, "p.yaml")
@@ -114,12 +118,12 @@ WRONG: list[tuple[str, list[str]]] = [
     # wrong values
     (
         argument("nodeorder", "podaffinity.weight", "heavy"),
-        [f"{AT}: plugin nodeorder: argument podaffinity.weight: expected a number >= 0, got 'heavy'"],
+        [f"{AT}: plugin nodeorder: argument podaffinity.weight: {NUMBER}, got 'heavy'"],
     ),
     *(
         (
             argument("nodeorder", "podaffinity.weight", value),
-            [f"{AT}: plugin nodeorder: argument podaffinity.weight: expected a number >= 0, got {shown!r}"],
+            [f"{AT}: plugin nodeorder: argument podaffinity.weight: {NUMBER}, got {shown!r}"],
         )
         for value, shown in (
             (-1, "-1"),
@@ -129,6 +133,13 @@ WRONG: list[tuple[str, list[str]]] = [
             ("", ""),
             (10**10, f"{10**10}"),
         )
+    ),
+    *(
+        (
+            argument("consolidation", "movesPerHour", value),
+            [f"{AT}: plugin consolidation: argument movesPerHour: {WHOLE_NUMBER}, got {value!r}"],
+        )
+        for value in ("1e300", "1.5", "-1", "nan", "many")
     ),
     *(
         (
