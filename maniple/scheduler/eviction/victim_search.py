@@ -61,8 +61,9 @@ class RoomMaker:
         self._session = session
         self._terms = terms
         self._table = table
-        # What has to leave with a unit must be on offer as well.
-        self._offered = offered & ~table.with_dependents(np.flatnonzero(~offered))
+        self._offered = offered
+        if table.has_prerequisites:  # what has to leave with a unit must be on offer as well
+            self._offered = offered & ~table.with_dependents(np.flatnonzero(~offered))
         self._is_pruned = False
 
     def make_room(self, queue: Queue, job: Job, left: BoolArray) -> IntArray | None:
