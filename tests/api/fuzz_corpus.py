@@ -249,6 +249,7 @@ PICKY: list[Object] = [
             "hostNetwork": True,
             "hostUsers": True,
             "activeDeadlineSeconds": 60,
+            "terminationGracePeriodSeconds": 45,
             "overhead": {"cpu": "10m"},
             "resources": {"requests": {"cpu": 2}, "limits": {"cpu": "2500m"}},
             "tolerations": [{"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}],

@@ -84,7 +84,7 @@ OTHER_FIELDS: dict[str, frozenset[str]] = {
         "ephemeralContainers evictionResponders hostAliases hostIPC hostPID hostname "
         "hostnameOverride imagePullSecrets os readinessGates restartPolicy runtimeClassName securityContext "
         "serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain "
-        "terminationGracePeriodSeconds workloadRef"
+        "workloadRef"
     ),
     "PodStatus": _fields(
         "ephemeralContainerStatuses extendedResourceClaimStatus hostIP hostIPs message "
