@@ -32,6 +32,8 @@ NOT_RUN = {
     "make test": "it runs this test",
     "make bench": "it takes minutes",
     ".venv/bin/python -m benchmarks loading": "it takes minutes",
+    ".venv/bin/python -m benchmarks.mixes --only '100 nodes'": "it takes minutes",
+    ".venv/bin/python -m benchmarks.mixes --random 20 --seed 7": "it takes minutes",
     "git worktree add --detach ../before main": "it writes beside this folder",
     ".venv/bin/python -m benchmarks --against ../before reclaim preempt": "it takes minutes; see tests/tools",
     "cd tests && ../.venv/bin/python -m properties.many_clusters --clusters 100000 --seed 1": "it takes hours",
