@@ -11,14 +11,13 @@ The first gang of a queue that has waited for long gets a reservation if it does
 evict again are put aside, until later actions have shown whether they can make room for that gang.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
+from maniple.scheduler.actions.common.in_line import check_valid, first_of, in_line, still_in_line
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.actions.common.stale_gangs import release_hopeless
 from maniple.scheduler.eviction.queue_claims import claims_of
@@ -28,9 +27,9 @@ from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.kept_places import KeptPlace, kept_for, without
-from maniple.scheduler.framework.plan import format_rounded_up
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
+from maniple.scheduler.framework.waiting_gangs import Place
 from maniple.scheduler.placement.placement_search import place_gang, place_more
 from maniple.scheduler.reservation.reserve import at_most, displace, has_guests, host_of, keep_reservations, reserve
 
@@ -48,13 +47,14 @@ class Allocate:
     def execute(self, session: Session) -> None:
         session.leave_note(FreeRoom())
         # Backfill places best-effort pods.
-        jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
+        items = list(in_line(session, lambda job: not job.is_best_effort))
         keep_promises(session)
         if session.has_action(Ability.RELEASE):
+            jobs = (item for item in items if isinstance(item, Job))
             late = (job for job in jobs if job.placed and job.stale_at < session.snapshot.now)
             session.could_be_whole.update(job.key for job in late if _fits_now(session, job))
             release_hopeless(session)
-        hand_out(session, (job for job in jobs if not session.is_promised(job)), Deference(session))
+        hand_out(session, still_in_line(session, items), Deference(session))
 
 
 def _fits_now(session: Session, job: Job) -> bool:
@@ -67,8 +67,11 @@ def _fits_now(session: Session, job: Job) -> bool:
         return session.may_start(session.queue_of(job), job, more, is_charged=True) is None
 
 
-def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
-    """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside."""
+def hand_out(session: Session, items: Iterable[Job | Place], deference: "Deference | None" = None) -> None:
+    """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside.
+
+    What was not found for a gang is not found for those that are like it, until a reservation or a guest is gone.
+    """
 
     def can_start(job: Job) -> bool:
         if session.job_ready(job) or _fits_now(session, job):
@@ -77,17 +80,20 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
             deference.expect_priority(job)  # it may evict what passes
         return False
 
-    line = JobQueue(session, jobs, can_start)
+    line = JobQueue(session, items, can_start)
+    times_forgotten = session.times_forgotten
+    failed: list[Job | Place] = []
     while (turn := line.next()) is not None:
         queue, job = turn
         if deference is not None and deference.is_due_by(job):
             deference.expect_claim(job)
-            session.put_aside.append(job)
+            session.put_aside.append(line.drop())
             continue
         reason = session.overused(queue, session.asked(job))
         if reason is not None:
             # A limit is the stronger reason of the two.
             session.blocked[job.key] = session.may_start(queue, job, session.needed_resources(job)) or reason
+            line.drop()
             continue
         if session.job_ready(job):
             moved = place_one(session, queue, job)
@@ -101,8 +107,14 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
                 reserve(session, queue, job)
                 if deference is not None and job.key not in session.blocked:
                     deference.expect(job)
+                failed.append(line.drop())
         if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
             line.put_back(job)
+        if session.times_forgotten != times_forgotten:
+            times_forgotten = session.times_forgotten
+            line.revive()
+    if deference is not None:
+        session.put_aside += [item for item in failed if deference.is_due_by(first_of(item))]
 
 
 class Deference:
@@ -340,31 +352,3 @@ def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -
         if remembers:
             session.remember_not_to_fit(job, group, 1, later=False)
     return False
-
-
-def check_valid(session: Session, job: Job) -> bool:
-    """Whether the job may be planned at all. Stores the reason if not."""
-    if not job.exists or job.is_suspended or session.is_promised(job):
-        return False
-    session.checked.add(job.key)
-    reason = session.job_valid(job) or _backs_off(session, job)
-    if reason is not None:
-        session.blocked[job.key] = reason
-    return reason is None
-
-
-_SKEW_S = 30.0  # the clocks of two machines may differ by this much
-
-
-def _backs_off(session: Session, job: Job) -> Reason | None:
-    """The reason of a gang that backs off: one whose binding keeps failing must not be first in every cycle."""
-    left = job.backs_off_until - session.snapshot.now
-    if left <= 0 or left > LONGEST_S + _SKEW_S:  # a time that far away was written by a clock that is ahead of ours
-        return None
-    times = "once" if job.bind_failures == 1 else f"{job.bind_failures} times"
-    return Reason(
-        "BackingOff",
-        f"binding it has failed {times}; it is tried again at {format_rounded_up(job.backs_off_until)}",
-        f"{math.ceil(left)} s had passed",
-        is_in_line=False,
-    )

@@ -11,17 +11,19 @@ marked, and make way for that gang alone (reservation.reserve.displace). A gang 
 only, with its surplus, so that no pods of it remain elsewhere.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
-from maniple.scheduler.actions.allocate import check_valid, hand_out, place_one, start_gang
+from maniple.scheduler.actions.allocate import hand_out, place_one, start_gang
+from maniple.scheduler.actions.common.in_line import check_valid, first_of, in_line, still_in_line
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.explain.tried import FreeAndReservedRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.waiting_gangs import Place
 from maniple.scheduler.reservation.reservation_book import Reservation
 from maniple.scheduler.reservation.reserve import host_of
 
@@ -32,19 +34,26 @@ class Backfill:
     def execute(self, session: Session) -> None:
         session.leave_note(FreeAndReservedRoom())
         put_aside, session.put_aside = session.put_aside, []
-        hand_out(session, (job for job in put_aside if check_valid(session, job) and not session.state(job).evicted))
+        items = still_in_line(session, put_aside)
+        hand_out(session, (item for item in items if _is_whole(session, item)))
         _place_best_effort(session)
         if session.reservations:
             Filling(session).run()
 
 
+def _is_whole(session: Session, item: Job | Place) -> bool:
+    """Whether the gang is valid still, and loses nothing in this cycle."""
+    return not isinstance(item, Job) or (check_valid(session, item) and not session.state(item).evicted)
+
+
 def _place_best_effort(session: Session) -> None:
-    jobs = (job for job in session.snapshot.waiting if job.groups and job.is_best_effort and check_valid(session, job))
-    line = JobQueue(session, jobs)
+    line = JobQueue(session, in_line(session, lambda job: bool(job.groups) and job.is_best_effort))
     while (turn := line.next()) is not None:
         queue, job = turn
         if not session.job_ready(job):
             start_gang(session, queue, job)
+            if not (session.job_ready(job) or session.is_promised(job)):
+                line.drop()
         # Surplus waits for a gang that is only promised room.
         while session.job_ready(job) and place_one(session, queue, job):
             pass
@@ -60,18 +69,19 @@ class Filling:
 
     def run(self) -> None:
         session = self._session
-        waiting = [job for job in session.snapshot.waiting if not job.is_best_effort and job.groups]
-        waiting = self._with_room(waiting)
-        jobs = (job for job in waiting if job.key not in session.reservations and check_valid(session, job))
-        line = JobQueue(session, jobs)
+        has_room = self._has_room()
+        items = in_line(session, lambda job: bool(job.groups) and not job.is_best_effort and has_room(job))
+        line = JobQueue(session, (item for item in items if first_of(item).key not in session.reservations))
         while (turn := line.next()) is not None:
             queue, job = turn
             moved = self.place(queue, job)
+            if not moved:
+                line.drop()
             if moved and any(session.state(job).left(group) for group in job.groups):
                 line.put_back(job)
 
-    def _with_room(self, jobs: Sequence[Job]) -> list[Job]:
-        """Jobs with a pod that fits on a reserved node: ten thousand jobs that do not fit must cost nothing."""
+    def _has_room(self) -> Callable[[Job], bool]:
+        """Whether a pod of a job fits on a reserved node: ten thousand jobs that do not fit must cost nothing."""
         session = self._session
         nodes = np.concatenate([reservation.node_indices for reservation in session.reservations.values()])
         fits: dict[int, bool] = {}
@@ -82,7 +92,7 @@ class Filling:
                 fits[kind] = bool(session.capacity.fits(group)[nodes].any())
             return fits[kind]
 
-        return [job for job in jobs if any(map(has_room, job.groups))]
+        return lambda job: any(map(has_room, job.groups))
 
     def place(self, queue: Queue, job: Job) -> bool:
         """Starts the gang on reserved nodes, or places one more pod of a started job; False if it cannot."""

@@ -96,7 +96,7 @@ def _longest_cooldown(session: Session) -> float:
 
 
 def _waits_for_room(session: Session, job: Job) -> bool:
-    is_open = job.groups and job.exists and not job.is_suspended and not job.gated and job.key not in session.blocked
+    is_open = job.groups and job.exists and not job.is_suspended and not job.gated and session.why_blocked(job) is None
     return bool(is_open) and not session.job_ready(job) and not session.is_promised(job)
 
 

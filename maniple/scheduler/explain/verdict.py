@@ -133,8 +133,8 @@ class Explainer:
         if not left and not job.gated and not state.promised_count and job.groups:
             return None  # a waiting job without groups is a gang that has no pods
         # Whether a gang is complete does not depend on an action having asked.
-        blocked = session.blocked.get(job.key)
-        if blocked is None and job.exists and job.key not in session.checked:
+        blocked = session.why_blocked(job)
+        if blocked is None and job.exists and not session.was_checked(job):
             blocked = session.job_valid(job)
         kind: tuple[object, ...] = job.key
         if job.exists and not state.promised_count and job.name != self._thorough:

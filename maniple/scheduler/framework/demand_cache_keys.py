@@ -79,6 +79,18 @@ class Demands:
             self.serial(),
         )
 
+    def unlike(self, job: Job) -> Hashable:
+        """What tells gangs apart to which nothing has happened yet, apart from age and name."""
+        return (
+            job.queue,
+            job.priority,
+            job.may_preempt,
+            tuple(job.role_min.items()),
+            tuple([self._group(group) for group in self._session.groups(job)]),
+            (job.required, job.preferred, job.mixed_models),
+            self.kinds(job),
+        )
+
     def kinds(self, job: Job) -> tuple[Hashable, ...]:
         """What plugins look at of the job beyond what the framework compares."""
         return tuple([kind(job) for kind in self._job_kinds])

@@ -42,6 +42,7 @@ from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
+from maniple.scheduler.framework.waiting_gangs import Place, WaitingGangs
 from maniple.scheduler.reservation.reservation_book import ReservationBook
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class Session:
         self.notes: dict[str, dict[JobKey | None, Note]] = {}  # by name of the action
         self.could_be_whole: set[JobKey] = set()  # gangs below their minimum that fitted before anybody was given room
         self.not_released: dict[JobKey, str] = {}  # gangs that stay below their minimum -> why they may keep their pods
-        self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
+        # By allocate, for backfill: jobs that gave way to a blocked gang; from a place on all that are alike.
+        self.put_aside: list[Job | Place] = []
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
         self.moved: list[Placed] = []  # the places of pods that are evicted because they have them
@@ -96,6 +98,7 @@ class Session:
         self._repelled: dict[AffinityInfo, bool] = {}
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
+        self.times_forgotten = 0  # how often these were cleared
         self.by_speed: dict[Speeds, SpeedAccounting] = {}  # requested by plugins, updated by statements
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
@@ -116,10 +119,6 @@ class Session:
         self.patience_s: float | None = claims["patience_s"]
         self.gpus.worth = None if claims["device_worth"] is None else claims["device_worth"].tolist()
         self._job_need: Callable[[Job], Need] | None = claims["job_need"]
-        # Pod predicates that may be about any group; none is built in.
-        self._wide_predicates = [
-            hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
-        ]
         self.demands = Demands(self, self.hooks, reads or Reads())
         self.capacity = NodeCapacity(self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands)
 
@@ -184,6 +183,21 @@ class Session:
 
     def forget_failures(self) -> None:
         self._failed.clear()
+        self.times_forgotten += 1
+
+    @cached_property
+    def waiting(self) -> WaitingGangs:
+        return WaitingGangs(self)
+
+    def why_blocked(self, job: Job) -> Reason | None:
+        """What an action has found out about the job, or about a gang that is like it."""
+        gangs = self.waiting.untouched_like(job)
+        return self.blocked.get(job.key) or (None if gangs is None else gangs.blocked)
+
+    def was_checked(self, job: Job) -> bool:
+        """Whether an action has asked job_valid about the job."""
+        gangs = self.waiting.untouched_like(job)
+        return job.key in self.checked or (gangs is not None and gangs.was_tried)
 
     def leave_note(self, note: "Note", job: JobKey | None = None) -> None:
         """Stores what the running action looks at, for one gang or (None) for all others."""
@@ -322,6 +336,13 @@ class Session:
         for term in {term for affinity in waiting | placed for term in affinity.anti_affinity}:
             terms.add(term, labels_of(term.requirements))
         return terms
+
+    @cached_property
+    def _wide_predicates(self) -> list[Hooks]:
+        """Those whose pod predicate may be about any group; none is built in."""
+        return [
+            hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
+        ]
 
     def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
         return not all(_excludes(hooks, group) for hooks in self._wide_predicates)

@@ -71,7 +71,7 @@ def _is_busy(session: Session) -> bool:
     if any(session.kept_places.of(job) for job in snapshot.moved):
         return True
     return any(
-        job.exists and not job.is_suspended and job.key not in session.blocked and job.groups
+        job.exists and not job.is_suspended and session.why_blocked(job) is None and job.groups
         for job in snapshot.waiting
     )
 

@@ -55,12 +55,14 @@ class ReservationBook:
         self._by_node: dict[int, Reservation] = {}
         self.spare: FloatArray | None = None  # [R, N], inf where nothing is reserved; None: no reservations
         self.settled: set[int] = set()  # queues that get no further reservation in this cycle
-        self.searches: dict[int, int] = {}  # queue -> searches for a reservation in this cycle
+        # Queue -> kinds of gangs for which no reservation was found in this cycle, after so many evictions.
+        self.in_vain: dict[int, dict[int, int]] = {}
         self.running: RunningPods | None = None  # for those searches
         # Gang -> the jobs that run in its room and make way for it, each with its pods there.
         self.guests: dict[str, dict[JobKey, tuple[Job, list[PlacedPod]]]] = {}
         # Job -> gang -> how many of its pods this cycle placed in the gang's room.
         self.newcomers: dict[JobKey, Counter[str]] = {}
+        self.times_changed = 0  # how often a reservation was added or dropped
         self.is_open = False  # whether the reservations of earlier cycles have been renewed
         self._lifted: tuple[Reservation, ...] = ()
         self._most: FloatArray | None = None
@@ -77,10 +79,12 @@ class ReservationBook:
         self.spare[:, reservation.node_indices] = reservation.spare
         self._gpus.set_spare(reservation.node_indices, reservation.devices)
         self._is_stale = True
+        self.times_changed += 1
 
     def drop(self, key: JobKey) -> None:
         """The gang has room elsewhere, or is no longer the first of its queue."""
         reservation = self.by_job.pop(key)
+        self.times_changed += 1
         del self.by_queue[reservation.job.queue]
         for node in reservation.nodes:
             del self._by_node[node]

@@ -32,7 +32,7 @@ from maniple.scheduler.reservation.departures import Departures, RunningPods, de
 from maniple.scheduler.reservation.reservation_book import Reservation, devices_left
 
 _MOST_TIMES = 32  # tried one by one for a gang that needs other pods
-_MOST_SEARCHES = 8  # failed searches in a queue and cycle; the jobs after that wait
+_MOST_SEARCHES = 8  # kinds of gangs for which a search failed, in a queue and cycle; the jobs after that wait
 
 
 def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
@@ -95,10 +95,14 @@ def reserve(session: Session, queue: Queue, job: Job) -> None:
         return
     if job.key in session.blocked or not _may_reserve(session, queue, job):
         return
+    kind, evictions = session.waiting.kind(job), len(session.evicted)
+    in_vain = reserved.in_vain.setdefault(queue.index, {})
+    if in_vain.get(kind) == evictions:
+        return  # one that is like it found nothing
     reservation = _Search(session, job, _all_running(session)).reservation(_elsewhere(session, job))
-    reserved.searches[queue.index] = reserved.searches.get(queue.index, 0) + 1
     if reservation is None:
-        if reserved.searches[queue.index] >= _MOST_SEARCHES:
+        in_vain[kind] = evictions
+        if len(in_vain) >= _MOST_SEARCHES:
             reserved.settled.add(queue.index)
         return
     before = reserved.by_queue.get(queue.index)
