@@ -202,7 +202,7 @@ def keep_promises(session: Session) -> None:
 
     for job, places in session.kept_places.open():
         session.kept_places.occupy(job, _start_moved(session, job, places))
-    promised = [job for job in session.snapshot.waiting if job.was_promised and check_valid(session, job)]
+    promised = [job for job in session.waiting.others if job.was_promised and check_valid(session, job)]
     waiting = [job for job in promised if not session.job_ready(job)]
     waiting.sort(key=key)
     started = [job for job in promised if session.job_ready(job)] if surplus_preempts(session) else []

@@ -195,7 +195,7 @@ class QueueClaims:
         """Whether a gang of another queue waits within its guarantee."""
         if self._waiting is None:
             session, self._waiting = self._session, set()
-            for job in session.snapshot.waiting:
+            for job in session.waiting.one_of_each():
                 may_wait = job.queue not in self._waiting and self._due.guaranteed[session.queue_paths[job.queue]].any()
                 if not may_wait or not job.exists or job.is_suspended or session.is_promised(job):
                     continue

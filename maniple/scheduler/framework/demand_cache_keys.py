@@ -34,6 +34,7 @@ class Demand(NamedTuple):
     queue: int
     priority: int
     may_preempt: bool
+    preemptable: bool
     needed: int
     needed_by_role: tuple[tuple[str, int], ...]
     groups: tuple[int, ...]  # in task order
@@ -69,6 +70,7 @@ class Demands:
             job.queue,
             job.priority,
             job.may_preempt,
+            job.preemptable,
             need.total,
             tuple(need.by_role.items()),
             tuple([self._group(group) for group in session.groups(job)]),
@@ -79,17 +81,11 @@ class Demands:
             self.serial(),
         )
 
-    def unlike(self, job: Job) -> Hashable:
-        """What tells gangs apart to which nothing has happened yet, apart from age and name."""
-        return (
-            job.queue,
-            job.priority,
-            job.may_preempt,
-            tuple(job.role_min.items()),
-            tuple([self._group(group) for group in self._session.groups(job)]),
-            (job.required, job.preferred, job.mixed_models),
-            self.kinds(job),
-        )
+    def kinds_of_waiting(self, job: Job) -> Hashable | None:
+        """What plugins look at of the job and its groups beyond what makes jobs alike; None: nothing."""
+        if not (self._job_kinds or self._group_kinds):
+            return None
+        return self.kinds(job), tuple([tuple([kind(group) for kind in self._group_kinds]) for group in job.groups])
 
     def kinds(self, job: Job) -> tuple[Hashable, ...]:
         """What plugins look at of the job beyond what the framework compares."""

@@ -93,7 +93,7 @@ class Hooks:
     """
 
     # What preemptable, reclaimable, startable, job_ready and job_pipelined look at of the job (the claimant), apart
-    # from its queue, priority, need, groups, placed pods and topology.
+    # from its queue, priority, need, groups, placed pods, topology and preemptable.
     job_kind: Callable[[Job], Hashable] | None = None
     # What predicate, pod_predicate, node_order, batch_node_order and is_placed_singly look at of the group, apart from
     # its shape, and for pod_predicate and batch_node_order its pod affinity.
@@ -101,6 +101,10 @@ class Hooks:
     # What preemptable and reclaimable look at of a victim, apart from its requests, role and is_critical, and of its
     # job apart from its queue, priority, minimums and all that it holds.
     victim_kind: Callable[[Victim], Hashable] | None = None
+
+    # Whether job_order and job_valid give one answer for all waiting gangs that hold nothing, ask for the same in the
+    # same queue and have the same job_kind: they look at neither age nor name.
+    is_alike_in_line: bool | None = None
 
     job_order: Callable[[Job], Key] | None = None
     queue_order: Callable[[Queue], Key] | None = None

@@ -186,6 +186,12 @@ class Session:
         self.times_forgotten += 1
 
     @cached_property
+    def are_alike_in_line(self) -> bool:
+        """Whether all plugins declare that gangs which are alike are equally valid, and in line by age and name."""
+        about_line = [hooks for hooks in self.hooks if hooks.job_order or hooks.job_valid]
+        return all(hooks.is_alike_in_line for hooks in about_line)
+
+    @cached_property
     def waiting(self) -> WaitingGangs:
         return WaitingGangs(self)
 

@@ -7,9 +7,11 @@ something has changed that may help them. A queue with ten thousand gangs of a f
 A gang that holds something, was promised room, has a reservation or depends on other pods is like no other.
 """
 
-from collections.abc import Hashable, Iterator
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from maniple.model.alike_jobs import age_and_name, group_jobs, kind_of
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.framework.hooks import Reason
@@ -23,8 +25,8 @@ class Alike:
 
     __slots__ = ("apart", "blocked", "jobs", "was_tried")
 
-    def __init__(self) -> None:
-        self.jobs: list[Job] = []
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = jobs
         # Those that this cycle has given something, and so are like no other any more, with their positions.
         self.apart: dict[JobKey, int] = {}
         self.blocked: Reason | None = None  # why the last of them that had a turn may not start
@@ -45,29 +47,52 @@ class WaitingGangs:
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._seen = (0, 0)  # how much of session.placed is in `apart`, and which reservations
-        self._numbers: dict[Hashable, int] = {}
-        self._places: dict[JobKey, Place] = {}
-        self._others: list[Job] = []
-        alike: dict[Hashable, Alike] = {}
-        for job in session.snapshot.waiting:
-            if not session.demands.is_shared or not self._may_be_alike(job):
-                self._others.append(job)
+        waiting = group_jobs(session.snapshot.waiting)
+        self._others = list(waiting.others)
+        self._alike: dict[Hashable, Alike] = {}
+        for kind, jobs in waiting.alike.items():
+            self._add(kind, jobs)
+
+    def _add(self, kind: Hashable, jobs: Sequence[Job]) -> None:
+        session, first = self._session, jobs[0]
+        is_alone = any(session.depends_on_pods(group) or group.shape.exclusives for group in first.groups)
+        if is_alone or not session.demands.is_shared or not session.are_alike_in_line:
+            self._others += jobs
+        elif session.demands.kinds_of_waiting(first) is None:
+            if session.job_valid(first) is None:
+                self._alike[kind] = Alike(jobs)
             else:
-                alike.setdefault(self._key(job), Alike()).jobs.append(job)
-        self._alike = list(alike.values())
-        for gangs in self._alike:
-            if len(gangs.jobs) > 1:
-                gangs.jobs.sort(key=session.job_key)
-            for position, job in enumerate(gangs.jobs):
-                self._places[job.key] = gangs, position
+                self._others += jobs
+        else:
+            parts: dict[Hashable, list[Job]] = {}
+            for job in jobs:
+                parts.setdefault((kind, session.demands.kinds_of_waiting(job)), []).append(job)
+            for part, several in parts.items():
+                if session.job_valid(several[0]) is None:
+                    self._alike[part] = Alike(several)
+                else:
+                    self._others += several
 
     def __iter__(self) -> Iterator[Job | Alike]:
         """Gangs that are alike come as one, those to which something was given and all others on their own."""
         self.catch_up()
         yield from self._others
-        for gangs in self._alike:
+        for gangs in self._alike.values():
             yield gangs
             yield from [gangs.jobs[position] for position in gangs.apart.values()]
+
+    def one_of_each(self) -> Iterator[Job]:
+        """One gang for all that are alike, and all others."""
+        for item in self:
+            if isinstance(item, Job):
+                yield item
+            elif (position := item.next_from(0)) is not None:
+                yield item.jobs[position]
+
+    @property
+    def others(self) -> Sequence[Job]:
+        """Those that were like no other when the cycle began."""
+        return self._others
 
     def catch_up(self) -> None:
         """Notes which gangs were given room or a reservation since the last call."""
@@ -75,35 +100,21 @@ class WaitingGangs:
         self._seen = len(session.placed), session.reserved.times_changed
         if seen == self._seen:
             return
-        for key in (*[done.job.key for done in session.placed[seen[0] :]], *session.reservations):
-            if key in self._places:
-                gangs, position = self._places[key]
-                gangs.apart[key] = position
+        jobs = [done.job for done in session.placed[seen[0] :]]
+        for job in (*jobs, *[reservation.job for reservation in session.reservations.values()]):
+            alike = self._alike.get(self.kind(job))
+            if alike is not None and job.key not in alike.apart:
+                alike.apart[job.key] = bisect_left(alike.jobs, age_and_name(job), key=age_and_name)
 
     def untouched_like(self, job: Job) -> Alike | None:
         """The gangs that are like this one, if nothing was given to it."""
         self.catch_up()
-        gangs, _ = self._places.get(job.key, (None, 0))
-        return None if gangs is None or job.key in gangs.apart else gangs
+        alike = self._alike.get(self.kind(job))
+        return None if alike is None or job.key in alike.apart else alike
 
-    def kind(self, job: Job) -> int:
-        """The same number for gangs that are alike, whether they share their turns or not."""
-        key = self._key(job) if self._may_be_alike(job) else job.key
-        return self._numbers.setdefault(key, len(self._numbers))
-
-    def _may_be_alike(self, job: Job) -> bool:
-        session = self._session
-        return (
-            bool(job.groups)
-            and job.exists
-            and not job.is_suspended
-            and not (job.placed or job.succeeded or job.gated or job.strangers)
-            and not (job.was_promised or job.holds_reservation or job.nominated or job.moved)
-            and not job.bind_failures
-            and not any(session.depends_on_pods(group) or group.shape.exclusives for group in job.groups)
-            and session.job_valid(job) is None
-        )
-
-    def _key(self, job: Job) -> Hashable:
-        ends = tuple([(group.lasts_s, group.stays) for group in job.groups])
-        return self._session.demands.unlike(job), job.preemptable, job.min_runtime_s, job.min_member, ends
+    def kind(self, job: Job) -> Hashable:
+        """Equal for gangs that are alike, whether they share their turns or not."""
+        kind, kinds = kind_of(job), self._session.demands.kinds_of_waiting(job)
+        if kind is None:
+            return job.key
+        return kind if kinds is None else (kind, kinds)

@@ -87,6 +87,7 @@ class Gang:
             preemptable=victims,
             reclaimable=victims,
             job_kind=nothing_else,
+            is_alike_in_line=True,
             victim_kind=nothing_else,
         )
 

@@ -8,7 +8,7 @@ A node is reserved for at most one gang, and a queue has at most one reservation
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ class ReservationBook:
         self.spare: FloatArray | None = None  # [R, N], inf where nothing is reserved; None: no reservations
         self.settled: set[int] = set()  # queues that get no further reservation in this cycle
         # Queue -> kinds of gangs for which no reservation was found in this cycle, after so many evictions.
-        self.in_vain: dict[int, dict[int, int]] = {}
+        self.in_vain: dict[int, dict[Hashable, int]] = {}
         self.running: RunningPods | None = None  # for those searches
         # Gang -> the jobs that run in its room and make way for it, each with its pods there.
         self.guests: dict[str, dict[JobKey, tuple[Job, list[PlacedPod]]]] = {}

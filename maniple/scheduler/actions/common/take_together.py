@@ -67,7 +67,7 @@ class Together:
             return False
         session = self._session
         highest: dict[int, int] = {}  # queue -> the highest priority of such a gang
-        for job in session.snapshot.waiting:
+        for job in session.waiting.one_of_each():
             if job.exists and not session.is_promised(job) and not session.job_ready(job):
                 highest[job.queue] = max(job.priority, highest.get(job.queue, job.priority))
         return bool(highest) and (
