@@ -107,9 +107,10 @@ class Hooks:
     is_alike_in_line: bool | None = None
 
     job_order: Callable[[Job], Key] | None = None
+    # Looks at what the queue and those above it hold: an answer is kept until that changes.
     queue_order: Callable[[Queue], Key] | None = None
     # How a queue would stand with what the next job of a queue below it needs. Given are the indices of the queues from
-    # that of the job up to this one. It is compared before queue_order.
+    # that of the job up to this one. It is compared before queue_order. Kept like its answers.
     queue_standing: Callable[[Sequence[int], FloatArray], float] | None = None
     task_order: Callable[[TaskGroup], Key] | None = None
     # Looks at nodes' own attributes only: cached by the group's Constraint and group_kind.

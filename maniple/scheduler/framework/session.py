@@ -41,6 +41,7 @@ from maniple.scheduler.framework.next_needs import NextNeeds
 from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
+from maniple.scheduler.framework.queue_turns import QueueTurns
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.framework.waiting_gangs import Place, WaitingGangs
 from maniple.scheduler.reservation.reservation_book import ReservationBook
@@ -184,6 +185,10 @@ class Session:
     def forget_failures(self) -> None:
         self._failed.clear()
         self.times_forgotten += 1
+
+    @cached_property
+    def queue_turns(self) -> QueueTurns:
+        return QueueTurns(self)
 
     @cached_property
     def are_alike_in_line(self) -> bool:

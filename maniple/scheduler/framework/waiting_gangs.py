@@ -8,8 +8,8 @@ A gang that holds something, was promised room, has a reservation or depends on 
 """
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from maniple.model.alike_jobs import age_and_name, group_jobs, kind_of
 from maniple.model.job import Job
@@ -23,14 +23,22 @@ if TYPE_CHECKING:
 class Alike:
     """Gangs that are alike, in the order of their turns."""
 
-    __slots__ = ("apart", "blocked", "jobs", "was_tried")
+    __slots__ = ("_keys", "apart", "blocked", "jobs", "was_tried")
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs
         # Those that this cycle has given something, and so are like no other any more, with their positions.
         self.apart: dict[JobKey, int] = {}
         self.blocked: Reason | None = None  # why the last of them that had a turn may not start
+        self._keys: dict[int, tuple[Any, ...]] = {}
         self.was_tried = False  # an action gave them a turn, or would have
+
+    def key(self, position: int, job_key: Callable[[Job], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The place in line of a gang that was given nothing yet."""
+        key = self._keys.get(position)
+        if key is None:
+            key = self._keys[position] = job_key(self.jobs[position])
+        return key
 
     def next_from(self, first: int) -> int | None:
         """The position of the first gang from `first` on that was given nothing yet."""

@@ -21,7 +21,6 @@ import numpy as np
 from maniple.model.job import Job, Queue
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.waiting_gangs import Place
 
@@ -67,8 +66,6 @@ class JobQueue:
         self._lines: dict[int, _Line] = {}
         self._entered = 0
         self._needs: dict[JobKey, FloatArray] = {}
-        self._held: dict[int, bytes] = {}  # queue -> what it and those above it hold
-        self._answers: dict[int, dict[int, bool]] = {}
         self._last: Place | None = None  # of the job that had the last turn
         self._dropped: list[Place] = []
         for item in jobs:
@@ -92,20 +89,21 @@ class JobQueue:
 
     def _entry(self, job: Job, place: Place | None = None) -> _Entry:
         self._entered += 1
-        return self._session.job_key(job), self._entered, job, place
+        key = self._session.job_key(job) if place is None else place[0].key(place[1], self._session.job_key)
+        return key, self._entered, job, place
 
     def _key(self, index: int) -> tuple[Any, ...]:
         session, line = self._session, self._lines[index]
         queue = session.snapshot.queues[index]
         if not self._has_standings:
-            return session.queue_key(queue)
+            return session.queue_turns.key(queue)
         self._let_pass(queue, line)
-        return session.queue_key(queue, self._need(line.next_heap()[0][2]))
+        return session.queue_turns.key(queue, self._need(line.next_heap()[0][2]))
 
     def _let_pass(self, queue: Queue, line: _Line) -> None:
         """Sets jobs aside that go beyond what the queue deserves, until the next one does not, or all of them do."""
         while line.next_heap() is line.jobs and (len(line.jobs) > 1 or line.beyond):
-            if not self._borrows(queue, self._need(line.jobs[0][2])):
+            if not self._session.queue_turns.borrows(queue, self._need(line.jobs[0][2])):
                 return
             line.let_pass(is_stuck=self._is_stuck(line.jobs[0][2], line.lowest))
 
@@ -117,21 +115,6 @@ class JobQueue:
         if demand not in self._stuck:
             self._stuck[demand] = not self._can_start(job)
         return self._stuck[demand]
-
-    def _borrows(self, queue: Queue, need: FloatArray) -> bool:
-        """Jobs of a few kinds stand in line: one answer for each kind, until what the queue holds changes."""
-        due = self._session.due
-        if due is None:
-            return False
-        held = due.accounting.queue_held[self._session.queue_paths[queue.index]].tobytes()
-        if held != self._held.get(queue.index):
-            self._held[queue.index] = held
-            self._answers[queue.index] = {}
-        answers = self._answers[queue.index]
-        answer = answers.get(id(need))  # equal needs are one array
-        if answer is None:
-            answer = answers[id(need)] = borrows(self._session, queue, need)
-        return answer
 
     def _need(self, job: Job) -> FloatArray:
         need = self._needs.get(job.key)
