@@ -14,6 +14,7 @@ import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.room_after import RoomAfter
 from maniple.scheduler.eviction.supposed_gone import SupposedGone
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
@@ -39,11 +40,16 @@ class Trial:
         queue: Queue,
         job: Job,
         may_take: Callable[[BoolArray], bool] | None = None,
+        room_after: RoomAfter | None = None,
     ) -> None:
-        """`may_take`: whether the gang may have these units gone; more of them never make that worse."""
+        """`may_take`: whether the gang may have these units gone; more of them never make that worse.
+
+        `room_after`: counts of earlier trials, if nothing is supposed and no statement is open.
+        """
         self._session = session
         self._table = table
         self._may_take = may_take
+        self._room_after = room_after
         self._gone: BoolArray | None = None  # the units that are supposed gone
         self.queue = queue
         self.job = job
@@ -123,6 +129,8 @@ class Trial:
         if session.may_start(self.queue, self.job, self.group.shape.requests * self.need.total) is not None:
             return False
         if self._is_unbound:
+            if later and self._gone is None and self._room_after is not None:
+                return self._room_after.count(self.group) >= self.need.total
             return bool(session.room_for(self.group, later=later).sum() >= self.need.total)
         return any(
             room_in(session, self.group, scope, later=later).sum() >= self.need.total
@@ -165,6 +173,14 @@ class Trial:
 
     # -- the search
 
+    def is_hopeless(self, units: BoolArray) -> bool:
+        """Whether it is certain that the gang has no room although all these units leave: fewer make no more."""
+        if not self._is_counted or self.needs_pods:
+            return False
+        if self._room_after is None or not self._is_unbound:
+            return not self.fits_without(np.flatnonzero(units))
+        return self._room_after.count(self.group, units) < self.need.total
+
     def fewest(self, order: IntArray) -> IntArray | None:
         """Returns the shortest prefix of `order` that makes room, without its units that are not needed; or None."""
         first_look = min(self.missing, len(order))
@@ -182,6 +198,7 @@ class Trial:
         """Whether the gang would have room if all these units were gone."""
         with SupposedGone(self._session, self._table, as_neighbours=not self._is_counted) as gone:
             gone.add(units)
+            self._gone = gone.units
             return self._has_room()
 
     def is_company(self, unit: int) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.room_after import RoomAfter
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.framework.pod_columns import PodColumns, ranges
 from maniple.scheduler.framework.session import Session
@@ -61,6 +62,10 @@ class UnitTable:
 
     def __len__(self) -> int:
         return len(self.units)
+
+    @cached_property
+    def room_after(self) -> RoomAfter:
+        return RoomAfter(self._session, self)
 
     @cached_property
     def pods(self) -> PodColumns:

@@ -8,7 +8,7 @@ A node is reserved for at most one gang, and a queue has at most one reservation
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,7 @@ class ReservationBook:
         self._most_of_group: Mapping[int, FloatArray] = {}
         self._mask: BoolArray | None = None
         self._is_stale = False
+        self._changes = 0  # reservations added and dropped
 
     def add(self, reservation: Reservation) -> None:
         if self.spare is None:
@@ -77,6 +78,7 @@ class ReservationBook:
         self.spare[:, reservation.node_indices] = reservation.spare
         self._gpus.set_spare(reservation.node_indices, reservation.devices)
         self._is_stale = True
+        self._changes += 1
 
     def drop(self, key: JobKey) -> None:
         """The gang has room elsewhere, or is no longer the first of its queue."""
@@ -88,6 +90,7 @@ class ReservationBook:
             self.spare[:, reservation.node_indices] = np.inf
             self._gpus.set_spare(reservation.node_indices, {})
         self._is_stale = True
+        self._changes += 1
 
     def holder(self, node: int) -> Reservation | None:
         return self._by_node.get(node)
@@ -118,6 +121,11 @@ class ReservationBook:
     def binds_as_usual(self) -> bool:
         """Whether no attempt has suspended a reservation or set `most`."""
         return self._most is None and not self._lifted
+
+    @property
+    def binding(self) -> Hashable:
+        """Equal while the same reservations bind the current attempt."""
+        return self._changes, self._lifted
 
     def exempts(self, job: Job) -> bool:
         """Whether the reservation of the job's queue belongs to the job or to one behind it."""
