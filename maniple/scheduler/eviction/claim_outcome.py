@@ -260,9 +260,7 @@ class Outcome:
 
     def _floor(self, queue: int, amount: list[float]) -> list[tuple[int, float]]:
         deserved, scarce = self._lists.deserved[queue], self._lists.scarce[queue]
-        return [
-            (row, deserved[row] - EPSILON + held) for row, held in enumerate(amount) if held > 0 and scarce[row]
-        ]
+        return [(row, deserved[row] - EPSILON + held) for row, held in enumerate(amount) if held > 0 and scarce[row]]
 
     def _held_of(self, queue: int) -> list[float]:
         held = self._held.get(queue)

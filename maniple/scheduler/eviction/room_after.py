@@ -11,6 +11,7 @@ import numpy as np
 
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray
+from maniple.scheduler.eviction.counted_room import CountedRoom, counts_alone
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.supposition import Supposition
 
@@ -41,9 +42,11 @@ class RoomAfter:
         return count
 
     def _count(self, group: TaskGroup, gone: BoolArray | None) -> float:
-        pods = None if gone is None else self._table.pods_of(np.flatnonzero(gone))
-        if pods is None or not len(pods):
+        if gone is None or not gone.any():
             return float(self._session.room_for(group, later=True).sum())
+        pods = self._table.pods_of(np.flatnonzero(gone))
+        if counts_alone(self._session, self._table, group):
+            return CountedRoom(self._session, self._table, group).after(np.flatnonzero(gone))
         supposition = Supposition(self._session)
         supposition.leave(self._table.pods, pods, 1, as_neighbours=False)
         count = float(self._session.room_for(group, later=True).sum())
