@@ -3,9 +3,11 @@
 Reads the session and changes nothing.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import cached_property
+from operator import add, sub
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +33,29 @@ class Claim(IntEnum):
 GUARANTEES = (Claim.GUARANTEED, Claim.GUARANTEED_BELOW, Claim.GUARANTEED_LAST)
 
 
+class DueLists:
+    """A Due as lists by queue: for vectors of a few resources, one at a time, numbers are faster than arrays."""
+
+    def __init__(self, due: Due) -> None:
+        self.deserved: list[list[float]] = due.deserved.tolist()
+        self.guaranteed: list[list[float]] = due.guaranteed.tolist()
+        self.scarce: list[list[bool]] = due.scarce.tolist()
+        # [Q] (resource, due) of what counts in the measure
+        self._counted = [
+            [(row, own[row]) for row, is_scarce in enumerate(scarce) if is_scarce and own[row] > EPSILON]
+            for own, scarce in zip(self.deserved, self.scarce, strict=True)
+        ]
+
+    def parts(self, queue: int, held: Sequence[float]) -> list[float]:
+        """See parts_of_due."""
+        parts = [1.0] * len(held)
+        for row, deserved in self._counted[queue]:
+            part = held[row] / deserved
+            if part < 1.0:
+                parts[row] = part
+        return parts
+
+
 class Outcome:
     """What queues hold after a claimant started and victims left, while victims are taken one by one."""
 
@@ -50,6 +75,7 @@ class Outcome:
         self._claims = claims
         self._session = session
         self._due = due
+        self._lists = claims.due_lists
         self.claim = claim
         self.claimant = claimant
         self._candidates = candidates
@@ -57,32 +83,37 @@ class Outcome:
         self._are_together = are_together
         self._path: list[int] = session.queue_paths[claimant.queue]
         self._need = claims.need(claimant)
-        self._held = due.accounting.queue_held
-        self._left = self._held.copy()  # without the victims, and without the claimant
+        self._needed: list[float] = self._need.tolist()
+        self._held: dict[int, list[float]] = {}  # queue -> what it holds now
+        self._left: dict[int, list[float]] = {}  # without the victims, and without the claimant
+        self._amounts: dict[int, list[float]] = {}  # by the id of an array
         self._gone: set[PlacedPod] = set()  # victims of other queues
         self._exchanged: set[int] = set()  # queues that lose something inside their guarantee, in exchange for others
         self._level = 0  # at which the last victim meets the claimant
         self._is_entitled = True
         self._gives_back = False  # whether victims are of the claimant's own queue
         self._refused: set[tuple[int, int]] = set()  # (queue, amount): refused once, refused later too
-        self._floors: dict[tuple[int, int], FloatArray] = {}  # (queue, amount) -> what the queues below must keep
-        # Parts of dues that the victims of this level have changed: queue -> before and after.
-        self._changed: dict[int, tuple[FloatArray, FloatArray]] = {}
+        # (queue, amount) -> what each of the queues below must keep of the resources that count
+        self._floors: dict[tuple[int, int], list[list[tuple[int, float]]]] = {}
+        # Parts of dues that the victims of this level have changed: queue -> after; and all of them, sorted.
+        self._changed: dict[int, list[float]] = {}
+        self._before: list[float] = []
+        self._after: list[float] = []
 
     def take(self, victim: Victim) -> bool:
         """Takes the victim if the claim allows it, and returns whether it did."""
-        queue, amount = victim.job.queue, self._due.accounting.of_pod(victim.pod)
+        queue, array = victim.job.queue, self._due.accounting.of_pod(victim.pod)
         level, below = self._claims.meeting(self.claimant.queue, queue)
         if level != self._level:
             self._is_entitled = self.may_claim_at(level)
-        kind = (queue, id(amount))
+        kind = (queue, id(array))
         if kind in self._refused:
             return False
+        amount = self._amounts.get(id(array))
+        if amount is None:
+            amount = self._amounts[id(array)] = array.tolist()
         if below:
-            is_kept = not self._of_guests and not all(
-                self._session.snapshot.queues[other].reclaimable for other in below
-            )
-            if is_kept:
+            if not self._of_guests and not self._claims.is_reclaimable(queue, below):
                 return False
             if not self._allows(below, amount, kind):
                 self._refused.add(kind)
@@ -90,7 +121,8 @@ class Outcome:
             if self._leaves_guarantee(victim, level) or not self._keeps_inside(victim.pod, below):
                 return False
         self._gives_back |= not below and not self._of_guests
-        self._left[self._session.queue_paths[queue]] -= amount
+        for charged in self._session.queue_paths[queue]:
+            self._left[charged] = list(map(sub, self._left_of(charged), amount))
         return True
 
     def may_claim_at(self, level: int) -> bool:
@@ -100,17 +132,20 @@ class Outcome:
         mine = self._path[: self._level]
         own = self._path[self._level - 1]
         if self.claim != Claim.FAIRER:
-            is_able = is_entitled(self._due, self.claim, mine, self._left[mine] + self._need, self._need)
+            held = np.array([self._with_need(queue) for queue in mine]).reshape(len(mine), len(self._needed))
+            is_able = is_entitled(self._due, self.claim, mine, held, self._need)
             if not is_able or self.claim != Claim.STRICT or not self._gives_back:
                 return is_able
             # What its own queue gives back may not be more than what the queue gains.
-            before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
-            return not bool((after < before - EPSILON).any()) and bool((after > before + EPSILON).any())
-        before, after = self._parts(own, self._held[own]), self._parts(own, self._left[own] + self._need)
-        self._changed[own] = before, after
-        return _is_fairer(before, after)
+            before, after = self._parts(own, self._held_of(own)), self._parts(own, self._with_need(own))
+            is_more = any(part > less + EPSILON for part, less in zip(after, before, strict=True))
+            return is_more and not any(map(_is_less, after, before))
+        before, after = self._parts(own, self._held_of(own)), self._parts(own, self._with_need(own))
+        self._changed[own] = after
+        self._before, self._after = sorted(before), sorted(after)
+        return _is_fairer(self._before, self._after)
 
-    def _allows(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
+    def _allows(self, below: list[int], amount: list[float], kind: tuple[int, int]) -> bool:
         """Whether the claim allows a victim with this amount from queues that are not the claimant's."""
         if self._of_guests:
             return self._is_entitled or self._keep_dues(below, amount, kind)
@@ -118,28 +153,38 @@ class Outcome:
             return self._is_entitled
         if self.claim == Claim.STRICT:
             keeps = self._keep_dues(below, amount, kind) and self._keep_guarantees(below, amount)
-            is_scarce = bool(np.isfinite(self._floors[kind][-1]).any())  # where claimant and victim meet
+            is_scarce = bool(self._floors[kind][-1])  # where claimant and victim meet
             return keeps and is_scarce and not self._is_poorer_above(amount)
         if not self._keep_guarantees(below, amount) or self._is_poorer_above(amount):
             return False
-        top = below[-1]
-        before, after = self._parts(top, self._held[top]), self._parts(top, self._left[top] - amount)
-        changed = {**self._changed, top: (before, after)}
-        pairs = list(zip(*changed.values(), strict=True))
-        if not _is_fairer(np.concatenate(pairs[0]), np.concatenate(pairs[1])):
+        return self._makes_fairer(below[-1], amount)
+
+    def _makes_fairer(self, top: int, amount: list[float]) -> bool:
+        """Whether the outcome is fairer if the queue loses this as well. Then it counts as lost."""
+        after = self._parts(top, list(map(sub, self._left_of(top), amount)))
+        all_before, all_after = self._before, self._after.copy()
+        if top in self._changed:
+            for part in self._changed[top]:
+                del all_after[bisect_left(all_after, part)]
+        else:
+            all_before = sorted(all_before + self._parts(top, self._held_of(top)))
+        all_after += after
+        all_after.sort()  # of two sorted runs: they are merged
+        if not _is_fairer(all_before, all_after):
             return False
-        self._changed = changed
+        self._changed[top], self._before, self._after = after, all_before, all_after
         return True
 
-    def _is_poorer_above(self, amount: FloatArray) -> bool:
+    def _is_poorer_above(self, amount: list[float]) -> bool:
         """Whether a queue in which the two meet, or one above it, would hold a smaller part of its due.
 
         It could then claim from its siblings, and so on for ever.
         """
         for queue in self._path[self._level :]:
             if self._claims.has_rivals[queue]:
-                after = self._parts(queue, self._left[queue] - amount + self._need)
-                if (after < self._parts(queue, self._held[queue]) - EPSILON).any():
+                left = map(sub, self._left_of(queue), amount)
+                after = self._parts(queue, list(map(add, left, self._needed)))
+                if any(map(_is_less, after, self._parts(queue, self._held_of(queue)))):
                     return True
         return False
 
@@ -168,7 +213,7 @@ class Outcome:
             return False
         mine = self._path[:level]
         if any(
-            standing_with(self._due, own, self._left[own] + self._need, self._need) == Standing.GUARANTEED
+            standing_with(self._due, own, np.array(self._with_need(own)), self._need) == Standing.GUARANTEED
             for own in mine
         ):
             return False  # what is inside a child's guarantee is the first inside its parent's
@@ -184,30 +229,58 @@ class Outcome:
     @cached_property
     def _without_candidates(self) -> FloatArray:
         """What queues would hold if all candidates became victims."""
-        held = self._held.copy()
+        held = self._due.accounting.queue_held.copy()
         for victim in self._candidates:
             held[self._session.queue_paths[victim.job.queue]] -= self._due.accounting.of_pod(victim.pod)
         return held
 
-    def _keep_guarantees(self, below: list[int], amount: FloatArray) -> bool:
+    def _keep_guarantees(self, below: list[int], amount: list[float]) -> bool:
         """Whether no queue gets less than it is guaranteed, or than it has of that: it would claim it back."""
         if self._claims.parts.is_empty:
             return True
-        guaranteed = self._due.guaranteed[below]
-        kept = np.minimum(guaranteed, self._held[below])
-        touched = (guaranteed > 0) & (amount > 0)
-        return not (touched & (self._left[below] - amount < kept - EPSILON)).any()
+        for queue in below:
+            held, left = self._held_of(queue), self._left_of(queue)
+            for row, guaranteed in enumerate(self._lists.guaranteed[queue]):
+                is_touched = guaranteed > 0 and amount[row] > 0
+                if is_touched and left[row] - amount[row] < min(guaranteed, held[row]) - EPSILON:
+                    return False
+        return True
 
-    def _keep_dues(self, below: list[int], amount: FloatArray, kind: tuple[int, int]) -> bool:
+    def _keep_dues(self, below: list[int], amount: list[float], kind: tuple[int, int]) -> bool:
         """Whether each queue still holds its due of all that is scarce and that the victim holds."""
-        floor = self._floors.get(kind)
-        if floor is None:
-            touched = self._due.scarce[below] & (amount > 0)
-            floor = self._floors[kind] = np.where(touched, self._due.deserved[below] - EPSILON + amount, -np.inf)
-        return bool((self._left[below] >= floor).all())
+        floors = self._floors.get(kind)
+        if floors is None:
+            floors = self._floors[kind] = [self._floor(queue, amount) for queue in below]
+        for queue, floor in zip(below, floors, strict=True):
+            left = self._left_of(queue)
+            for row, least in floor:
+                if left[row] < least:
+                    return False
+        return True
 
-    def _parts(self, queue: int, held: FloatArray) -> FloatArray:
-        return parts_of_due(self._due, held, queue)
+    def _floor(self, queue: int, amount: list[float]) -> list[tuple[int, float]]:
+        deserved, scarce = self._lists.deserved[queue], self._lists.scarce[queue]
+        return [(row, deserved[row] - EPSILON + held) for row, held in enumerate(amount) if held > 0 and scarce[row]]
+
+    def _held_of(self, queue: int) -> list[float]:
+        held = self._held.get(queue)
+        if held is None:
+            held = self._held[queue] = self._due.accounting.queue_held[queue].tolist()
+        return held
+
+    def _left_of(self, queue: int) -> list[float]:
+        left = self._left.get(queue)
+        return self._held_of(queue) if left is None else left
+
+    def _with_need(self, queue: int) -> list[float]:
+        return list(map(add, self._left_of(queue), self._needed))
+
+    def _parts(self, queue: int, held: list[float]) -> list[float]:
+        return self._lists.parts(queue, held)
+
+
+def _is_less(part: float, other: float) -> bool:
+    return part < other - EPSILON
 
 
 def is_entitled(due: Due, claim: Claim, queues: Sequence[int], held: FloatArray, need: FloatArray) -> bool:
@@ -230,8 +303,13 @@ def parts_of_due(due: Due, held: FloatArray, queue: int | IntArray) -> FloatArra
     return np.minimum(1.0, np.divide(held, deserved, out=np.ones_like(held), where=counts))
 
 
-def _is_fairer(before: FloatArray, after: FloatArray) -> bool:
-    return bool(are_fairer(before[None], after[None])[0])
+def _is_fairer(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether the sorted list `after` is higher where they first differ."""
+    for part, other in zip(after, before, strict=True):
+        change = part - other
+        if change > EPSILON or change < -EPSILON:
+            return change > 0
+    return False
 
 
 def are_fairer(before: FloatArray, after: FloatArray) -> BoolArray:

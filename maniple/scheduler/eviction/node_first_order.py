@@ -16,6 +16,7 @@ import numpy as np
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.running_sums import Runs, firsts
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.framework.session import Session
 
@@ -71,7 +72,7 @@ def _in_sequence(
 ) -> _Rows:
     """Returns the rows of one sequence: the pairs in `order`, node by node, where each evicts `lost` more pods."""
     unit, node = table.unit_nodes.unit[order], table.unit_nodes.node[order]
-    runs = _Runs(node)
+    runs = Runs(node)
     fits_now, fits_then = np.full(len(unit), np.inf), np.full(len(unit), np.inf)
     for row in np.flatnonzero(group.shape.requests).tolist():
         free, asked = session.future[row, node], group.shape.requests[row]
@@ -93,10 +94,10 @@ def best_domains(by_node: UnitsByNode, codes: IntArray, missing: FloatArray) -> 
     order = np.argsort(codes[by_node.nodes], kind="stable")
     domain = codes[by_node.nodes[order]]
     order, domain = order[domain >= 0], domain[domain >= 0]
-    runs = _Runs(domain)
+    runs = Runs(domain)
     gained, lost = runs.summed(by_node.most[order]), runs.summed((by_node.most * by_node.price)[order])
     enough = np.flatnonzero(gained >= missing[domain])
-    enough = enough[_firsts(domain[enough])]
+    enough = enough[firsts(domain[enough])]
     # The last node need not give all that it can.
     over = gained[enough] - missing[domain[enough]]
     lost = lost[enough] - over * by_node.price[order][enough]
@@ -110,7 +111,7 @@ def _best_prefixes(rows: _Rows, node_count: int) -> UnitsByNode:
     price, gangs = rows.lost[useful] / rows.gained[useful], rows.gangs[useful] / rows.gained[useful]
     by_price = (rows.dearest[useful], price, gangs, rows.grade[useful])
     best = np.lexsort((useful, *by_price, rows.node[useful]))
-    best = best[_firsts(rows.node[useful][best])]
+    best = best[firsts(rows.node[useful][best])]
     best = best[np.lexsort([rows.node[useful][best], *(column[best] for column in by_price)])]
     ends, nodes = useful[best], rows.node[useful][best]
     rank_of = np.full(node_count, -1, dtype=np.intp)  # node -> its place among `nodes`
@@ -124,32 +125,6 @@ def _best_prefixes(rows: _Rows, node_count: int) -> UnitsByNode:
     units = rows.unit[ranked[np.lexsort((ranked, rank, ranked > ends[rank]))]]
     units = units[np.sort(np.unique(units, return_index=True)[1])]  # a unit on several nodes counts where it is first
     return UnitsByNode(units, nodes, price[best], rows.grade[ends], most[nodes])
-
-
-class _Runs:
-    """Running sums and maxima over sorted keys that start again at each new key."""
-
-    def __init__(self, keys: IntArray) -> None:
-        self._starts = _firsts(keys)
-        self._run_of = np.repeat(np.arange(len(self._starts)), np.diff(self._starts, append=len(keys)))
-
-    def summed(self, values: FloatArray) -> FloatArray:
-        running = np.cumsum(values)
-        before = running[self._starts] - values[self._starts]
-        return np.asarray(running - before[self._run_of])
-
-    def highest(self, values: IntArray) -> IntArray:
-        """Returns the running maxima of values that are not negative.
-
-        Each run is lifted above all values of the runs before it, so one pass over all of them is enough.
-        """
-        lift = self._run_of * (int(values.max(initial=0)) + 1)
-        return np.asarray(np.maximum.accumulate(values + lift) - lift)
-
-
-def _firsts(values: IntArray) -> IntArray:
-    """Returns the position of the first of each value in sorted `values`."""
-    return np.flatnonzero(np.diff(values, prepend=-1))
 
 
 def _lost(table: UnitTable, left: BoolArray, unit: IntArray, node: IntArray) -> FloatArray:

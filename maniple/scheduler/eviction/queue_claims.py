@@ -28,6 +28,7 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.claim_outcome import (
     GUARANTEES,
     Claim,
+    DueLists,
     Outcome,
     are_fairer,
     parts_of_due,
@@ -59,9 +60,14 @@ class QueueClaims:
         )
         self.priorities = RunningByPriority(session, due)
         self._meetings: dict[tuple[int, int], tuple[int, list[int]]] = {}
+        self._reclaimable: dict[tuple[int, int], bool] = {}  # (queue, how many of its path)
         self._kinds_of: tuple[UnitTable, Kinds] | None = None
         self._waiting: set[int] | None = None  # queues of gangs that wait for a guarantee
         self._surplus: dict[int, FloatArray] = {}  # queue -> see surplus_of
+
+    @cached_property
+    def due_lists(self) -> DueLists:
+        return DueLists(self._due)
 
     @cached_property
     def has_rivals(self) -> list[bool]:
@@ -283,6 +289,13 @@ class QueueClaims:
             return None
         kinds = self._kinds(table)
         return Entitlement(self._due, claim, self._session.queue_paths[claimant.queue], levels, kinds)
+
+    def is_reclaimable(self, queue: int, below: Sequence[int]) -> bool:
+        """The same for the queues above `queue` and below the one in which it meets a claimant."""
+        key = (queue, len(below))
+        if key not in self._reclaimable:
+            self._reclaimable[key] = self.are_reclaimable(below)
+        return self._reclaimable[key]
 
     def are_reclaimable(self, queues: Sequence[int]) -> bool:
         return all(self._session.snapshot.queues[queue].reclaimable for queue in queues)

@@ -14,6 +14,8 @@ import numpy as np
 
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.counted_room import CountedRoom, RoomLeft, counts_alone
+from maniple.scheduler.eviction.room_after import RoomAfter
 from maniple.scheduler.eviction.supposed_gone import SupposedGone
 from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit
@@ -39,11 +41,16 @@ class Trial:
         queue: Queue,
         job: Job,
         may_take: Callable[[BoolArray], bool] | None = None,
+        room_after: RoomAfter | None = None,
     ) -> None:
-        """`may_take`: whether the gang may have these units gone; more of them never make that worse."""
+        """`may_take`: whether the gang may have these units gone; more of them never make that worse.
+
+        `room_after`: counts of earlier trials, if nothing is supposed and no statement is open.
+        """
         self._session = session
         self._table = table
         self._may_take = may_take
+        self._room_after = room_after
         self._gone: BoolArray | None = None  # the units that are supposed gone
         self.queue = queue
         self.job = job
@@ -84,7 +91,9 @@ class Trial:
 
     def is_fewest(self, units: IntArray) -> bool:
         """Whether it is certain that no smaller number of pods makes room."""
-        pods = int(self._table.counts[units].sum())
+        return self._are_fewest(int(self._table.counts[units].sum()))
+
+    def _are_fewest(self, pods: int) -> bool:
         return pods == 1 or pods <= self._fewest_pods
 
     @cached_property
@@ -123,6 +132,8 @@ class Trial:
         if session.may_start(self.queue, self.job, self.group.shape.requests * self.need.total) is not None:
             return False
         if self._is_unbound:
+            if later and self._gone is None and self._room_after is not None:
+                return self._room_after.count(self.group) >= self.need.total
             return bool(session.room_for(self.group, later=later).sum() >= self.need.total)
         return any(
             room_in(session, self.group, scope, later=later).sum() >= self.need.total
@@ -165,9 +176,19 @@ class Trial:
 
     # -- the search
 
+    def is_hopeless(self, units: BoolArray) -> bool:
+        """Whether it is certain that the gang has no room although all these units leave: fewer make no more."""
+        if not self._is_counted or self.needs_pods:
+            return False
+        if self._room_after is None or not self._is_unbound:
+            return not self.fits_without(np.flatnonzero(units))
+        return self._room_after.count(self.group, units) < self.need.total
+
     def fewest(self, order: IntArray) -> IntArray | None:
         """Returns the shortest prefix of `order` that makes room, without its units that are not needed; or None."""
         first_look = min(self.missing, len(order))
+        if (counted := self._counted) is not None:
+            return self._fewest_counted(counted, order, first_look)
         with SupposedGone(self._session, self._table, as_neighbours=not self._is_counted) as gone:
             self._gone = gone.units
             if not self._take_enough(order, first_look, gone):
@@ -178,10 +199,72 @@ class Trial:
                 self._put_back(order, gone)
             return order[gone.units[order]]
 
+    @cached_property
+    def _counted(self) -> CountedRoom | None:
+        """The room as arithmetic, if nothing but free resources decides."""
+        is_plain = self._is_counted and self._is_unbound and not self.needs_pods
+        if not is_plain or not counts_alone(self._session, self._table, self.group):
+            return None
+        return CountedRoom(self._session, self._table, self.group)
+
+    def _fewest_counted(self, counted: CountedRoom, order: IntArray, first_look: int) -> IntArray | None:
+        """The same search without supposing anything gone."""
+        more = self.group.shape.requests * self.need.total
+        if self._session.may_start(self.queue, self.job, more) is not None:
+            return None
+        prefixes = counted.after_each(order)
+        gone = np.zeros(len(self._table), dtype=bool)
+
+        def fits(length: int) -> bool:
+            if self._may_take is not None:
+                gone[order] = np.arange(len(order)) < length
+            return self._may_take_now(gone) and bool(prefixes.total[length] >= self.need.total)
+
+        length = self._shortest(order, first_look, fits)
+        if length is None:
+            return None
+        gone[order] = np.arange(len(order)) < length
+        if not self.is_fewest(order[gone[order]]):
+            is_there = prefixes.place < length
+            is_used = np.zeros(len(self.room), dtype=bool)
+            nodes = prefixes.node[is_there]
+            is_used[nodes] = prefixes.fits[is_there] > self.room[nodes]  # the last of a node counts: it fits most
+            self._keep_idle(order, gone, is_used)
+            self._keep_spare(
+                RoomLeft(counted, np.flatnonzero(gone).tolist(), float(prefixes.total[length])), order, gone
+            )
+        return order[gone[order]]
+
+    def _may_take_now(self, gone: BoolArray) -> bool:
+        return self._may_take is None or self._may_take(gone)
+
+    def _keep_idle(self, order: IntArray, gone: BoolArray, is_used: BoolArray) -> None:
+        """Un-evicts, in one batch, victims on nodes the gang does not use. That takes none of its room."""
+        idle = self._idle(order, gone, is_used)
+        gone[idle] = False
+        if len(idle) and not self._may_take_now(gone):
+            gone[idle] = True
+
+    def _keep_spare(self, left: RoomLeft, order: IntArray, gone: BoolArray) -> None:
+        """Un-evicts, one by one and last first, each unit without which the gang still fits."""
+        pods = int(self._table.counts[gone].sum())
+        for unit in order[gone[order]][::-1].tolist():
+            if self._table.is_needed(unit, gone):
+                continue
+            if self._are_fewest(pods):
+                return
+            gone[unit] = False
+            if left.without(unit) >= self.need.total and self._may_take_now(gone):
+                left.put_back(unit)
+                pods -= int(self._table.counts[unit])
+            else:
+                gone[unit] = True
+
     def fits_without(self, units: IntArray) -> bool:
         """Whether the gang would have room if all these units were gone."""
         with SupposedGone(self._session, self._table, as_neighbours=not self._is_counted) as gone:
             gone.add(units)
+            self._gone = gone.units
             return self._has_room()
 
     def is_company(self, unit: int) -> bool:
@@ -217,25 +300,38 @@ class Trial:
         """Supposes the shortest prefix that makes room gone, trying `first_look` units first; False if none does."""
         if self.needs_pods:
             return self._take_one_by_one(order, gone)
+        length = 0  # of the prefix that is supposed gone
+
+        def suppose(wanted: int) -> None:
+            nonlocal length
+            gone.add(order[length:wanted])
+            gone.remove(order[wanted:length])
+            length = wanted
+
+        def fits(wanted: int) -> bool:
+            suppose(wanted)
+            return self.fits()
+
+        enough = self._shortest(order, first_look, fits)
+        if enough is None:
+            return False
+        suppose(enough)
+        return True
+
+    def _shortest(self, order: IntArray, first_look: int, fits: Callable[[int], bool]) -> int | None:
+        """The length of the shortest prefix that makes room, trying `first_look` units first; None if none does."""
         too_few, enough = 0, first_look
-        gone.add(order[:enough])
-        while not self.fits():
+        while not fits(enough):
             if enough == len(order):
-                return False
+                return None
             too_few, enough = enough, min(enough * _GROWTH, len(order))
-            gone.add(order[too_few:enough])
-        length = enough  # of the prefix that is supposed gone
         while enough - too_few > 1 and not self.is_fewest(order[:enough]):
             middle = (too_few + enough) // 2
-            gone.add(order[length:middle])
-            gone.remove(order[middle:length])
-            length = middle
-            if self.fits():
+            if fits(middle):
                 enough = middle
             else:
                 too_few = middle
-        gone.add(order[length:enough])
-        return True
+        return enough
 
     def _take_one_by_one(self, order: IntArray, gone: SupposedGone) -> bool:
         """The same where a longer prefix may fit worse, because a gang needs pods in it."""
@@ -255,19 +351,22 @@ class Trial:
         else:
             is_used = np.zeros(len(self.room), dtype=bool)
             is_used[list(self._nodes() or ())] = True
-        table = self._table
-        units = order[gone.units[order]]
-        pods, owner = table.pods_of(units), np.repeat(np.arange(len(units)), table.counts[units])
-        idle = units[np.bincount(owner, weights=is_used[table.pods.nodes[pods]], minlength=len(units)) == 0]
-        if table.has_prerequisites:
-            idle = self._without_dependents(idle, gone)
+        idle = self._idle(order, gone.units, is_used)
         gone.remove(idle)
         if len(idle) and not self.fits():
             gone.add(idle)
 
-    def _without_dependents(self, units: IntArray, gone: SupposedGone) -> IntArray:
+    def _idle(self, order: IntArray, gone: BoolArray, is_used: BoolArray) -> IntArray:
+        """The units that are gone, on nodes that are not used, and no prerequisites of others that stay gone."""
+        table = self._table
+        units = order[gone[order]]
+        pods, owner = table.pods_of(units), np.repeat(np.arange(len(units)), table.counts[units])
+        idle = units[np.bincount(owner, weights=is_used[table.pods.nodes[pods]], minlength=len(units)) == 0]
+        return self._without_dependents(idle, gone) if table.has_prerequisites else idle
+
+    def _without_dependents(self, units: IntArray, gone: BoolArray) -> IntArray:
         """Returns the units that are no prerequisite of a unit that stays evicted."""
-        evicted = gone.units.copy()
+        evicted = gone.copy()
         free = []
         for unit in units[::-1].tolist():
             if not self._table.is_needed(unit, evicted):

@@ -14,6 +14,7 @@ import numpy as np
 
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.eviction.room_after import RoomAfter
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.framework.pod_columns import PodColumns, ranges
 from maniple.scheduler.framework.session import Session
@@ -57,10 +58,16 @@ class UnitTable:
         self.chain_of: IntArray = np.full(len(self.units), _NONE, dtype=np.intp)
         self.chain_of[self._chained] = self._chain
         self._below = {above: step for chain in chains.values() for above, step in itertools.pairwise(chain)}
+        self._spare_held: tuple[BoolArray | None, FloatArray] = (None, np.zeros(0))
+        self._freed_devices: dict[int, tuple[BoolArray | None, IntArray, IntArray]] = {}  # see freed_devices
         self.has_prerequisites = bool(self._below) or len(self.units) > len(self.jobs)
 
     def __len__(self) -> int:
         return len(self.units)
+
+    @cached_property
+    def room_after(self) -> RoomAfter:
+        return RoomAfter(self._session, self)
 
     @cached_property
     def pods(self) -> PodColumns:
@@ -75,6 +82,33 @@ class UnitTable:
         pairs, of_pod = np.unique(units * width + self.pods.nodes, return_inverse=True)
         held = np.array([np.bincount(of_pod, weights=row, minlength=len(pairs)) for row in self.pods.requests])
         return UnitNodes(*np.divmod(pairs, width), held, of_pod)
+
+    @property
+    def spare_held(self) -> FloatArray:
+        """[R, pairs] what units hold on nodes and no reservation counts on."""
+        spare, pairs = self.pods.spare(), self.unit_nodes
+        if spare is None:
+            return pairs.held
+        if self._spare_held[0] is not spare:
+            rows = [np.bincount(pairs.of_pod, row, len(pairs.unit)) for row in self.pods.requests * spare]
+            self._spare_held = spare, np.array(rows)
+        return self._spare_held[1]
+
+    def freed_devices(self, row: int) -> tuple[IntArray, IntArray]:
+        """[pairs, G] thousandths of each device that a unit gives back on a node, and those no reservation counts on."""
+        spare = self.pods.spare()
+        known = self._freed_devices.get(row)
+        if known is None or known[0] is not spare:
+            parts = self.pods.device_parts
+            is_row = parts.rows == row
+            owners, devices, millis = parts.owners[is_row], parts.devices[is_row], parts.millis[is_row]
+            freed = np.zeros((len(self.unit_nodes.unit), self._session.gpus.future[row].shape[1]), dtype=np.intp)
+            freed_spare = freed.copy()
+            np.add.at(freed, (self.unit_nodes.of_pod[owners], devices), millis)
+            is_spare = np.ones(len(owners), dtype=bool) if spare is None else spare[owners]
+            np.add.at(freed_spare, (self.unit_nodes.of_pod[owners], devices), np.where(is_spare, millis, 0))
+            known = self._freed_devices[row] = spare, freed, freed_spare
+        return known[1:]
 
     @cached_property
     def grade_codes(self) -> IntArray:

@@ -72,7 +72,7 @@ class RoomMaker:
         if not self._session.evicted and not left.any():
             return None
         with self._session.reserved.seen_by(job):
-            trial = Trial(self._session, self._table, queue, job, self._condition(job))
+            trial = Trial(self._session, self._table, queue, job, self._condition(job), self._table.room_after)
             if trial.fits():
                 victims = self._leftover(trial)
             else:
@@ -190,7 +190,7 @@ class RoomMaker:
     def _best(self, trial: Trial, left: BoolArray) -> IntArray | None:
         """Returns the cheapest units found in several orders, or None."""
         table = self._table
-        if not left.any():
+        if not left.any() or trial.is_hopeless(left):
             return None
         best = self._search(trial, np.flatnonzero(left), left)
         if best is not None:

@@ -123,6 +123,11 @@ class ReservationBook:
         """Whether no attempt has suspended a reservation or set `most`."""
         return self._most is None and not self._lifted
 
+    @property
+    def binding(self) -> Hashable:
+        """Equal while the same reservations bind the current attempt."""
+        return self.times_changed, self._lifted
+
     def exempts(self, job: Job) -> bool:
         """Whether the reservation of the job's queue belongs to the job or to one behind it."""
         reservation = self.by_queue.get(job.queue)
