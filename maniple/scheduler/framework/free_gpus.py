@@ -134,7 +134,8 @@ class FreeGpus:
         """How many pods of the shape fit on the devices of `nodes` (None: all); `free` [R, n] is what is free there.
 
         On nodes with unlike GPUs only devices of `model` count, or of all models that the shape allows (None). `checks`
-        and `has_model` tell whether a node with one model has the right one.
+        and `has_model` tell whether a node with one model has the right one. Of the nodes that are `reserved` [n] only
+        what reservations leave counts.
         """
         codes = self._codes(shape, model)
         fits: FloatArray = np.full(free.shape[1], np.inf)
@@ -189,7 +190,7 @@ class FreeGpus:
     ) -> Millis:
         """[nodes, G] what a pod may use of each device: the lower of now and later, so that promises are kept.
 
-        On `reserved` nodes [N] only what the reservation leaves.
+        On `reserved` ones [nodes] only what the reservation leaves.
         """
         chosen = slice(None) if nodes is None else nodes
         usable = self.future[row][chosen]
@@ -197,7 +198,7 @@ class FreeGpus:
             usable = np.minimum(self.free[row][chosen], usable)
         if reserved is None:
             return usable
-        return np.where(reserved[chosen][:, None], np.minimum(usable, self.spare[row][chosen]), usable)
+        return np.where(reserved[:, None], np.minimum(usable, self.spare[row][chosen]), usable)
 
     # -- choice
 

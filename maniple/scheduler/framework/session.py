@@ -17,7 +17,7 @@ from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityInfo, Term
 from maniple.model.pod_identity import JobKey, pod_order
-from maniple.model.resources import FloatArray
+from maniple.model.resources import FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
@@ -39,6 +39,7 @@ from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.next_needs import NextNeeds
 from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
+from maniple.scheduler.framework.node_rankings import NodeRankings
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
@@ -75,7 +76,8 @@ class Session:
         self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
         self.queue_allocated = _with_queues_below(snapshot.queue_allocated, self.queue_paths)  # [Q, R]
         self.states: dict[JobKey, JobState] = {}
-        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key)
+        changed: list[int] = []  # nodes in the order of their changes
+        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key, changed)
         self.reservations = self.reserved.by_job  # job -> its reservation
         self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
@@ -121,7 +123,10 @@ class Session:
             hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
         ]
         self.demands = Demands(self, self.hooks, reads or Reads())
-        self.capacity = NodeCapacity(self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands)
+        self.capacity = NodeCapacity(
+            self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands, changed
+        )
+        self.rankings = NodeRankings(self)
 
     # -- state
 
@@ -347,20 +352,35 @@ class Session:
 
     def _within_reservations(self, group: TaskGroup, fits: FloatArray, *, later: bool, model: int | None) -> FloatArray:
         """`fits` without what is reserved for other gangs."""
-        mask, spare = self.reserved.mask, self.reserved.spare
-        if mask is not None and spare is not None:
+        mask = self.reserved.mask
+        if mask is not None:
             nodes = np.flatnonzero(mask)
             nodes = nodes[fits[nodes] > 0]
             if len(nodes):
-                left = spare[:, nodes]
-                fits_there = capacity(group.shape.requests, left)
-                if group.shape.gpus:
-                    devices = self.gpus.fits(group.shape, nodes, left, later=later, model=model, reserved=mask)
-                    fits_there = np.minimum(fits_there, devices)
                 fits = fits.copy()
-                fits[nodes] = np.minimum(fits[nodes], fits_there)
+                fits[nodes] = np.minimum(fits[nodes], self._beside_reservations(group, nodes, later=later, model=model))
         most = self.reserved.most(group)
         return fits if most is None else np.minimum(fits, most)
+
+    def _beside_reservations(self, group: TaskGroup, nodes: IntArray, *, later: bool, model: int | None) -> FloatArray:
+        """How many pods of the group fit into what reservations leave of these nodes, which are reserved."""
+        assert self.reserved.spare is not None
+        left = self.reserved.spare[:, nodes]
+        fits = capacity(group.shape.requests, left)
+        if not group.shape.gpus:
+            return fits
+        is_reserved = np.ones(len(nodes), dtype=bool)
+        devices = self.gpus.fits(group.shape, nodes, left, later=later, model=model, reserved=is_reserved)
+        return np.minimum(fits, devices)
+
+    def room_on(self, group: TaskGroup, nodes: IntArray, *, later: bool) -> FloatArray:
+        """How many pods fit on these nodes beside all reservations, wherever they are allowed."""
+        fits = self.capacity.fits_on(group, nodes, later=later)
+        is_reserved = self.reserved.reserved_among(nodes)
+        if is_reserved is not None:
+            left = self._beside_reservations(group, nodes[is_reserved], later=later, model=None)
+            fits[is_reserved] = np.minimum(fits[is_reserved], left)
+        return fits
 
     def pod_checks(self, group: TaskGroup, *, later: bool) -> list[Check]:
         """The answers of the pod predicates that are about the group, for every node: now, or when all leaving pods

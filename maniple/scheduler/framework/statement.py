@@ -103,7 +103,7 @@ class Statement:
         """Places the next pods of `group` on `spot`, on GPUs of `model` if given."""
         session = self._session
         start = session.state(job).cursor.get(group.number, 0)
-        reserved = session.reserved.mask
+        reserved = session.reserved.bound_among(spot.nodes)
         grants = session.gpus.choose(group, spot.nodes, spot.counts, later=later, model=model, reserved=reserved)
         done = Placed(job, group, start, spot, later, grants)
         self._shift(done, 1)

@@ -46,8 +46,12 @@ class Reservation:
 
 
 class ReservationBook:
-    def __init__(self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]]) -> None:
+    def __init__(
+        self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]], changed: list[int]
+    ) -> None:
+        """`changed`: nodes whose room has changed are added to it."""
         self._gpus = gpus
+        self._changed = changed
         self._shape = shape  # resources, nodes
         self._order = order
         self.by_job: dict[JobKey, Reservation] = {}
@@ -76,6 +80,7 @@ class ReservationBook:
         self._by_node.update(dict.fromkeys(reservation.nodes, reservation))
         self.spare[:, reservation.node_indices] = reservation.spare
         self._gpus.set_spare(reservation.node_indices, reservation.devices)
+        self._changed.extend(reservation.nodes)
         self._is_stale = True
 
     def drop(self, key: JobKey) -> None:
@@ -87,10 +92,26 @@ class ReservationBook:
         if self.spare is not None:
             self.spare[:, reservation.node_indices] = np.inf
             self._gpus.set_spare(reservation.node_indices, {})
+        self._changed.extend(reservation.nodes)
         self._is_stale = True
 
     def holder(self, node: int) -> Reservation | None:
         return self._by_node.get(node)
+
+    def reserved_among(self, nodes: IntArray) -> BoolArray | None:
+        """Which of the nodes are reserved; None: none of them."""
+        if not self._by_node:
+            return None
+        is_reserved = [node in self._by_node for node in nodes.tolist()]
+        return np.array(is_reserved, dtype=bool) if any(is_reserved) else None
+
+    def bound_among(self, nodes: IntArray) -> BoolArray | None:
+        """Which of the nodes the current job may not use in full; None: it may use all."""
+        if not self._by_node:
+            return None
+        holders = [self._by_node.get(node) for node in nodes.tolist()]
+        is_bound = [holder is not None and holder not in self._lifted for holder in holders]
+        return np.array(is_bound, dtype=bool) if any(is_bound) else None
 
     # -- which jobs they bind
 
