@@ -3,6 +3,8 @@
 Nodes are ranked by score, ties by index, those without room not at all. They lie in blocks, and the best rank of each
 block is known. So the best node is found in one look at the blocks and one into the best of them, and a node that
 changes only costs its block. With N nodes both are O(sqrt(N)), done by numpy on a few dozen numbers.
+
+Most shapes that are asked about have no room. So nodes are ranked only when one is chosen.
 """
 
 import math
@@ -14,43 +16,61 @@ import numpy as np
 from maniple.model.resources import FloatArray, IntArray
 
 _NO_ROOM = -math.inf
+_ONE_BY_ONE = 24  # changes; more are made together
 
 
 class BestNodes:
-    def __init__(self, fits: FloatArray, scores: FloatArray) -> None:
-        """[N] how many pods fit on each node, and the score of each for the next of them."""
-        count = len(fits)
-        self._width = max(16, math.isqrt(count))
+    def __init__(self, fits: FloatArray) -> None:
+        """`fits` [N]: how many pods each node has room for."""
         self._fits = fits.copy()
-        ranks = np.full((-(-count // self._width), self._width), _NO_ROOM)
-        self._blocks = ranks
-        self._ranks = ranks.reshape(-1)  # the same memory
-        self._ranks[:count] = np.where(fits > 0, scores, _NO_ROOM)
-        self._tops = ranks.max(axis=1, initial=_NO_ROOM)
         self.total = float(fits.sum())  # whole numbers: exact in any order
+        self._width = max(16, math.isqrt(len(fits)))
+        self._ranks: FloatArray | None = None  # [blocks * width]
+        self._blocks: FloatArray = np.empty((0, 0))  # the same memory
+        self._tops: FloatArray = np.empty(0)  # the best of each block
 
-    def update(self, node: int, fits: float, score: float) -> None:
-        self.total += fits - float(self._fits[node])
-        self._fits[node] = fits
-        rank = score if fits > 0 else _NO_ROOM
-        before = self._ranks[node]
-        if rank == before:
+    @property
+    def is_ranked(self) -> bool:
+        return self._ranks is not None
+
+    def with_room(self) -> IntArray:
+        return np.flatnonzero(self._fits)
+
+    def rank(self, nodes: IntArray, scores: FloatArray) -> None:
+        """Ranks the nodes with room."""
+        count = -(-len(self._fits) // self._width)
+        self._ranks = np.full(count * self._width, _NO_ROOM)
+        self._ranks[nodes] = scores
+        self._blocks = self._ranks.reshape(count, self._width)
+        self._tops = self._blocks.max(axis=1, initial=_NO_ROOM)
+
+    def change_room(self, nodes: Sequence[int], fits: Sequence[float]) -> None:
+        """`nodes` are distinct. If nodes are ranked, `change_ranks` must follow."""
+        if len(nodes) <= _ONE_BY_ONE:
+            for node, room in zip(nodes, fits, strict=True):
+                self.total += room - float(self._fits[node])
+                self._fits[node] = room
+        else:
+            self.total += float((np.array(fits) - self._fits[nodes]).sum())
+            self._fits[nodes] = fits
+
+    def change_ranks(self, nodes: Sequence[int], scores: Sequence[float]) -> None:
+        """`nodes` are distinct; the score of a node without room is -inf."""
+        ranks, tops = self._ranks, self._tops
+        assert ranks is not None
+        if len(nodes) > _ONE_BY_ONE:
+            ranks[nodes] = scores
+            blocks = np.unique(np.array(nodes) // self._width)
+            tops[blocks] = self._blocks[blocks].max(axis=1)
             return
-        self._ranks[node] = rank
-        block = node // self._width
-        top = self._tops[block]
-        if rank >= top:
-            self._tops[block] = rank
-        elif before == top:
-            self._tops[block] = self._blocks[block].max()
-
-    def update_many(self, nodes: IntArray, fits: FloatArray, scores: FloatArray) -> None:
-        """`nodes` are distinct."""
-        self.total += float((fits - self._fits[nodes]).sum())
-        self._fits[nodes] = fits
-        self._ranks[nodes] = np.where(fits > 0, scores, _NO_ROOM)
-        blocks = np.unique(nodes // self._width)
-        self._tops[blocks] = self._blocks[blocks].max(axis=1)
+        for node, rank in zip(nodes, scores, strict=True):
+            before, ranks[node] = ranks[node], rank
+            block = node // self._width
+            top = tops[block]
+            if rank >= top:
+                tops[block] = rank
+            elif before == top:
+                tops[block] = self._blocks[block].max()
 
     def first(self) -> int | None:
         """The best node; None if no node has room."""
@@ -79,4 +99,7 @@ class BestNodes:
         return [float(self._fits[node]) for node in nodes]
 
     def scores_of(self, nodes: Sequence[int]) -> list[float]:
-        return [float(self._ranks[node]) for node in nodes]
+        """Of ranked nodes."""
+        ranks = self._ranks
+        assert ranks is not None
+        return [float(ranks[node]) for node in nodes]

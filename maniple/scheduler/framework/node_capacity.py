@@ -10,6 +10,7 @@ import numpy as np
 
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Rows
@@ -38,14 +39,14 @@ class _Cached:
         self._every: IntArray = np.arange(count, dtype=np.intp)
         self._arrays: dict[int, tuple[FloatArray, int]] = {}  # shape -> (values, how many changes they have seen)
 
-    def of(self, group: TaskGroup, changed: list[int]) -> FloatArray:
+    def of(self, group: TaskGroup, changed: ChangedNodes) -> FloatArray:
         number = self._demands.of_group(group)
         values, seen = self._arrays.pop(number, (None, 0))
-        touched = set() if values is None else set(changed[seen:])
+        touched = [] if values is None or seen == len(changed) else changed.since(seen)
         if values is None or len(touched) * 4 > len(self._every):
             values = self._compute(group, self._every)
         elif touched:
-            nodes = np.fromiter(touched, dtype=np.intp, count=len(touched))
+            nodes = np.array(touched, dtype=np.intp)
             values[nodes] = self._compute(group, nodes)
         if len(self._arrays) >= _MOST_CACHED:
             del self._arrays[next(iter(self._arrays))]
@@ -62,11 +63,11 @@ class NodeCapacity:
         gpus: FreeGpus,
         hooks: Sequence[Hooks],
         demands: Demands,
-        changed: list[int],
+        changed: ChangedNodes,
     ) -> None:
         """`free`, `future` [R, N]: what is free now, and when all leaving pods have left. The session changes them.
 
-        `changed`: nodes in the order of their changes.
+        `changed`: who changes them says so.
         """
         self._free = free
         self._future = future

@@ -9,6 +9,7 @@ A node that has changed costs a look at what is known of its new state (node_sta
 shape is computed.
 """
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_KEPT = 256  # shapes; 160 kB each with 10,000 nodes
 _MOST_KNOWN = 1 << 16  # states of one shape
-_MANY = 24  # changed nodes that are better corrected together
+_FEW = 16  # nodes; the room of more of them is computed, not looked up
 
 
 class _Known:
@@ -48,14 +49,27 @@ class NodeRankings:
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._capacity = session.capacity
-        self._states = NodeStates(session, session.capacity.changed)
+        self._changed = session.capacity.changed
+        self._states = NodeStates(session)
         self._rankings: dict[tuple[int, bool], _Ranking] = {}
         self._known: dict[int, _Known] = {}
         self._is_plain: dict[Hashable, bool] = {}
         self._is_by_amounts: dict[int, bool] = {}
 
-    def of(self, group: TaskGroup, *, later: bool) -> BestNodes | None:
+    def room(self, group: TaskGroup, *, later: bool) -> float | None:
+        """How many pods of the group fit; None if that takes a look at all nodes."""
+        best = self._current(group, later=later)
+        return None if best is None else best.total
+
+    def best(self, group: TaskGroup, *, later: bool) -> BestNodes | None:
         """The best nodes for the group's next pod; None if that takes a look at all nodes."""
+        best = self._current(group, later=later)
+        if best is not None and not best.is_ranked:
+            nodes = best.with_room()
+            best.rank(nodes, np.array(self._scores(group, nodes.tolist())))
+        return best
+
+    def _current(self, group: TaskGroup, *, later: bool) -> BestNodes | None:
         session = self._session
         if not session.reserved.binds_as_usual or not session.demands.is_shared:
             return None
@@ -63,16 +77,16 @@ class NodeRankings:
         if not self._is_plain_group(group, number):
             return None
         ranking = self._rankings.pop((number, later), None)
-        if ranking is not None and ranking.seen < len(self._capacity.changed):
-            touched = set(self._capacity.changed[ranking.seen :])
-            ranking.seen = len(self._capacity.changed)
-            if len(touched) * 4 > len(ranking.allowed):
+        if ranking is not None and ranking.seen < len(self._changed):
+            nodes = self._changed.since(ranking.seen)
+            ranking.seen = len(self._changed)
+            if len(nodes) * 4 > len(ranking.allowed):
                 ranking = None
             else:
-                self._correct(ranking, group, number, list(touched), later=later)
+                self._correct(ranking, group, number, nodes, later=later)
         if ranking is None:
-            best = BestNodes(session.room_for(group, later=later), self._capacity.scores(group))
-            ranking = _Ranking(best, self._capacity.allowed(group), len(self._capacity.changed))
+            best = BestNodes(session.room_for(group, later=later))
+            ranking = _Ranking(best, self._capacity.allowed(group), len(self._changed))
         if len(self._rankings) >= _MOST_KEPT:
             del self._rankings[next(iter(self._rankings))]
         self._rankings[number, later] = ranking  # at the end: the first is the least recently used
@@ -126,40 +140,41 @@ class NodeRankings:
 
     def _known_of(self, number: int) -> _Known:
         known = self._known.get(number)
-        if known is None or len(known.fits[False]) + len(known.fits[True]) + len(known.following) > _MOST_KNOWN:
+        if known is None or len(known.fits[False]) + len(known.scores) > _MOST_KNOWN:
             known = self._known[number] = _Known()
         return known
 
     def _correct(self, ranking: _Ranking, group: TaskGroup, number: int, nodes: list[int], *, later: bool) -> None:
         """Updates the ranking where nodes have changed."""
-        allowed = ranking.allowed
+        allowed, best = ranking.allowed, ranking.best
         nodes = [node for node in nodes if allowed[node]]
-        states = self._states.of(nodes)
-        known = self._known_of(number)
-        fits = _look_up(
-            known.fits[later], states, nodes, lambda some: self._session.room_on(group, some, later=later)
-        )
-        roomy = [index for index, room in enumerate(fits) if room > 0]
-        scores = self._scores(known, group, number, [nodes[i] for i in roomy], [states[i] for i in roomy])
-        by_node = [0.0] * len(nodes)
-        for index, score in zip(roomy, scores, strict=True):
-            by_node[index] = score
-        if len(nodes) < _MANY:
-            for node, room, score in zip(nodes, fits, by_node, strict=True):
-                ranking.best.update(node, room, score)
-        else:
-            ranking.best.update_many(np.array(nodes, dtype=np.intp), np.array(fits), np.array(by_node))
+        if not nodes:
+            return
 
-    def _scores(
-        self, known: _Known, group: TaskGroup, number: int, nodes: list[int], states: list[int]
-    ) -> Sequence[float]:
+        def compute(some: IntArray) -> FloatArray:
+            return self._session.room_on(group, some, later=later)
+
+        if len(nodes) > _FEW:
+            fits = compute(np.array(nodes, dtype=np.intp)).tolist()
+        else:
+            fits = _look_up(self._known_of(number).fits[later], self._states.of(nodes), nodes, compute)
+        best.change_room(nodes, fits)
+        if best.is_ranked:
+            scores = [-math.inf] * len(nodes)
+            roomy = [index for index, room in enumerate(fits) if room > 0]
+            for index, score in zip(roomy, self._scores(group, [nodes[index] for index in roomy]), strict=True):
+                scores[index] = score
+            best.change_ranks(nodes, scores)
+
+    def _scores(self, group: TaskGroup, nodes: Sequence[int]) -> Sequence[float]:
         def compute(some: IntArray) -> FloatArray:
             return self._capacity.score_rows(group, Rows(some, self._session.free[:, some]))
 
-        if self._shares_states(group, number):
-            return _look_up(known.scores, states, nodes, compute)
         if not nodes:
-            return []
+            return ()
+        number = self._session.demands.of_group(group)
+        if self._shares_states(group, number):
+            return _look_up(self._known_of(number).scores, self._states.of(nodes), nodes, compute)
         scores: list[float] = compute(np.array(nodes, dtype=np.intp)).tolist()
         return scores
 

@@ -21,6 +21,7 @@ from maniple.model.resources import FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import (
@@ -76,7 +77,7 @@ class Session:
         self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
         self.queue_allocated = _with_queues_below(snapshot.queue_allocated, self.queue_paths)  # [Q, R]
         self.states: dict[JobKey, JobState] = {}
-        changed: list[int] = []  # nodes in the order of their changes
+        changed = ChangedNodes(len(snapshot.nodes))
         self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key, changed)
         self.reservations = self.reserved.by_job  # job -> its reservation
         self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations

@@ -33,7 +33,7 @@ def find_spot(
     session: Session, group: TaskGroup, wanted: int, scope: Scope, *, later: bool, following: int = 0
 ) -> Spot | None:
     """Returns places for as many of `wanted` pods as fit; None if none fits. `following` more pods come after them."""
-    ranked = session.rankings.of(group, later=later) if scope is ANYWHERE and wanted <= _FEW else None
+    ranked = session.rankings.best(group, later=later) if scope is ANYWHERE and wanted <= _FEW else None
     if ranked is not None:
         return _best_spot(session, group, wanted, ranked)
     fits = room_in(session, group, scope, later=later, is_next=True)
@@ -185,8 +185,8 @@ def _orders(
 
 def _room_of(session: Session, group: TaskGroup, scope: Scope, *, later: bool) -> float:
     """Returns how many pods of the group fit in the scope."""
-    ranked = session.rankings.of(group, later=later) if scope is ANYWHERE else None
-    return ranked.total if ranked is not None else float(room_in(session, group, scope, later=later).sum())
+    room = session.rankings.room(group, later=later) if scope is ANYWHERE else None
+    return room if room is not None else float(room_in(session, group, scope, later=later).sum())
 
 
 def _has_affinity(group: TaskGroup) -> bool:

@@ -19,6 +19,7 @@ from maniple.api.gpu.requests import WHOLE
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.free_gpus import FreeGpus
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Reservation:
 
 class ReservationBook:
     def __init__(
-        self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]], changed: list[int]
+        self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]], changed: ChangedNodes
     ) -> None:
         """`changed`: nodes whose room has changed are added to it."""
         self._gpus = gpus
