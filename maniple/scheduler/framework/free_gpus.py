@@ -22,6 +22,7 @@ from maniple.scheduler.framework.owed_gpus import OwedGpus, Pick, without
 
 GpuGrants = tuple[GpuGrant, ...]
 
+_FEW = 16  # parts of devices; numpy is faster with more
 _ANY = 10**9  # thousandths of a device where nothing is reserved
 
 
@@ -227,8 +228,10 @@ class FreeGpus:
                     models = codes if number == 0 else None
                     now = rows[number][index]
                     usual = self._take(ask, node, left := now.copy(), models, following, later=later)
-                    pick = Pick(group, ask, node, models, now, usual)
-                    better = self.owed.better(pick, chosen[first:], following, self.future[ask.row])
+                    better = None
+                    if self.owed.is_owed_on(node):
+                        pick = Pick(group, ask, node, models, now, usual)
+                        better = self.owed.better(pick, chosen[first:], following, self.future[ask.row])
                     rows[number][index] = left if better is None else without(now, better)
                     grants += usual if better is None else better
                 chosen.append(grants)
@@ -314,19 +317,24 @@ class FreeGpus:
                 for grant in of_pod
                 if grant.row == row
             ]
-            if parts:
+            if not parts:
+                continue
+            arrays = [self.future, *([self.spare] if self.spare else []), *([self.free] if now else [])]
+            if len(parts) <= _FEW:
+                for node, device, milli in parts:
+                    for amounts in arrays:
+                        amounts[row][node, device] -= milli
+            else:
                 on, devices, millis = np.array(parts, dtype=np.intp).T
-                np.subtract.at(self.future[row], (on, devices), millis)
-                if self.spare:
-                    np.subtract.at(self.spare[row], (on, devices), millis)
-                if now:
-                    np.subtract.at(self.free[row], (on, devices), millis)
-                if row in self._plain and (np.abs(millis) != WHOLE).any():
-                    self._plain.discard(row)
-                elif not now:
-                    self._promised.update(on[self.free[row][on, devices] > 0].tolist())
-                    if not self._promised.isdisjoint(on.tolist()):
-                        self._check_crossed(row, on)
+                for amounts in arrays:
+                    np.subtract.at(amounts[row], (on, devices), millis)
+            if row in self._plain and any([abs(milli) != WHOLE for _, _, milli in parts]):
+                self._plain.discard(row)
+            elif not now:
+                free = self.free[row]
+                self._promised.update([node for node, device, _ in parts if free[node, device] > 0])
+                if not self._promised.isdisjoint(nodes):
+                    self._check_crossed(row, np.array([node for node, _, _ in parts]))
 
     def _check_crossed(self, row: int, nodes: IntArray) -> None:
         """If one free GPU of a node is promised and another one is about to be freed, a pod can use neither now. The

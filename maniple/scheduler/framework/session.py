@@ -5,7 +5,7 @@ plugins. It must never change its sums itself: only Statement and Supposition do
 notes in it: why a job is blocked, which jobs were put aside.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -229,12 +229,12 @@ class Session:
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
     def job_valid(self, job: Job) -> Reason | None:
-        reason = _first(validate(job) for validate in self._callbacks["job_valid"])
+        reason = self._first("job_valid", job)
         # No action tries an invalid job, so it is not in line.
         return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
     def job_ready(self, job: Job) -> bool:
-        return all(is_ready(job) for is_ready in self._callbacks["job_ready"])
+        return all([is_ready(job) for is_ready in self._callbacks["job_ready"]])
 
     def job_pipelined(self, job: Job) -> bool:
         return all(is_pipelined(job) for is_pipelined in self._callbacks["job_pipelined"])
@@ -273,14 +273,22 @@ class Session:
         return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
 
     def overused(self, queue: Queue, asked: FloatArray) -> Reason | None:
-        return _first(overused(queue, asked) for overused in self._callbacks["overused"])
+        return self._first("overused", queue, asked)
 
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
-        return _first(admissible(queue, more, is_charged) for admissible in self._callbacks["admissible"])
+        return self._first("admissible", queue, more, is_charged)
 
     def startable(self, job: Job, more: FloatArray) -> Reason | None:
         """Why the gang may not start with `more`, whoever leaves for it."""
-        return _first(startable(job, more) for startable in self._callbacks["startable"])
+        return self._first("startable", job, more)
+
+    def _first(self, callback: str, *arguments: object) -> Reason | None:
+        """The first reason that a plugin gives."""
+        for refuse in self._callbacks[callback]:
+            reason: Reason | None = refuse(*arguments)
+            if reason is not None:
+                return reason
+        return None
 
     def may_start(self, queue: Queue, job: Job, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         """Why neither the limits nor any other rule about starts let the gang start with `more`; None if all do."""
@@ -426,7 +434,3 @@ def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:
 def _excludes(hooks: Hooks, group: TaskGroup) -> bool:
     """Whether the plugin declares that its pod_predicate is not about the group."""
     return hooks.pod_predicate_groups is not None and not hooks.pod_predicate_groups(group)
-
-
-def _first(reasons: Iterable[Reason | None]) -> Reason | None:
-    return next((reason for reason in reasons if reason is not None), None)

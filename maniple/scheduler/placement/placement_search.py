@@ -119,12 +119,31 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
     need = session.job_need(job)
     groups = session.groups(job)
     with session.reserved.seen_by(job):
+        if len(groups) == 1 and not (job.required or job.preferred or need.by_role):
+            is_placed = _place_plain(session, statement, job, groups[0], need.total, later=later)
+            if is_placed is not None:
+                return is_placed
         for scope in scopes(session, job, need, groups, later=later):
             for ordered in _orders(session, need, groups, scope, later=later):
                 if _fill(session, statement, job, ordered, need, scope, later=later):
                     return True
                 statement.rollback()
         return session.reserved.is_by_group and _follow_nominations(session, statement, job, need, later=later)
+
+
+def _place_plain(
+    session: Session, statement: Statement, job: Job, group: TaskGroup, wanted: int, *, later: bool
+) -> bool | None:
+    """Places all that a gang needs, if it is a few pods whose best nodes are known; None: it is not."""
+    room = session.rankings.room(group, later=later) if wanted <= session.state(job).left(group) else None
+    if room is None or not 0 < wanted <= _FEW:
+        return None
+    ranked = session.rankings.best(group, later=later) if room >= wanted else None
+    spot = None if ranked is None else _best_spot(session, group, wanted, ranked)
+    if spot is None:
+        return False
+    statement.place(job, group, spot, later=later)
+    return True
 
 
 def _follow_nominations(session: Session, statement: Statement, job: Job, need: Need, *, later: bool) -> bool:

@@ -9,7 +9,7 @@ A node is reserved for at most one gang, and a queue has at most one reservation
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -173,14 +173,9 @@ class ReservationBook:
             self._lifted, self._most, self._most_of_group = before
             self._is_stale = True
 
-    @contextmanager
-    def seen_by(self, job: Job) -> Iterator[None]:
+    def seen_by(self, job: Job) -> AbstractContextManager[None]:
         """Suspends the reservation that does not bind the job, if there is one."""
-        if self.by_queue and self.exempts(job):
-            with self.lifted([self.by_queue[job.queue]]):
-                yield
-        else:
-            yield
+        return self.lifted([self.by_queue[job.queue]]) if self.by_queue and self.exempts(job) else nullcontext()
 
     # -- changes, by statements and suppositions only
 
