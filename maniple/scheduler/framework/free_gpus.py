@@ -16,13 +16,12 @@ from maniple.model.job import TaskGroup
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough
+from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough, subtract
 from maniple.scheduler.framework.hooks import Check
 from maniple.scheduler.framework.owed_gpus import OwedGpus, Pick, without
 
 GpuGrants = tuple[GpuGrant, ...]
 
-_FEW = 16  # parts of devices; numpy is faster with more
 _ANY = 10**9  # thousandths of a device where nothing is reserved
 
 
@@ -319,20 +318,12 @@ class FreeGpus:
             ]
             if not parts:
                 continue
-            arrays = [self.future, *([self.spare] if self.spare else []), *([self.free] if now else [])]
-            if len(parts) <= _FEW:
-                for node, device, milli in parts:
-                    for amounts in arrays:
-                        amounts[row][node, device] -= milli
-            else:
-                on, devices, millis = np.array(parts, dtype=np.intp).T
-                for amounts in arrays:
-                    np.subtract.at(amounts[row], (on, devices), millis)
-            if row in self._plain and any([abs(milli) != WHOLE for _, _, milli in parts]):
+            for amounts in filter(None, (self.future, self.spare, self.free if now else {})):
+                subtract(amounts[row], parts)
+            if row in self._plain and any(abs(milli) != WHOLE for _, _, milli in parts):
                 self._plain.discard(row)
             elif not now:
-                free = self.free[row]
-                self._promised.update([node for node, device, _ in parts if free[node, device] > 0])
+                self._promised.update([node for node, device, _ in parts if self.free[row][node, device] > 0])
                 if not self._promised.isdisjoint(nodes):
                     self._check_crossed(row, np.array([node for node, _, _ in parts]))
 

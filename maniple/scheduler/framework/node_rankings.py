@@ -5,7 +5,7 @@ not from other pods or all candidates together. Room is that beside all reservat
 attempt that suspends a reservation or a domain of a topology, looks at all nodes (placement_search.py); the outcome is
 the same.
 
-A node that has changed costs a look at what is known of its new state (node_states.py). Only a state that is new for the
+A node that has changed costs a look at what is known of its new state (node_states.py). Only a state that is new to the
 shape is computed.
 """
 
@@ -20,6 +20,7 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.best_nodes import BestNodes
 from maniple.scheduler.framework.hooks import Rows
 from maniple.scheduler.framework.node_states import NodeStates
+from maniple.scheduler.framework.reserved_room import room_on
 
 if TYPE_CHECKING:
     from maniple.scheduler.framework.session import Session
@@ -152,7 +153,7 @@ class NodeRankings:
             return
 
         def compute(some: IntArray) -> FloatArray:
-            return self._session.room_on(group, some, later=later)
+            return room_on(self._session, group, some, later=later)
 
         if len(nodes) > _FEW:
             fits = compute(np.array(nodes, dtype=np.intp)).tolist()

@@ -6,9 +6,10 @@ of one number is what is not an amount, such as their labels and taints.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maniple.model.resources import IntArray
 
@@ -61,7 +62,7 @@ class NodeStates:
     def _states(self, nodes: Sequence[int]) -> list[bytes]:
         """The same for many nodes."""
         session, gpus = self._session, self._session.gpus
-        arrays = [session.free[:, nodes].T, session.future[:, nodes].T]
+        arrays: list[NDArray[Any]] = [session.free[:, nodes].T, session.future[:, nodes].T]
         for row, free in gpus.free.items():
             arrays += [free[nodes], gpus.future[row][nodes]]
         table = np.concatenate([np.ascontiguousarray(array).view(np.uint8) for array in arrays], axis=1)

@@ -17,7 +17,7 @@ from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityInfo, Term
 from maniple.model.pod_identity import JobKey, pod_order
-from maniple.model.resources import FloatArray, IntArray
+from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
@@ -39,10 +39,11 @@ from maniple.scheduler.framework.job_state import JobState, Step
 from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.next_needs import NextNeeds
-from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
+from maniple.scheduler.framework.node_capacity import NodeCapacity
 from maniple.scheduler.framework.node_rankings import NodeRankings
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
+from maniple.scheduler.framework.reserved_room import without_reserved
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.reservation.reservation_book import ReservationBook
 
@@ -77,8 +78,7 @@ class Session:
         self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
         self.queue_allocated = _with_queues_below(snapshot.queue_allocated, self.queue_paths)  # [Q, R]
         self.states: dict[JobKey, JobState] = {}
-        changed = ChangedNodes(len(snapshot.nodes))
-        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key, changed)
+        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key, ChangedNodes(len(snapshot.nodes)))
         self.reservations = self.reserved.by_job  # job -> its reservation
         self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
@@ -125,9 +125,8 @@ class Session:
         ]
         self.demands = Demands(self, self.hooks, reads or Reads())
         self.capacity = NodeCapacity(
-            self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands, changed
+            self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands, self.reserved.changed
         )
-        self.rankings = NodeRankings(self)
 
     # -- state
 
@@ -234,7 +233,7 @@ class Session:
         return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
     def job_ready(self, job: Job) -> bool:
-        return all([is_ready(job) for is_ready in self._callbacks["job_ready"]])
+        return all(is_ready(job) for is_ready in self._callbacks["job_ready"])
 
     def job_pipelined(self, job: Job) -> bool:
         return all(is_pipelined(job) for is_pipelined in self._callbacks["job_pipelined"])
@@ -263,6 +262,10 @@ class Session:
             spare -= more
             total += group.shape.requests * (own + more)
         return total
+
+    @cached_property
+    def rankings(self) -> NodeRankings:
+        return NodeRankings(self)
 
     @cached_property
     def next_needs(self) -> NextNeeds:
@@ -352,44 +355,12 @@ class Session:
             if self.gpus.has_mixed_nodes:
                 free = self.future if later else self.free
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, free, later=later, model=model))
-        fits = self._within_reservations(group, fits, later=later, model=model)
+        fits = without_reserved(self, group, fits, later=later, model=model)
         if not group.shape.exclusives and not self.depends_on_pods(group):
             return fits
         for check in self.pod_checks(group, later=later) if is_next or not self.is_coupled(group) else ():
             fits = np.where(check.passes, fits, 0.0)
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
-
-    def _within_reservations(self, group: TaskGroup, fits: FloatArray, *, later: bool, model: int | None) -> FloatArray:
-        """`fits` without what is reserved for other gangs."""
-        mask = self.reserved.mask
-        if mask is not None:
-            nodes = np.flatnonzero(mask)
-            nodes = nodes[fits[nodes] > 0]
-            if len(nodes):
-                fits = fits.copy()
-                fits[nodes] = np.minimum(fits[nodes], self._beside_reservations(group, nodes, later=later, model=model))
-        most = self.reserved.most(group)
-        return fits if most is None else np.minimum(fits, most)
-
-    def _beside_reservations(self, group: TaskGroup, nodes: IntArray, *, later: bool, model: int | None) -> FloatArray:
-        """How many pods of the group fit into what reservations leave of these nodes, which are reserved."""
-        assert self.reserved.spare is not None
-        left = self.reserved.spare[:, nodes]
-        fits = capacity(group.shape.requests, left)
-        if not group.shape.gpus:
-            return fits
-        is_reserved = np.ones(len(nodes), dtype=bool)
-        devices = self.gpus.fits(group.shape, nodes, left, later=later, model=model, reserved=is_reserved)
-        return np.minimum(fits, devices)
-
-    def room_on(self, group: TaskGroup, nodes: IntArray, *, later: bool) -> FloatArray:
-        """How many pods fit on these nodes beside all reservations, wherever they are allowed."""
-        fits = self.capacity.fits_on(group, nodes, later=later)
-        is_reserved = self.reserved.reserved_among(nodes)
-        if is_reserved is not None:
-            left = self._beside_reservations(group, nodes[is_reserved], later=later, model=None)
-            fits[is_reserved] = np.minimum(fits[is_reserved], left)
-        return fits
 
     def pod_checks(self, group: TaskGroup, *, later: bool) -> list[Check]:
         """The answers of the pod predicates that are about the group, for every node: now, or when all leaving pods

@@ -10,9 +10,9 @@ Few pods of a plain group do not even look at all nodes: the best ones are known
 
 import heapq
 from collections import Counter
-from itertools import islice
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -58,7 +58,9 @@ def find_spot(
     nodes, more = candidates[best].tolist(), (np.minimum(fits[best], wanted) - 1).astype(np.intp).tolist()
     deeper = session.capacity.following_scores(group, nodes, more)
     if batch is not None:
-        deeper = [[value + extra for value in values] for values, extra in zip(deeper, batch[best].tolist(), strict=True)]
+        deeper = [
+            [value + extra for value in values] for values, extra in zip(deeper, batch[best].tolist(), strict=True)
+        ]
     return _spot(_merge(nodes, more, score[best].tolist(), deeper, wanted))
 
 
@@ -79,7 +81,9 @@ def _best_spot(session: Session, group: TaskGroup, wanted: int, ranked: BestNode
 
 def _spot(pods: dict[int, int]) -> Spot:
     count = len(pods)
-    return Spot(np.fromiter(pods, dtype=np.intp, count=count), np.fromiter(pods.values(), dtype=np.float64, count=count))
+    return Spot(
+        np.fromiter(pods, dtype=np.intp, count=count), np.fromiter(pods.values(), dtype=np.float64, count=count)
+    )
 
 
 def place_some(

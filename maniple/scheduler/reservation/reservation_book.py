@@ -52,7 +52,7 @@ class ReservationBook:
     ) -> None:
         """`changed`: nodes whose room has changed are added to it."""
         self._gpus = gpus
-        self._changed = changed
+        self.changed = changed
         self._shape = shape  # resources, nodes
         self._order = order
         self.by_job: dict[JobKey, Reservation] = {}
@@ -81,7 +81,7 @@ class ReservationBook:
         self._by_node.update(dict.fromkeys(reservation.nodes, reservation))
         self.spare[:, reservation.node_indices] = reservation.spare
         self._gpus.set_spare(reservation.node_indices, reservation.devices)
-        self._changed.extend(reservation.nodes)
+        self.changed.extend(reservation.nodes)
         self._is_stale = True
 
     def drop(self, key: JobKey) -> None:
@@ -93,7 +93,7 @@ class ReservationBook:
         if self.spare is not None:
             self.spare[:, reservation.node_indices] = np.inf
             self._gpus.set_spare(reservation.node_indices, {})
-        self._changed.extend(reservation.nodes)
+        self.changed.extend(reservation.nodes)
         self._is_stale = True
 
     def holder(self, node: int) -> Reservation | None:
