@@ -79,6 +79,11 @@ def nothing_else(_: object) -> None:
     """A declaration (job_kind, group_kind, victim_kind): the callbacks look at nothing that is not compared already."""
 
 
+def by_amounts(_: TaskGroup) -> bool:
+    """A declaration (node_order_by_amounts): for all groups."""
+    return True
+
+
 def no_other_group(_: TaskGroup) -> bool:
     """A declaration (pod_predicate_groups): only groups with host ports, disks or pod affinity."""
     return False
@@ -122,8 +127,13 @@ class Hooks:
     pod_predicate_groups: Callable[[TaskGroup], bool] | None = None
     # Looks at the row alone (its node and free resources) and the group: cached by Shape and group_kind.
     node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None
+    # Whether node_order, for this group, looks of a node only at its allocatable resources, its GPUs, and what is left
+    # of both. Then nodes that are alike in these share one answer. None: it may look at anything.
+    node_order_by_amounts: Callable[[TaskGroup], bool] | None = None
     # Looks at all candidates together (to normalise) or at pods elsewhere: asked anew for every placement.
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
+    # Which groups without pod affinity batch_node_order can score; for the others it always returns None. None: any.
+    batch_node_order_groups: Callable[[TaskGroup], bool] | None = None
     # Whether the pods of the group are placed one by one, because batch_node_order looks at the pods before.
     is_placed_singly: Callable[[TaskGroup], bool] | None = None
     # [0..1000] what a GPU is worth to other pods by its free thousandths. Decides which GPU of a node a share goes to.

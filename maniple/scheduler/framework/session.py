@@ -5,7 +5,7 @@ plugins. It must never change its sums itself: only Statement and Supposition do
 notes in it: why a job is blocked, which jobs were put aside.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import (
@@ -38,10 +39,12 @@ from maniple.scheduler.framework.job_state import JobState, Step
 from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.next_needs import NextNeeds
-from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
+from maniple.scheduler.framework.node_capacity import NodeCapacity
+from maniple.scheduler.framework.node_rankings import NodeRankings
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
 from maniple.scheduler.framework.queue_turns import QueueTurns
+from maniple.scheduler.framework.reserved_room import without_reserved
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
 from maniple.scheduler.framework.waiting_gangs import Place, WaitingGangs
 from maniple.scheduler.reservation.reservation_book import ReservationBook
@@ -77,7 +80,7 @@ class Session:
         self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
         self.queue_allocated = _with_queues_below(snapshot.queue_allocated, self.queue_paths)  # [Q, R]
         self.states: dict[JobKey, JobState] = {}
-        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key)
+        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key, ChangedNodes(len(snapshot.nodes)))
         self.reservations = self.reserved.by_job  # job -> its reservation
         self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
@@ -121,7 +124,9 @@ class Session:
         self.gpus.worth = None if claims["device_worth"] is None else claims["device_worth"].tolist()
         self._job_need: Callable[[Job], Need] | None = claims["job_need"]
         self.demands = Demands(self, self.hooks, reads or Reads())
-        self.capacity = NodeCapacity(self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands)
+        self.capacity = NodeCapacity(
+            self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands, self.reserved.changed
+        )
 
     # -- state
 
@@ -248,7 +253,7 @@ class Session:
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
     def job_valid(self, job: Job) -> Reason | None:
-        reason = _first(validate(job) for validate in self._callbacks["job_valid"])
+        reason = self._first("job_valid", job)
         # No action tries an invalid job, so it is not in line.
         return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
@@ -284,6 +289,10 @@ class Session:
         return total
 
     @cached_property
+    def rankings(self) -> NodeRankings:
+        return NodeRankings(self)
+
+    @cached_property
     def next_needs(self) -> NextNeeds:
         return NextNeeds(self)
 
@@ -292,14 +301,22 @@ class Session:
         return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
 
     def overused(self, queue: Queue, asked: FloatArray) -> Reason | None:
-        return _first(overused(queue, asked) for overused in self._callbacks["overused"])
+        return self._first("overused", queue, asked)
 
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
-        return _first(admissible(queue, more, is_charged) for admissible in self._callbacks["admissible"])
+        return self._first("admissible", queue, more, is_charged)
 
     def startable(self, job: Job, more: FloatArray) -> Reason | None:
         """Why the gang may not start with `more`, whoever leaves for it."""
-        return _first(startable(job, more) for startable in self._callbacks["startable"])
+        return self._first("startable", job, more)
+
+    def _first(self, callback: str, *arguments: object) -> Reason | None:
+        """The first reason that a plugin gives."""
+        for refuse in self._callbacks[callback]:
+            reason: Reason | None = refuse(*arguments)
+            if reason is not None:
+                return reason
+        return None
 
     def may_start(self, queue: Queue, job: Job, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         """Why neither the limits nor any other rule about starts let the gang start with `more`; None if all do."""
@@ -370,29 +387,12 @@ class Session:
             if self.gpus.has_mixed_nodes:
                 free = self.future if later else self.free
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, free, later=later, model=model))
-        fits = self._within_reservations(group, fits, later=later, model=model)
+        fits = without_reserved(self, group, fits, later=later, model=model)
         if not group.shape.exclusives and not self.depends_on_pods(group):
             return fits
         for check in self.pod_checks(group, later=later) if is_next or not self.is_coupled(group) else ():
             fits = np.where(check.passes, fits, 0.0)
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
-
-    def _within_reservations(self, group: TaskGroup, fits: FloatArray, *, later: bool, model: int | None) -> FloatArray:
-        """`fits` without what is reserved for other gangs."""
-        mask, spare = self.reserved.mask, self.reserved.spare
-        if mask is not None and spare is not None:
-            nodes = np.flatnonzero(mask)
-            nodes = nodes[fits[nodes] > 0]
-            if len(nodes):
-                left = spare[:, nodes]
-                fits_there = capacity(group.shape.requests, left)
-                if group.shape.gpus:
-                    devices = self.gpus.fits(group.shape, nodes, left, later=later, model=model, reserved=mask)
-                    fits_there = np.minimum(fits_there, devices)
-                fits = fits.copy()
-                fits[nodes] = np.minimum(fits[nodes], fits_there)
-        most = self.reserved.most(group)
-        return fits if most is None else np.minimum(fits, most)
 
     def pod_checks(self, group: TaskGroup, *, later: bool) -> list[Check]:
         """The answers of the pod predicates that are about the group, for every node: now, or when all leaving pods
@@ -437,7 +437,3 @@ def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:
 def _excludes(hooks: Hooks, group: TaskGroup) -> bool:
     """Whether the plugin declares that its pod_predicate is not about the group."""
     return hooks.pod_predicate_groups is not None and not hooks.pod_predicate_groups(group)
-
-
-def _first(reasons: Iterable[Reason | None]) -> Reason | None:
-    return next((reason for reason in reasons if reason is not None), None)

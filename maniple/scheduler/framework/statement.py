@@ -27,7 +27,7 @@ class Spot:
 
     @property
     def total(self) -> int:
-        return int(self.counts.sum())
+        return int(self.counts.sum()) if len(self.counts) > 1 else int(self.counts[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Placed:
 
     def used(self) -> FloatArray:
         """[R, nodes] what the pods use on each of the spot's nodes."""
-        used = np.outer(self.group.shape.requests, self.spot.counts)
+        used: FloatArray = self.group.shape.requests[:, None] * self.spot.counts
         if self.grants and self.group.shape.gpus[0].memory:
             # The share of a GPU that a request for memory takes depends on the GPU.
             shares = [sum(grant.milli for grant in grants) for grants in self.grants]
@@ -103,7 +103,7 @@ class Statement:
         """Places the next pods of `group` on `spot`, on GPUs of `model` if given."""
         session = self._session
         start = session.state(job).cursor.get(group.number, 0)
-        reserved = session.reserved.mask
+        reserved = session.reserved.bound_among(spot.nodes)
         grants = session.gpus.choose(group, spot.nodes, spot.counts, later=later, model=model, reserved=reserved)
         done = Placed(job, group, start, spot, later, grants)
         self._shift(done, 1)
@@ -210,14 +210,16 @@ class Statement:
         state = session.state(done.job)
         used = done.used() * sign
         if done.grants:
-            node_of_pod = np.repeat(nodes, counts.astype(np.intp))
-            session.gpus.shift(node_of_pod.tolist(), done.grants, sign, now=not done.later)
+            node_of_pod = [node for node, _ in done.slots()]
+            session.gpus.shift(node_of_pod, done.grants, sign, now=not done.later)
             session.gpus.owed.place(group, nodes, counts * sign)
-        session.future[:, nodes] -= used
+        # Most statements place one pod: numpy adds one column in a tenth of the time that it takes to choose columns.
+        columns, amounts = (nodes, used) if len(nodes) > 1 else (int(nodes[0]), used[:, 0])
+        session.future[:, columns] -= amounts
         session.reserved.take(nodes, used)
         session.reserved.place(group, nodes, counts * sign)
         if not done.later:
-            session.free[:, nodes] -= used
+            session.free[:, columns] -= amounts
         session.capacity.changed.extend(nodes.tolist())
         if session.remembers_members(done.job):
             for node, grants in done.slots():
@@ -226,7 +228,7 @@ class Statement:
         tally = state.promised if done.later else state.placed
         tally[group.role] = tally.get(group.role, 0) + change
         state.cursor[group.number] = state.cursor.get(group.number, 0) + change
-        self._charge(done.job, used.sum(axis=1))
+        self._charge(done.job, used.sum(axis=1) if len(nodes) > 1 else used[:, 0])
         for accounting in session.by_speed.values():
             accounting.take(done, used)
         if group.pod_affinity is not None or group.shape.exclusives or group.owner:
@@ -263,4 +265,5 @@ class Statement:
     def _charge(self, job: Job, amount: FloatArray) -> None:
         session = self._session
         session.state(job).allocated += amount
-        session.queue_allocated[session.queue_paths[job.queue]] += amount
+        for queue in session.queue_paths[job.queue]:
+            session.queue_allocated[queue] += amount

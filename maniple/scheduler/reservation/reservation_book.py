@@ -9,7 +9,7 @@ A node is reserved for at most one gang, and a queue has at most one reservation
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from maniple.api.gpu.requests import WHOLE
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.free_gpus import FreeGpus
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ class Reservation:
 
 
 class ReservationBook:
-    def __init__(self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]]) -> None:
+    def __init__(
+        self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]], changed: ChangedNodes
+    ) -> None:
+        """`changed`: nodes whose room has changed are added to it."""
         self._gpus = gpus
+        self.changed = changed
         self._shape = shape  # resources, nodes
         self._order = order
         self.by_job: dict[JobKey, Reservation] = {}
@@ -78,6 +83,7 @@ class ReservationBook:
         self._by_node.update(dict.fromkeys(reservation.nodes, reservation))
         self.spare[:, reservation.node_indices] = reservation.spare
         self._gpus.set_spare(reservation.node_indices, reservation.devices)
+        self.changed.extend(reservation.nodes)
         self._is_stale = True
         self.times_changed += 1
 
@@ -91,10 +97,26 @@ class ReservationBook:
         if self.spare is not None:
             self.spare[:, reservation.node_indices] = np.inf
             self._gpus.set_spare(reservation.node_indices, {})
+        self.changed.extend(reservation.nodes)
         self._is_stale = True
 
     def holder(self, node: int) -> Reservation | None:
         return self._by_node.get(node)
+
+    def reserved_among(self, nodes: IntArray) -> BoolArray | None:
+        """Which of the nodes are reserved; None: none of them."""
+        if not self._by_node:
+            return None
+        is_reserved = [node in self._by_node for node in nodes.tolist()]
+        return np.array(is_reserved, dtype=bool) if any(is_reserved) else None
+
+    def bound_among(self, nodes: IntArray) -> BoolArray | None:
+        """Which of the nodes the current job may not use in full; None: it may use all."""
+        if not self._by_node:
+            return None
+        holders = [self._by_node.get(node) for node in nodes.tolist()]
+        is_bound = [holder is not None and holder not in self._lifted for holder in holders]
+        return np.array(is_bound, dtype=bool) if any(is_bound) else None
 
     # -- which jobs they bind
 
@@ -160,14 +182,9 @@ class ReservationBook:
             self._lifted, self._most, self._most_of_group = before
             self._is_stale = True
 
-    @contextmanager
-    def seen_by(self, job: Job) -> Iterator[None]:
+    def seen_by(self, job: Job) -> AbstractContextManager[None]:
         """Suspends the reservation that does not bind the job, if there is one."""
-        if self.by_queue and self.exempts(job):
-            with self.lifted([self.by_queue[job.queue]]):
-                yield
-        else:
-            yield
+        return self.lifted([self.by_queue[job.queue]]) if self.by_queue and self.exempts(job) else nullcontext()
 
     # -- changes, by statements and suppositions only
 

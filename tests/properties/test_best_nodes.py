@@ -1,0 +1,82 @@
+"""The best nodes that are known from before are those that a look at all nodes finds: after every single placement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maniple.model.job import TaskGroup
+from maniple.scheduler.framework.best_nodes import BestNodes
+from maniple.scheduler.framework.node_rankings import NodeRankings
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.statement import Spot
+from maniple.scheduler.placement import placement_search
+from maniple.scheduler.placement.domains_and_models import ANYWHERE, room_in
+from maniple.scheduler.placement.placement_search import find_spot
+from properties.elastic_clusters import elastic_worlds
+from properties.guarantee_clusters import guarantee_worlds
+from properties.plan_adapter import plan
+from properties.random_clusters import contended_worlds, ruled_worlds, worlds
+from properties.raw_objects import Object
+from properties.test_promises import KUBE_BATCH, promised
+from properties.topology_clusters import close_worlds
+
+many = settings(promised, max_examples=40)
+policies = st.sampled_from([None, KUBE_BATCH])
+
+
+@contextmanager
+def compared() -> Iterator[None]:
+    """Every answer is compared with that of a look at all nodes."""
+    with pytest.MonkeyPatch.context() as patch:
+        room, best_spot = NodeRankings.room, placement_search._best_spot
+
+        def checked_room(rankings: NodeRankings, group: TaskGroup, *, later: bool) -> float | None:
+            known = room(rankings, group, later=later)
+            if known is not None:
+                assert known == room_in(rankings._session, group, ANYWHERE, later=later).sum()
+            return known
+
+        def checked_spot(session: Session, group: TaskGroup, wanted: int, ranked: BestNodes) -> Spot | None:
+            spot = best_spot(session, group, wanted, ranked)
+            later = next(later for later in (False, True) if session.rankings.best(group, later=later) is ranked)
+            with pytest.MonkeyPatch.context() as blind:
+                blind.setattr(NodeRankings, "best", lambda *_, **__: None)
+                expected = find_spot(session, group, wanted, ANYWHERE, later=later)
+            assert (spot is None) == (expected is None)
+            if spot is not None and expected is not None:
+                assert np.array_equal(spot.nodes, expected.nodes)
+                assert np.array_equal(spot.counts, expected.counts)
+            return spot
+
+        patch.setattr(NodeRankings, "room", checked_room)
+        patch.setattr(placement_search, "_best_spot", checked_spot)
+        yield
+
+
+def blind_rounds(objects: list[Object], policy: str | None) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NodeRankings, "room", lambda *_, **__: None)
+        patch.setattr(NodeRankings, "best", lambda *_, **__: None)
+        return plan(objects, policy, rounds=2)["rounds"]
+
+
+@many
+@given(worlds() | contended_worlds() | ruled_worlds() | close_worlds(), policies)
+def test_known_places_are_those_that_a_look_at_all_nodes_finds(objects: list[Object], policy: str | None) -> None:
+    with compared():
+        rounds = plan(objects, policy, rounds=2)["rounds"]
+    assert rounds == blind_rounds(objects, policy)
+
+
+@many
+@given(elastic_worlds() | guarantee_worlds(), policies)
+def test_also_with_elastic_jobs_and_guarantees(objects: list[Object], policy: str | None) -> None:
+    with compared():
+        rounds = plan(objects, policy, rounds=2)["rounds"]
+    assert rounds == blind_rounds(objects, policy)
