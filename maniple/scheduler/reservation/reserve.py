@@ -174,7 +174,7 @@ class _Search:
         now = self._session.snapshot.now
         here = most[self._running.nodes] > 0
         times = np.unique(np.append(np.maximum(gone_at[here & np.isfinite(gone_at)], now), now))
-        with self._session.reserved.lifted(self._session.reservations.values(), most):
+        with self._session.reserved.all_lifted(most):
             first = self._first(lambda number: self._fits(here & (gone_at <= times[number])), len(times))
             if first is None:
                 return None
@@ -304,7 +304,7 @@ def host_of(session: Session, job: Job) -> str:
 
     Returns "" if only surplus of the job would be evicted.
     """
-    hosts = {reservation.job.name for reservation in session.reservations.values()}
+    hosts = session.reserved.hosts
     if not hosts:
         return ""
     guests = Counter(pod.makes_way_for for pod in job.placed if pod.makes_way_for in hosts)
