@@ -32,7 +32,8 @@ from maniple.scheduler.framework.plan import format_rounded_up
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.placement_search import place_gang, place_more
-from maniple.scheduler.reservation.reserve import at_most, displace, has_guests, host_of, keep_reservations, reserve
+from maniple.scheduler.reservation.reserve import displace, has_guests, host_of, keep_reservations, reserve
+from maniple.scheduler.reservation.start_search import at_most
 
 _HIGHEST = 2**31  # above every priority
 _BREAKS_PROMISE = Reason(

@@ -23,7 +23,8 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.free_gpus import FreeGpus
 
 if TYPE_CHECKING:
-    from maniple.scheduler.reservation.departures import RunningPods
+    from maniple.scheduler.reservation.departures import Moments
+    from maniple.scheduler.reservation.running_pods import RunningPods
 
 JobKey = tuple[str, str]
 
@@ -59,6 +60,7 @@ class ReservationBook:
         self.settled: set[int] = set()  # queues that get no further reservation in this cycle
         self.searches: dict[int, int] = {}  # queue -> searches for a reservation in this cycle
         self.running: RunningPods | None = None  # for those searches
+        self.moments: Moments | None = None  # when these pods are gone
         # Gang -> the jobs that run in its room and make way for it, each with its pods there.
         self.guests: dict[str, dict[JobKey, tuple[Job, list[PlacedPod]]]] = {}
         # Job -> gang -> how many of its pods this cycle placed in the gang's room.
