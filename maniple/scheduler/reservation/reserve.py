@@ -68,8 +68,8 @@ def _move(session: Session, reservation: Reservation) -> None:
     """
     job = reservation.job
     search = Search(session, job, departures(session, job, *_running_pods(session)))
-    sooner = search.reservation(Room.elsewhere(session, job), is_certain=True)
-    if sooner is not None and sooner.expected < reservation.expected:
+    sooner = search.sooner(Room.elsewhere(session, job), reservation.expected)
+    if sooner is not None:
         session.reserved.drop(job.key)
         session.forget_failures()
         session.reserved.add(sooner)

@@ -72,15 +72,19 @@ class Search:
         is_special = job.required or job.preferred or session.gpus.is_mixed or self._has_rules
         self._only_counts = len(job.groups) == 1 and not is_special
 
-    def reservation(self, room: Room, *, is_certain: bool = False) -> Reservation | None:
+    def reservation(self, room: Room) -> Reservation | None:
         """Returns the reservation with the soonest start in the room; None if the job never fits."""
-        kind = "certain" if is_certain else "expected"
-        start = self._start(kind, room)
-        if start is None and not is_certain:
+        for kind in ("expected", "at_last"):
             # A place behind newcomers is better than none: without a reservation others would overtake the gang.
-            kind = "at_last"
             start = self._start(kind, room)
-        return None if start is None else self._reserved(kind, *start)
+            if start is not None:
+                return self._reserved(kind, *start)
+        return None
+
+    def sooner(self, room: Room, before: float) -> Reservation | None:
+        """Returns the reservation with the soonest certain start in the room, if that is `before` a time."""
+        start = self._start("certain", room, before)
+        return None if start is None or start[0] >= before else self._reserved("certain", *start)
 
     def is_late(self, reservation: Reservation) -> bool:
         """Whether the gang counts on a pod there that has run longer than expected, and would now start later."""
@@ -91,9 +95,9 @@ class Search:
         certain = self._soonest("certain", Room.on(self._session, reservation.nodes))
         return certain is None or certain > reservation.expected
 
-    def _start(self, kind: str, room: Room) -> tuple[float, tuple[Placed, ...]] | None:
-        """When the gang first fits, and where."""
-        leaving, times = self._leaving(kind, room)
+    def _start(self, kind: str, room: Room, before: float = np.inf) -> tuple[float, tuple[Placed, ...]] | None:
+        """When the gang first fits, and where. A start that is not `before` a time need not be found."""
+        leaving, times = self._leaving(kind, room, before)
         with self._session.reserved.all_lifted(room.most):
             first = self._first(leaving, times, room)
             placed = None if first is None else self._place(leaving.until(times[first]))
@@ -109,17 +113,19 @@ class Search:
             first = self._first(leaving, times, room)
         return None if first is None else float(times[first])
 
-    def _leaving(self, kind: str, room: Room) -> tuple["_Leaving", FloatArray]:
-        """The pods in the room that will be gone at some time, and these times, now being the first."""
+    def _leaving(self, kind: str, room: Room, before: float = np.inf) -> tuple["_Leaving", FloatArray]:
+        """The pods in the room that will be gone before that, and these times, now being the first."""
         now, running = self._session.snapshot.now, self._running
+        if not self._only_counts:
+            before = np.inf  # its search depends on all times
         moments: FloatArray = getattr(self._leave.moments, kind)
         if room.nodes is None:
-            is_room = room.most > 0
             rows = self._leave.in_order(kind)
-            rows = rows[(running.there & is_room[running.nodes] & np.isfinite(moments))[rows]]
+            rows = rows[: np.searchsorted(moments[rows], before)]
+            rows = rows[running.there[rows] & (room.most > 0)[running.nodes[rows]]]
         else:
             rows = running.on(room.nodes)
-            rows = rows[np.isfinite(moments[rows])]
+            rows = rows[moments[rows] < before]
             rows = rows[np.argsort(moments[rows], kind="stable")]
         leaving = _Leaving(rows, np.maximum(moments[rows], now))
         return leaving, np.unique(np.append(leaving.moments, now))
