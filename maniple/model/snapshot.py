@@ -40,6 +40,7 @@ class Snapshot:
     moved: Sequence[Job] = ()  # the jobs that were moved at some time
     incomplete: Sequence[Job] = ()  # those that hold less than their minimum, or are marked so
     elastic: Sequence[Job] = ()  # the ElasticJobs
+    guests: Sequence[Job] = ()  # those of which pods make way for a gang in whose reserved room they run
     # Placed pods, terminating pods included. Empty if no pod has affinity terms.
     pod_affinity: PodsOnNodes = field(default_factory=dict)
     # node -> ports, disks, claims and volumes in use

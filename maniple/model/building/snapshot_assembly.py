@@ -27,6 +27,7 @@ def assemble_snapshot(tables: ClusterTables, usage: NodeUsage, queue_usage: Queu
         moved=jobs.moved.jobs(),
         incomplete=jobs.incomplete.jobs(),
         elastic=jobs.elastic.jobs(),
+        guests=jobs.guests.jobs(),
         gpus=tables.gpus,
         gpus_free={row: free.copy() for row, free in usage.gpus_free.items()},
         gpus_releasing={row: releasing.copy() for row, releasing in usage.gpus_releasing.items()},

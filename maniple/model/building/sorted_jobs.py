@@ -83,11 +83,13 @@ class JobLists:
         self.moved = SortedJobs()
         self.incomplete = SortedJobs()
         self.elastic = SortedJobs()
+        self.guests = SortedJobs()
         self._parts: list[tuple[SortedJobs | SortedWaitingJobs, Callable[[Job], bool]]] = [
             (self.waiting, lambda job: bool(job.groups or job.gated)),
             (self.moved, lambda job: job.moved is not None),
             (self.incomplete, lambda job: job.is_incomplete),
             (self.elastic, lambda job: job.elastic is not None),
+            (self.guests, lambda job: any(pod.makes_way_for for pod in job.placed)),
         ]
 
     def change(self, changes: Mapping[JobKey, Job | None]) -> None:

@@ -25,13 +25,14 @@ from maniple.scheduler.eviction.surplus_claims import promised_claim, surplus_pr
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import borrows
-from maniple.scheduler.framework.hooks import Reason
+from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.kept_places import KeptPlace, kept_for, without
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.framework.waiting_gangs import Place
 from maniple.scheduler.placement.placement_search import place_gang, place_more
-from maniple.scheduler.reservation.reserve import at_most, displace, has_guests, host_of, keep_reservations, reserve
+from maniple.scheduler.reservation.reserve import displace, has_guests, host_of, keep_reservations, reserve
+from maniple.scheduler.reservation.start_search import at_most
 
 _HIGHEST = 2**31  # above every priority
 _BREAKS_PROMISE = Reason(
@@ -288,11 +289,8 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
     alike = job.groups[0] if len(job.groups) == 1 else None
     # Fit failures are cached only for searches that saw every node.
     remembers = alike is not None and session.reserved.binds_as_usual and session.reserved.surely_binds(job)
-    if alike is not None:
-        # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
-        reason = session.may_start(queue, job, alike.shape.requests * need.total)
-    else:
-        reason = session.startable(job, session.needed_resources(job))
+    # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
+    reason = refusal_of_gang(session, queue, job, need)
     if reason is not None:
         session.blocked[job.key] = reason
         return False
@@ -319,6 +317,13 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
             refusal = session.refusal(job, "job_pipelined" if later else "job_ready")
             session.blocked[job.key] = Reason("NotReady", f"there is room, but {refusal}", "that plugin let it start")
     return False
+
+
+def refusal_of_gang(session: Session, queue: Queue, job: Job, need: Need) -> Reason | None:
+    """Why the gang may not start whatever is free, as far as known without a search."""
+    if len(job.groups) == 1:
+        return session.may_start(queue, job, job.groups[0].shape.requests * need.total)
+    return session.startable(job, session.needed_resources(job))
 
 
 def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -> bool:

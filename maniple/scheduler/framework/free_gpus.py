@@ -365,13 +365,13 @@ class FreeGpus:
             millis = millis if is_spare is None else np.where(is_spare, millis, 0)
             np.add.at(self.spare[row], (nodes, devices), millis)
 
-    def clear(self, devices: Mapping[int, Millis], amounts: FloatArray, sign: int) -> None:
-        """Adds what pods would give back of the devices [N, G], by row (1), or removes it again (-1).
+    def clear(self, nodes: IntArray, devices: Mapping[int, Millis], amounts: FloatArray, sign: int) -> None:
+        """Adds what pods would give back of the devices [nodes, G], by row (1), or removes it again (-1).
 
-        `amounts` [R, N]: what they give back in all.
+        `amounts` [R, nodes]: what they give back in all.
         """
         for row, millis in devices.items():
-            self.future[row] += millis * sign
+            self.future[row][nodes] += millis * sign
             if row in self._plain and ((millis % WHOLE).any() or (millis.sum(axis=1) != amounts[row]).any()):
                 self._plain.discard(row)
 

@@ -109,6 +109,10 @@ class NodeCapacity:
         """
         return (self._fits_later if later else self._fits).of(group, self.changed)
 
+    def fits_later_on(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        """The same for some nodes, counted anew: for those who suppose things there that nobody else shall know of."""
+        return self._compute_fits_later(group, nodes)
+
     def scores(self, group: TaskGroup) -> FloatArray:
         """The score of each node for the next pod of the group."""
         return self._scores.of(group, self.changed)

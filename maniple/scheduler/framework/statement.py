@@ -81,11 +81,20 @@ class Resized:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cleared:
-    """Running pods that are assumed to have ended: what they hold in all [R, N] and of each GPU [N, G] by row."""
+    """Running pods that are assumed to have ended: what they hold on some nodes in all [R, nodes], and of each GPU
+    [nodes, G] by row.
+    """
 
+    nodes: IntArray
     amounts: FloatArray
     devices: dict[int, Millis]
     neighbours: tuple[PlacedPod, ...] = ()  # the pods, if rules about other pods shall see them gone
+
+
+def shift_cleared(session: Session, done: Cleared, sign: int) -> None:
+    """Adds what the pods hold to what will be free (1), or takes it back (-1)."""
+    session.future[:, done.nodes] += done.amounts * sign
+    session.gpus.clear(done.nodes, done.devices, done.amounts, sign)
 
 
 class Statement:
@@ -189,11 +198,11 @@ class Statement:
                 self._clear(done, -1)
 
     def _clear(self, done: Cleared, sign: int) -> None:
-        self._session.future += done.amounts * sign
-        self._session.gpus.clear(done.devices, done.amounts, sign)
+        session = self._session
+        shift_cleared(session, done, sign)
         for pod in done.neighbours:
-            self._session.neighbours.leave(pod.pod_affinity, pod.exclusives, pod.node, sign)
-        self._session.capacity.changed.extend(np.flatnonzero(done.amounts.any(axis=0)).tolist())
+            session.neighbours.leave(pod.pod_affinity, pod.exclusives, pod.node, sign)
+        session.capacity.changed.extend(done.nodes.tolist())
 
     def _resize(self, done: Resized, sign: int) -> None:
         key, resized = (done.job.key, done.role), self._session.resized

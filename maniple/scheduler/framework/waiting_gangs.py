@@ -105,7 +105,7 @@ class WaitingGangs:
     def catch_up(self) -> None:
         """Notes which gangs were given room or a reservation since the last call."""
         session, seen = self._session, self._seen
-        self._seen = len(session.placed), session.reserved.times_changed
+        self._seen = len(session.placed), session.reserved.version
         if seen == self._seen:
             return
         jobs = [done.job for done in session.placed[seen[0] :]]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from maniple.model.job import Job
 from maniple.model.resources import BoolArray, IntArray
 from maniple.scheduler.actions.allocate import keep_promises
-from maniple.scheduler.actions.backfill import Filling
+from maniple.scheduler.actions.common.filling import Filling
 from maniple.scheduler.actions.common.in_line import in_line
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.entitlement import Entitlement
