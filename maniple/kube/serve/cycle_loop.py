@@ -90,7 +90,7 @@ class Loop:
                     "binds": len(plan.binds),
                     "evictions": len(plan.evictions),
                     "resizes": len(plan.resizes),
-                    "waiting": len(plan.waiting),
+                    "waiting": len(plan.explanations.gangs),
                     "seconds": round(self._cycle_s, 4),
                 },
             )

@@ -1,15 +1,15 @@
 """Why a gang waits: the reason, the nodes counted by what is wrong with each, the place that comes nearest, what was
 tried, and the smallest change that would start it.
 
-Runs after the actions, over what is then free, and changes nothing. Gangs that ask for the same in the same queue wait
-for the same reasons: everything is found out once for each kind of demand, so that ten thousand waiting gangs of a few
-kinds are explained in the time of a few.
+Runs when somebody asks, after the actions, over what is then free, and changes nothing. Gangs that ask for the same in
+the same queue wait for the same reasons: everything is found out once for each kind of demand, so that ten thousand
+waiting gangs of a few kinds are explained in the time of a few.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from maniple.api.keys import split_name
 from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import FloatArray
+from maniple.scheduler.explain.below_minimum import gives_back, not_released
 from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.no_room import NoRoom
@@ -24,10 +25,10 @@ from maniple.scheduler.explain.possible_moves import PossibleMoves
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.stuck_in_the_way import stuck_in_the_way
 from maniple.scheduler.explain.tried import Case
+from maniple.scheduler.explain.who_waits import QueueLines, still_waits
 from maniple.scheduler.explain.words import change, held_by, listed, pods
-from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
-from maniple.scheduler.framework.plan import STALE, Nearest, NodeCount, Tried, Waiting, format_rounded_up
+from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
 
 _MOST_VIEWS = 256  # that are cached: each has several arrays over the nodes
@@ -45,6 +46,12 @@ class _Verdict:
     lacks_room: bool = False  # and nothing else
 
 
+class _Standing(NamedTuple):
+    kind: object  # gangs of one kind wait for the same reasons
+    left: int  # pods that wait
+    blocked: Reason | None  # why it is not tried
+
+
 class Explainer:
     """`thorough`: the name of a job whose explanation may cost whatever it takes."""
 
@@ -55,6 +62,10 @@ class Explainer:
         self._views: dict[object, FitView] = {}
         self._misses: dict[object, Miss] = {}
         self._holders = Holders(session)
+        self._standings: dict[JobKey, _Standing | None] = {}
+        self._in_line: dict[object, bool] = {}
+        self._moves: dict[int, str] = {}  # the moves that would start gangs, by the verdict on them
+        self._possible_moves = PossibleMoves(session)
         self._promised: dict[JobKey, FloatArray] = {}  # what the pods of a gang ask for that is promised room
         for placed in session.placed:
             if placed.later:
@@ -65,73 +76,71 @@ class Explainer:
         """Every gang that waits."""
         session = self._session
         verdicts = [(job, self._explain(job)) for job in session.snapshot.waiting]
-        in_line = [(job, verdict) for job, verdict in verdicts if verdict is not None and verdict.reason.is_in_line]
-        length: dict[int, int] = {}  # of each queue's line
-        positions: dict[JobKey, int] = {}
-        for job in sorted((job for job, _ in in_line), key=session.job_key):
-            length[job.queue] = positions[job.key] = length.get(job.queue, 0) + 1
-        in_line.sort(key=lambda entry: (positions[entry[0].key], entry[0].key))
-        moves = self._moves(in_line)
-        yield from self._not_released({job.key for job, verdict in verdicts if verdict is not None})
-        for job, verdict in verdicts:
-            if verdict is not None:
-                yield Waiting(
-                    group=job.name,
-                    kind=job.key[1],
-                    queue=session.queue_of(job).name,
-                    reason=verdict.reason.code,
-                    message=verdict.reason.message + self._gives_back(job),
-                    needs=verdict.needs,
-                    nodes=verdict.nodes,
-                    would_start_if=verdict.reason.would_start_if + moves.get(id(verdict), ""),
-                    position=positions.get(job.key),
-                    tried=verdict.tried,
-                    nearest=verdict.nearest,
-                )
+        judged = [(job, verdict) for job, verdict in verdicts if verdict is not None]
+        in_line = [entry for entry in judged if entry[0].key in self._lines.positions]
+        in_line.sort(key=lambda entry: (self._lines.positions[entry[0].key], entry[0].key))
+        for job, verdict in in_line:  # the first in line are told first which moves would help them
+            self._moves_for(job, verdict)
+        yield from not_released(session, {job.key for job, _ in judged})
+        for job, verdict in judged:
+            yield self._waiting(job, verdict, self._lines.positions.get(job.key))
 
-    def _moves(self, in_line: Sequence[tuple[Job, _Verdict]]) -> dict[int, str]:
-        """The moves of running pods that would start gangs, by the verdict on them. Each kind is asked about once."""
-        possible = PossibleMoves(self._session)
-        moves: dict[int, str] = {}
-        for job, verdict in in_line:
-            is_thorough = job.name == self._thorough
-            if verdict.lacks_room and (is_thorough or id(verdict) not in moves):
-                with self._session.reserved.seen_by(job):
-                    moves[id(verdict)] = possible.words(job, is_thorough=is_thorough)
-        return moves
+    def explain(self, job: Job, *, has_position: bool = True) -> Waiting | None:
+        """One gang alone; None if it does not wait. Its position in line takes a look at all gangs that wait."""
+        verdict = self._explain(job)
+        if verdict is None:
+            return next(
+                (entry for entry in not_released(self._session, ()) if (entry.group, entry.kind) == job.key), None
+            )
+        if verdict.reason.is_in_line:
+            self._moves_for(job, verdict)
+        return self._waiting(job, verdict, self._lines.positions.get(job.key) if has_position else None)
 
-    # -- gangs below their minimum
+    def line(self, queue: int) -> int:
+        """How many gangs are in the queue's line."""
+        return self._lines.lengths.get(queue, 0)
 
-    def _gives_back(self, job: Job) -> str:
-        """When a gang below its minimum gives back what it holds, or why it has not; empty for others."""
-        session = self._session
-        if job.stale_at == inf or not job.placed or not session.has_action(Ability.RELEASE):
-            return ""
-        due = format_rounded_up(job.stale_at)
-        if any(done.job.key == job.key and done.reason == STALE for done in session.evicted):
-            return f"; it was not whole by {due}, and gives back what it holds"
-        if job.key in session.not_released:
-            return f"; it was not whole by {due}, and keeps what it holds: {session.not_released[job.key]}"
-        is_short = session.job_need(job).total and session.snapshot.now <= job.stale_at
-        return f"; it gives back what it holds at {due}, unless it is whole by then" if is_short else ""
+    def _waiting(self, job: Job, verdict: _Verdict, position: int | None) -> Waiting:
+        moves = self._moves.get(id(verdict), "") if verdict.reason.is_in_line else ""
+        return Waiting(
+            group=job.name,
+            kind=job.key[1],
+            queue=self._session.queue_of(job).name,
+            reason=verdict.reason.code,
+            message=verdict.reason.message + gives_back(self._session, job),
+            needs=verdict.needs,
+            nodes=verdict.nodes,
+            would_start_if=verdict.reason.would_start_if + moves,
+            position=position,
+            tried=verdict.tried,
+            nearest=verdict.nearest,
+        )
 
-    def _not_released(self, explained: Set[JobKey]) -> Iterator[Waiting]:
-        """Gangs of which no pod waits, and that should have given back what they hold."""
-        session = self._session
-        for job in session.snapshot.jobs if session.not_released else ():
-            if job.key in session.not_released and job.key not in explained:
-                message = f"the gang lacks {pods(session.job_need(job).total)} to its minimum{self._gives_back(job)}"
-                queue = session.queue_of(job).name
-                reason = Reason("Stale", message, "it were whole again")
-                yield Waiting(job.name, job.key[1], queue, reason.code, reason.message, {}, (), reason.cure)
+    def _moves_for(self, job: Job, verdict: _Verdict) -> None:
+        """Finds the moves of running pods that would start gangs of the kind. Each kind is asked about once."""
+        is_thorough = job.name == self._thorough
+        if verdict.lacks_room and (is_thorough or id(verdict) not in self._moves):
+            with self._session.reserved.seen_by(job):
+                self._moves[id(verdict)] = self._possible_moves.words(job, is_thorough=is_thorough)
 
-    def _explain(self, job: Job) -> _Verdict | None:
+    @cached_property
+    def _lines(self) -> QueueLines:
+        return QueueLines(self._session, filter(self._is_in_line, self._session.snapshot.waiting))
+
+    # -- what is known of a gang without a look at nodes
+
+    def _standing(self, job: Job) -> _Standing | None:
         """None if nothing of the job waits."""
+        if job.key not in self._standings:
+            self._standings[job.key] = self._find_standing(job)
+        return self._standings[job.key]
+
+    def _find_standing(self, job: Job) -> _Standing | None:
         session = self._session
+        if not still_waits(session, job):
+            return None
         state = session.state(job)
         left = sum(state.left(group) for group in job.groups)
-        if not left and not job.gated and not state.promised_count and job.groups:
-            return None  # a waiting job without groups is a gang that has no pods
         # Whether a gang is complete does not depend on an action having asked.
         blocked = session.blocked.get(job.key)
         if blocked is None and job.exists and job.key not in session.checked:
@@ -143,10 +152,44 @@ class Explainer:
                 # Whether it may run in reserved room.
                 ends = tuple((group.lasts_s, group.stays) for group in job.groups)
                 kind += (job.key in session.reservations, job.preemptable, job.min_runtime_s, ends)
-        verdict = self._verdicts.get(kind)
+        return _Standing(kind, left, blocked)
+
+    def _is_in_line(self, job: Job) -> bool:
+        """Whether actions try the gang: as its explanation would say."""
+        standing = self._standing(job)
+        if standing is None or not job.exists or job.is_suspended:
+            return False
+        if standing.kind not in self._in_line:
+            need = self._session.job_need(job)
+            is_done = self._session.state(job).promised_count or not (need.total or self._has_no_pods(job))
+            refusal = None if is_done else self._refusal(job, standing.blocked)
+            self._in_line[standing.kind] = not is_done and (refusal is None or refusal.is_in_line)
+        return self._in_line[standing.kind]
+
+    def _has_no_pods(self, job: Job) -> bool:
+        return not job.groups and not job.gated
+
+    def _refusal(self, job: Job, blocked: Reason | None) -> Reason | None:
+        """What keeps the gang from starting whatever room there is."""
+        if blocked is not None:
+            return blocked
+        if self._has_no_pods(job):
+            message = f"none of its pods exists; it needs {pods(job.min_member)} to start"
+            return Reason("NotEnoughPods", message, "they were created", is_in_line=False)
+        # What others have started with since its turn may have left it no guarantee.
+        return self._session.startable(job, self._session.needed_resources(job)) if job.groups else _gated(job)
+
+    # -- verdicts
+
+    def _explain(self, job: Job) -> _Verdict | None:
+        """None if nothing of the job waits."""
+        standing = self._standing(job)
+        if standing is None:
+            return None
+        verdict = self._verdicts.get(standing.kind)
         if verdict is None:
-            with session.reserved.seen_by(job):
-                verdict = self._verdicts[kind] = self._judge(job, left, blocked)
+            with self._session.reserved.seen_by(job):
+                verdict = self._verdicts[standing.kind] = self._judge(job, standing.left, standing.blocked)
         return verdict
 
     def _judge(self, job: Job, left: int, blocked: Reason | None) -> _Verdict:
@@ -170,14 +213,9 @@ class Explainer:
         if promised:
             message = f"room for {pods(promised)} is promised and still held by pods that are leaving"
             return _Verdict(Reason("Promised", message, f"{self._leaving(job)} were gone", is_in_line=False), needs)
-        if blocked is None and not job.groups and not job.gated:
-            message = f"none of its pods exists; it needs {pods(job.min_member)} to start"
-            blocked = Reason("NotEnoughPods", message, "they were created", is_in_line=False)
-        if not need.total and (job.groups or job.gated):
+        if not need.total and not self._has_no_pods(job):
             return self._judge_surplus(job, left, blocked)
-        if blocked is None:
-            # What others have started with since its turn may have left it no guarantee.
-            blocked = session.startable(job, session.needed_resources(job)) if job.groups else _gated(job)
+        blocked = self._refusal(job, blocked)
         nodes: tuple[NodeCount, ...] = ()
         limits = ""
         if blocked is not None:

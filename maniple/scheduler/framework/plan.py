@@ -1,11 +1,14 @@
 """The result of a cycle: binds, evictions, nominations, resizes, reservations, and why gangs wait. Values, sorted.
 
+Why gangs wait is found out when somebody asks.
 kube/serve/applier.py and cluster/in_memory_cluster.py apply it.
 """
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
@@ -156,6 +159,64 @@ class QueueShare(msgspec.Struct, frozen=True):
     share: float
 
 
+class Explains(Protocol):
+    """Knows why gangs wait, and says so when it is asked."""
+
+    @property
+    def gangs(self) -> Mapping[JobKey, Hashable]:
+        """The gangs that wait, and of each what can be seen without explaining it."""
+
+    def explain_all(self) -> Iterable[Waiting]: ...
+
+    def explain(self, gang: JobKey, *, has_position: bool = True, is_thorough: bool = False) -> Waiting | None: ...
+
+    def line(self, queue: str) -> int: ...
+
+
+class Explanations:
+    """Why gangs wait. Nothing is explained before somebody asks: sentences take longer than most decisions."""
+
+    def __init__(self, source: Explains | None = None) -> None:
+        """Without a source nobody waits."""
+        self._source = source
+        self._all: tuple[Waiting, ...] | None = None if source is not None else ()
+
+    @property
+    def gangs(self) -> Mapping[JobKey, Hashable]:
+        """The gangs that wait, and of each what can be seen without explaining it: equal as long as nothing changes."""
+        if self._source is None:
+            return {(entry.group, entry.kind): entry.reason for entry in self.all()}
+        return self._source.gangs
+
+    def all(self) -> tuple[Waiting, ...]:
+        """Explains every gang. Whoever has all explanations needs the cycle no more: it is let go of."""
+        if self._all is None:
+            found = () if self._source is None else self._source.explain_all()
+            self._all = tuple(sorted(found, key=lambda entry: (entry.group, entry.kind)))
+            self._source = None
+        return self._all
+
+    def of(self, gang: JobKey, *, has_position: bool = True, is_thorough: bool = False) -> Waiting | None:
+        """Explains one gang; None if it does not wait. What is said is what `all` says, or more.
+
+        Its position in line takes a look at all gangs that wait. `is_thorough`: in full, at any cost.
+        """
+        if self._source is None:
+            return next((entry for entry in self.all() if (entry.group, entry.kind) == gang), None)
+        return self._source.explain(gang, has_position=has_position, is_thorough=is_thorough)
+
+    def line(self, queue: str) -> int:
+        """How many gangs are in the queue's line."""
+        if self._source is None:
+            return sum(entry.queue == queue and entry.position is not None for entry in self.all())
+        return self._source.line(queue)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Explanations) and self.all() == other.all())
+
+    __hash__ = None  # type: ignore[assignment]  # as of all that is compared by values that may change
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     binds: tuple[Bind, ...] = ()
@@ -167,8 +228,13 @@ class Plan:
     ended_moves: tuple[JobKey, ...] = ()  # gangs that need their kept places no more; not printed
     resizes: tuple[Resize, ...] = ()
     reservations: tuple[ReservedNodes, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    explanations: Explanations = dataclasses.field(default_factory=Explanations, repr=False)
     queues: tuple[QueueShare, ...] = ()
+
+    @property
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Why gangs wait, all of them. They are explained when this is first asked for."""
+        return self.explanations.all()
 
     @property
     def decides(self) -> bool:
