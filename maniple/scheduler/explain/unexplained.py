@@ -4,7 +4,7 @@ They are read from the finished session. It belongs to one cycle, and nobody cha
 ask at once: gangs are placed in it in thought.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from maniple.model.job import Job
@@ -12,7 +12,7 @@ from maniple.model.paused_gc import paused_gc
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.verdict import Explainer
 from maniple.scheduler.explain.who_waits import who_waits
-from maniple.scheduler.framework.plan import Waiting
+from maniple.scheduler.framework.plan import Glance, Waiting
 from maniple.scheduler.framework.session import Session
 
 
@@ -21,7 +21,7 @@ class Unexplained:
         self._session = session
 
     @cached_property
-    def gangs(self) -> Mapping[JobKey, Hashable]:
+    def gangs(self) -> Mapping[JobKey, Glance]:
         return who_waits(self._session)
 
     def explain_all(self) -> Iterable[Waiting]:

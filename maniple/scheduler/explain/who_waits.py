@@ -1,9 +1,10 @@
 """Who waits, and who is next in each queue: without an explanation, and without a look at nodes."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
+from maniple.scheduler.framework.plan import Glance
 from maniple.scheduler.framework.session import Session
 
 
@@ -15,18 +16,18 @@ def still_waits(session: Session, job: Job) -> bool:
     return bool(state.promised_count) or any(state.left(group) for group in job.groups)
 
 
-def who_waits(session: Session) -> dict[JobKey, Hashable]:
-    """The gangs that wait, and of each what can be seen without explaining it: if that changes, so does the reason."""
+def who_waits(session: Session) -> dict[JobKey, Glance]:
+    """The gangs that wait. To know them takes no explanation."""
     states, blocked = session.states, session.blocked
-    gangs: dict[JobKey, Hashable] = {}
+    gangs: dict[JobKey, Glance] = {}
     for job in session.snapshot.waiting:
         if still_waits(session, job):
             key = job.key
             state, reason = states.get(key), blocked.get(key)
             promised = 0 if state is None else state.promised_count
-            gangs[key] = (job, promised, None if reason is None else reason.code)
+            gangs[key] = Glance(job, promised, "" if reason is None else reason.code)
     for key, why in session.not_released.items():
-        gangs.setdefault(key, why)
+        gangs.setdefault(key, Glance(why=why))
     return gangs
 
 

@@ -6,15 +6,16 @@ kube/serve/applier.py and cluster/in_memory_cluster.py apply it.
 
 import dataclasses
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from maniple.api.moves import Place
 from maniple.api.timestamps import format_timestamp
+from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
@@ -159,12 +160,19 @@ class QueueShare(msgspec.Struct, frozen=True):
     share: float
 
 
+class Glance(NamedTuple):
+    """What is seen of a gang that waits without explaining it. If it changes, so does most likely the reason."""
+
+    job: Job | None = None  # None: it is told only why
+    promised: int = 0  # pods that are promised room
+    why: str = ""  # as far as an action came across it
+
+
 class Explains(Protocol):
     """Knows why gangs wait, and says so when it is asked."""
 
     @property
-    def gangs(self) -> Mapping[JobKey, Hashable]:
-        """The gangs that wait, and of each what can be seen without explaining it."""
+    def gangs(self) -> Mapping[JobKey, Glance]: ...
 
     def explain_all(self) -> Iterable[Waiting]: ...
 
@@ -182,10 +190,10 @@ class Explanations:
         self._all: tuple[Waiting, ...] | None = None if source is not None else ()
 
     @property
-    def gangs(self) -> Mapping[JobKey, Hashable]:
-        """The gangs that wait, and of each what can be seen without explaining it: equal as long as nothing changes."""
+    def gangs(self) -> Mapping[JobKey, Glance]:
+        """The gangs that wait. To know them takes no explanation."""
         if self._source is None:
-            return {(entry.group, entry.kind): entry.reason for entry in self.all()}
+            return {(entry.group, entry.kind): Glance(why=entry.reason) for entry in self.all()}
         return self._source.gangs
 
     def all(self) -> tuple[Waiting, ...]:
