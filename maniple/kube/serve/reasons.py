@@ -69,11 +69,11 @@ class Reasons:
         return chain(new, late, changed, list(explained)) if may_repeat else chain(new, changed)
 
     def _explain(self, explanations: Explanations, gang: JobKey, glance: Glance, now: float) -> None:
-        entry = explanations.of(gang, has_position=False)
+        reason = explanations.reason(gang)
         before = self._explained.pop(gang, None)
-        if entry is None:
+        if reason is None:
             return
-        why = why_it_waits(entry)
+        why = why_it_waits(reason)
         self._explained[gang] = _Explained(glance, now, why)
         if before is None or before.why != why or before.glance != glance:
             self._fresh.add(gang)

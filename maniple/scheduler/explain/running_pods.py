@@ -20,6 +20,7 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed
 
 MOST_HOLDERS = 5
+MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
 
 # What a pod is to a gang that wants its room. Those that could give it back soonest come first. Room that comes free on
 # a reserved node goes to the reservation, so that comes before all else.
@@ -55,9 +56,9 @@ class _Share:
 
 
 class Holders:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, most_looked_at: int) -> None:
         self.session = session
-        self.looked_at = 0  # pods that might have been taken, over all kinds of gangs
+        self.left_to_look_at = most_looked_at
         self.kept = KeptPods(session)
         self._lower: dict[tuple[int, int], tuple[list[Job], int]] = {}
         self._units: dict[object, Sequence[Unit]] = {}

@@ -27,8 +27,6 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.placement_search import place_gang
 
-_MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
-
 # Guards of running pods, as said of several pods. The others are such words already.
 _OF_SEVERAL = {
     "cooling down": "of jobs that cool down",
@@ -74,9 +72,9 @@ class Case:
 
     def may_look_at(self, pods_there: int) -> bool:
         """Whether so many more pods may be examined. Notes that they are."""
-        if not self.is_thorough and self.holders.looked_at + pods_there > _MOST_LOOKED_AT:
+        if not self.is_thorough and pods_there > self.holders.left_to_look_at:
             return False
-        self.holders.looked_at += pods_there
+        self.holders.left_to_look_at -= pods_there
         return True
 
     def free_room(self) -> str:

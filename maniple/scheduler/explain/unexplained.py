@@ -12,6 +12,7 @@ from maniple.model.paused_gc import paused_gc
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.verdict import Explainer
 from maniple.scheduler.explain.who_waits import who_waits
+from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.plan import Glance, Waiting
 from maniple.scheduler.framework.session import Session
 
@@ -29,13 +30,18 @@ class Unexplained:
         with paused_gc():
             return list(Explainer(self._session).explain_all())
 
-    def explain(self, gang: JobKey, *, has_position: bool = True, is_thorough: bool = False) -> Waiting | None:
+    def explain(self, gang: JobKey, *, is_thorough: bool = False) -> Waiting | None:
         job = self._jobs.get(gang)
         if job is None:
             return None
         explainer = Explainer(self._session, job.name) if is_thorough else self._for_some
         with paused_gc():
-            return explainer.explain(job, has_position=has_position)
+            return explainer.explain(job)
+
+    def reason(self, gang: JobKey) -> Reason | None:
+        job = self._jobs.get(gang)
+        with paused_gc():
+            return None if job is None else self._for_reasons.reason(job)
 
     def line(self, queue: str) -> int:
         index = next(each.index for each in self._session.snapshot.queues if each.name == queue)
@@ -44,6 +50,10 @@ class Unexplained:
     @cached_property
     def _for_some(self) -> Explainer:
         return Explainer(self._session)
+
+    @cached_property
+    def _for_reasons(self) -> Explainer:
+        return Explainer(self._session, is_brief=True)
 
     @cached_property
     def _jobs(self) -> dict[JobKey, Job]:

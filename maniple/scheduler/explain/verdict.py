@@ -9,7 +9,6 @@ waiting gangs of a few kinds are explained in the time of a few.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,15 +21,16 @@ from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.no_room import NoRoom
 from maniple.scheduler.explain.possible_moves import PossibleMoves
-from maniple.scheduler.explain.running_pods import Holders
+from maniple.scheduler.explain.running_pods import MOST_LOOKED_AT, Holders
 from maniple.scheduler.explain.stuck_in_the_way import stuck_in_the_way
 from maniple.scheduler.explain.tried import Case
-from maniple.scheduler.explain.who_waits import QueueLines, still_waits
+from maniple.scheduler.explain.who_waits import QueueLines, Standings, gated, has_no_pods, own_key
 from maniple.scheduler.explain.words import change, held_by, listed, pods
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
 
+_MOST_LOOKED_AT_BRIEFLY = 1000  # pods that might have been taken, over all kinds of gangs
 _MOST_VIEWS = 256  # that are cached: each has several arrays over the nodes
 
 
@@ -46,24 +46,21 @@ class _Verdict:
     lacks_room: bool = False  # and nothing else
 
 
-class _Standing(NamedTuple):
-    kind: object  # gangs of one kind wait for the same reasons
-    left: int  # pods that wait
-    blocked: Reason | None  # why it is not tried
-
-
 class Explainer:
-    """`thorough`: the name of a job whose explanation may cost whatever it takes."""
+    """`thorough`: the name of a job whose explanation may cost whatever it takes.
 
-    def __init__(self, session: Session, thorough: str = "") -> None:
+    `is_brief`: only the reason is wanted, not what was tried nor what each node objects to.
+    """
+
+    def __init__(self, session: Session, thorough: str = "", *, is_brief: bool = False) -> None:
         self._session = session
         self._thorough = thorough
+        self._is_brief = is_brief
         self._verdicts: dict[object, _Verdict] = {}
         self._views: dict[object, FitView] = {}
         self._misses: dict[object, Miss] = {}
-        self._holders = Holders(session)
-        self._standings: dict[JobKey, _Standing | None] = {}
-        self._in_line: dict[object, bool] = {}
+        self._holders = Holders(session, _MOST_LOOKED_AT_BRIEFLY if is_brief else MOST_LOOKED_AT)
+        self._standings = Standings(session, thorough)
         self._moves: dict[int, str] = {}  # the moves that would start gangs, by the verdict on them
         self._possible_moves = PossibleMoves(session)
         self._promised: dict[JobKey, FloatArray] = {}  # what the pods of a gang ask for that is promised room
@@ -85,32 +82,47 @@ class Explainer:
         for job, verdict in judged:
             yield self._waiting(job, verdict, self._lines.positions.get(job.key))
 
-    def explain(self, job: Job, *, has_position: bool = True) -> Waiting | None:
+    def explain(self, job: Job) -> Waiting | None:
         """One gang alone; None if it does not wait. Its position in line takes a look at all gangs that wait."""
         verdict = self._explain(job)
         if verdict is None:
-            return next(
-                (entry for entry in not_released(self._session, ()) if (entry.group, entry.kind) == job.key), None
-            )
+            others = not_released(self._session, ())
+            return next((entry for entry in others if (entry.group, entry.kind) == job.key), None)
         if verdict.reason.is_in_line:
             self._moves_for(job, verdict)
-        return self._waiting(job, verdict, self._lines.positions.get(job.key) if has_position else None)
+        return self._waiting(job, verdict, self._lines.positions.get(job.key))
+
+    def reason(self, job: Job) -> Reason | None:
+        """The reason alone."""
+        verdict = self._explain(job)
+        if verdict is None:
+            entry = self.explain(job)
+            return None if entry is None else Reason(entry.reason, entry.message, entry.would_start_if)
+        if verdict.reason.is_in_line:
+            self._moves_for(job, verdict)
+        return self._reason(job, verdict)
 
     def line(self, queue: int) -> int:
         """How many gangs are in the queue's line."""
         return self._lines.lengths.get(queue, 0)
 
+    def _reason(self, job: Job, verdict: _Verdict) -> Reason:
+        reason = verdict.reason
+        moves = self._moves.get(id(verdict), "") if reason.is_in_line else ""
+        message, would = reason.message + gives_back(self._session, job), reason.would_start_if + moves
+        return replace(reason, message=message, would_start_if=would)
+
     def _waiting(self, job: Job, verdict: _Verdict, position: int | None) -> Waiting:
-        moves = self._moves.get(id(verdict), "") if verdict.reason.is_in_line else ""
+        reason = self._reason(job, verdict)
         return Waiting(
             group=job.name,
             kind=job.key[1],
             queue=self._session.queue_of(job).name,
-            reason=verdict.reason.code,
-            message=verdict.reason.message + gives_back(self._session, job),
+            reason=reason.code,
+            message=reason.message,
             needs=verdict.needs,
             nodes=verdict.nodes,
-            would_start_if=verdict.reason.would_start_if + moves,
+            would_start_if=reason.would_start_if,
             position=position,
             tried=verdict.tried,
             nearest=verdict.nearest,
@@ -125,65 +137,13 @@ class Explainer:
 
     @cached_property
     def _lines(self) -> QueueLines:
-        return QueueLines(self._session, filter(self._is_in_line, self._session.snapshot.waiting))
-
-    # -- what is known of a gang without a look at nodes
-
-    def _standing(self, job: Job) -> _Standing | None:
-        """None if nothing of the job waits."""
-        if job.key not in self._standings:
-            self._standings[job.key] = self._find_standing(job)
-        return self._standings[job.key]
-
-    def _find_standing(self, job: Job) -> _Standing | None:
-        session = self._session
-        if not still_waits(session, job):
-            return None
-        state = session.state(job)
-        left = sum(state.left(group) for group in job.groups)
-        # Whether a gang is complete does not depend on an action having asked.
-        blocked = session.blocked.get(job.key)
-        if blocked is None and job.exists and job.key not in session.checked:
-            blocked = session.job_valid(job)
-        kind: tuple[object, ...] = job.key
-        if job.exists and not state.promised_count and job.name != self._thorough:
-            kind = (session.demands.of(job), self._own(job), left, job.gated, job.strangers, job.is_suspended, blocked)
-            if session.reservations:
-                # Whether it may run in reserved room.
-                ends = tuple((group.lasts_s, group.stays) for group in job.groups)
-                kind += (job.key in session.reservations, job.preemptable, job.min_runtime_s, ends)
-        return _Standing(kind, left, blocked)
-
-    def _is_in_line(self, job: Job) -> bool:
-        """Whether actions try the gang: as its explanation would say."""
-        standing = self._standing(job)
-        if standing is None or not job.exists or job.is_suspended:
-            return False
-        if standing.kind not in self._in_line:
-            need = self._session.job_need(job)
-            is_done = self._session.state(job).promised_count or not (need.total or self._has_no_pods(job))
-            refusal = None if is_done else self._refusal(job, standing.blocked)
-            self._in_line[standing.kind] = not is_done and (refusal is None or refusal.is_in_line)
-        return self._in_line[standing.kind]
-
-    def _has_no_pods(self, job: Job) -> bool:
-        return not job.groups and not job.gated
-
-    def _refusal(self, job: Job, blocked: Reason | None) -> Reason | None:
-        """What keeps the gang from starting whatever room there is."""
-        if blocked is not None:
-            return blocked
-        if self._has_no_pods(job):
-            message = f"none of its pods exists; it needs {pods(job.min_member)} to start"
-            return Reason("NotEnoughPods", message, "they were created", is_in_line=False)
-        # What others have started with since its turn may have left it no guarantee.
-        return self._session.startable(job, self._session.needed_resources(job)) if job.groups else _gated(job)
+        return QueueLines(self._session, filter(self._standings.is_in_line, self._session.snapshot.waiting))
 
     # -- verdicts
 
     def _explain(self, job: Job) -> _Verdict | None:
         """None if nothing of the job waits."""
-        standing = self._standing(job)
+        standing = self._standings.of(job)
         if standing is None:
             return None
         verdict = self._verdicts.get(standing.kind)
@@ -213,9 +173,9 @@ class Explainer:
         if promised:
             message = f"room for {pods(promised)} is promised and still held by pods that are leaving"
             return _Verdict(Reason("Promised", message, f"{self._leaving(job)} were gone", is_in_line=False), needs)
-        if not need.total and not self._has_no_pods(job):
+        if not need.total and not has_no_pods(job):
             return self._judge_surplus(job, left, blocked)
-        blocked = self._refusal(job, blocked)
+        blocked = self._standings.refusal(job, blocked)
         nodes: tuple[NodeCount, ...] = ()
         limits = ""
         if blocked is not None:
@@ -227,19 +187,19 @@ class Explainer:
         if blocked is None:
             views = {group: self._view(job, group) for group in session.groups(job)}
             no_room = NoRoom(session, job, need, views, miss, self._held(nearest, miss))
-            reason, nodes = no_room.reason(), views[no_room.hardest].node_counts
+            reason, nodes = no_room.reason(), self._nodes(views[no_room.hardest])
             reason = replace(reason, message=reason.message + stuck_in_the_way(session, no_room.hardest))
             limits = self._limits(job, miss)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
         case = Case(self._holders, job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
-        return _Verdict(reason, needs, nodes, case.tried(), nearest, lacks_room=blocked is None and not limits)
+        return _Verdict(reason, needs, nodes, self._tried(case), nearest, lacks_room=blocked is None and not limits)
 
     def _judge_surplus(self, job: Job, left: int, blocked: Reason | None) -> _Verdict:
         """The gang runs; pods above its minimum wait."""
         session = self._session
         if not left:
-            return _Verdict(_gated(job), {})
+            return _Verdict(gated(job), {})
         group = next(group for group in session.groups(job) if session.state(job).left(group))
         miss = self._miss(job, {group: 1})
         nearest = nearest_of(session, self._holders, job, miss)
@@ -251,7 +211,7 @@ class Explainer:
         else:
             view = self._view(job, group)
             no_room = NoRoom(session, job, Need({}, 1), {group: view}, miss, held)
-            why, nodes = "no node has room for one", view.node_counts
+            why, nodes = "no node has room for one", self._nodes(view)
             apart = no_room.fits_only_apart() if view.fits or no_room.is_torn else None
             if apart is not None:
                 why, would = apart.message, apart.would_start_if
@@ -261,7 +221,7 @@ class Explainer:
         message = f"the gang runs; {pods(left)} above its minimum {'waits' if left == 1 else 'wait'}: {why}"
         reason = Reason("SurplusWaiting", message, would, is_in_line=False)
         case = Case(self._holders, job, replace(reason, message=why), None, nearest, is_surplus=True)
-        return _Verdict(reason, {}, nodes, case.tried(), nearest)
+        return _Verdict(reason, {}, nodes, self._tried(case), nearest)
 
     def _leaving(self, job: Job) -> str:
         """The pods that hold the room that is promised to the job, as far as they are known."""
@@ -288,6 +248,12 @@ class Explainer:
             if placed.later:
                 nodes.setdefault(placed.job.key, set()).update(placed.spot.nodes.tolist())
         return nodes
+
+    def _nodes(self, view: FitView) -> tuple[NodeCount, ...]:
+        return () if self._is_brief else view.node_counts
+
+    def _tried(self, case: Case) -> tuple[Tried, ...]:
+        return () if self._is_brief else case.tried()
 
     # -- what would have to change
 
@@ -371,24 +337,15 @@ class Explainer:
             *((self._key(job, group), count) for group, count in wanted.items()),
             job.required,
             job.mixed_models,
-            self._own(job),
+            own_key(self._session, job),
         )
         miss = self._misses.get(key)
         if miss is None:
             miss = self._misses[key] = find_miss(self._session, job, wanted)
         return miss
 
-    def _own(self, job: Job) -> JobKey | None:
-        """The gang, if it has pods on nodes: what these hold cannot come free for it."""
-        return job.key if job.placed or any(self._session.state(job).cursor.values()) else None
-
     def _key(self, job: Job, group: TaskGroup) -> tuple[object, ...]:
         """All that decides how nodes look to the group, with the queue whose reservation does not bind the job."""
         reserved = self._session.reserved
         exempt = job.queue if reserved.by_job and reserved.exempts(job) else None
         return self._session.demands.of_group(group), group.pod_affinity, exempt
-
-
-def _gated(job: Job) -> Reason:
-    message = f"{pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
-    return Reason("SchedulingGated", message, "its scheduling gates were removed", is_in_line=False)

@@ -7,6 +7,7 @@ import pytest
 from maniple.kube.serve import reasons as reasons_module
 from maniple.kube.serve.reasons import Reasons
 from maniple.model.pod_identity import JobKey
+from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.plan import Explanations, Glance, Waiting
 
 TAKES_S = 0.01  # an explanation
@@ -23,12 +24,13 @@ class Source:
     def explain_all(self) -> Iterable[Waiting]:
         raise AssertionError("all are never explained at once")
 
-    def explain(self, gang: JobKey, *, has_position: bool = True, is_thorough: bool = False) -> Waiting | None:
-        assert not has_position
-        assert not is_thorough
+    def explain(self, gang: JobKey, *, is_thorough: bool = False) -> Waiting | None:
+        raise AssertionError(f"{gang}: the reason is enough, {is_thorough=}")
+
+    def reason(self, gang: JobKey) -> Reason | None:
         asked.append(gang[0].removeprefix("ns/"))
         clock[0] += TAKES_S
-        return Waiting(*gang, "q", "Reason", f"it was asked {asked.count(asked[-1])} times", {}, (), "")
+        return Reason("Reason", f"it was asked {asked.count(asked[-1])} times")
 
     def line(self, queue: str) -> int:
         raise AssertionError(f"nobody asks for the line of {queue}")

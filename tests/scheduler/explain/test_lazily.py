@@ -65,9 +65,16 @@ def test_a_gang_is_told_the_same_alone_and_with_all_others_early_and_late(path: 
     assert plan.explanations.gangs.keys() == {key_of(entry) for entry in early}
     for entry in reversed(early):
         assert plan.explanations.of(key_of(entry)) == entry
-        alone = schedule(snapshot).explanations.of(key_of(entry), has_position=False)
-        assert alone is not None
-        assert (alone.message, alone.would_start_if, alone.position) == (entry.message, entry.would_start_if, None)
+        alone = schedule(snapshot).explanations
+        for explanations in (alone, plan.explanations):
+            reason = explanations.reason(key_of(entry))
+            assert reason is not None
+            assert (reason.code, reason.message, reason.would_start_if) == (
+                entry.reason,
+                entry.message,
+                entry.would_start_if,
+            )
+        assert alone.of(key_of(entry)) == entry
     lines = {queue.name: plan.explanations.line(queue.name) for queue in snapshot.queues}
     assert plan.waiting == early
     assert lines == {queue.name: plan.explanations.line(queue.name) for queue in snapshot.queues}
@@ -93,11 +100,11 @@ def test_positions_count_all_queues_whoever_asks() -> None:
 def test_explaining_one_gang_is_no_more_work_where_more_gangs_wait() -> None:
     def one(waiting: int) -> int:
         snapshot = crowded(waiting)
-        schedule(snapshot).explanations.of(("default/w003", "PodGroup"))  # what is learnt once is learnt
+        schedule(snapshot).explanations.reason(("default/w003", "PodGroup"))  # what is learnt once is learnt
         source = schedule(snapshot).explanations
         assert len(source.gangs) == waiting
-        source.of(("default/w002", "PodGroup"), has_position=False)
-        return work_of(lambda: source.of(("default/w003", "PodGroup"), has_position=False))
+        source.reason(("default/w002", "PodGroup"))
+        return work_of(lambda: source.reason(("default/w003", "PodGroup")))
 
     assert one(40) == one(20)
 

@@ -12,7 +12,7 @@ from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
-from maniple.scheduler.explain import tried as tried_module
+from maniple.scheduler.explain import verdict as verdict_module
 from maniple.scheduler.framework.plan import Waiting
 from scheduler.small_clusters import Object, group, member, node, pod
 
@@ -51,12 +51,12 @@ def test_what_was_tried_is_told_in_full() -> None:
 
 
 def test_where_there_is_too_much_to_look_at_it_is_told_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tried_module, "_MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(verdict_module, "MOST_LOOKED_AT", 3)
     assert told(crowded()) == {"default/want0": SHORT, "default/want1": SHORT}
 
 
 def test_the_job_that_is_asked_for_is_told_in_full_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tried_module, "_MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(verdict_module, "MOST_LOOKED_AT", 3)
     explanations = schedule(crowded()).explanations
     one = explanations.of(("default/want1", "Pod"), is_thorough=True)
     assert one is not None
