@@ -7,6 +7,7 @@ from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 from maniple.scheduler.explain.words import pods
 from maniple.scheduler.framework.action import Ability
+from maniple.scheduler.framework.hooks import Reason
 from maniple.scheduler.framework.plan import STALE, Waiting, format_rounded_up
 from maniple.scheduler.framework.session import Session
 
@@ -30,4 +31,5 @@ def not_released(session: Session, explained: Collection[JobKey]) -> Iterator[Wa
         if job.key in session.not_released and job.key not in explained:
             message = f"the gang lacks {pods(session.job_need(job).total)} to its minimum{gives_back(session, job)}"
             queue = session.queue_of(job).name
-            yield Waiting(job.name, job.key[1], queue, "Stale", message, {}, (), "it were whole again")
+            reason = Reason("Stale", message, "it were whole again")
+            yield Waiting(job.name, job.key[1], queue, reason.code, reason.message, {}, (), reason.cure)
