@@ -102,14 +102,11 @@ class Axis:
         return {self.names[row]: self.text(row, float(vector[row])) for row in rows if row != PODS}
 
     def text(self, row: int, units: float) -> str:
-        name = self.names[row]
-        return format_quantity(units, per_unit=per_unit(name), binary=is_binary(name))
+        return _text(self.names[row], units)
 
     def amount(self, row: int, units: float, *, up: bool = False) -> str:
         """The amount for a sentence: `1.5`, `130.5Gi`. `up`: never less than it is."""
-        name = self.names[row]
-        value = Fraction(units).limit_denominator(10**6) / per_unit(name)
-        return readable_quantity(value, binary=is_binary(name), up=up)
+        return _amount(self.names[row], units, up)
 
     def list_words(self, vector: FloatArray, *, up: bool = False) -> list[str]:
         """`1.5 cpu`: every amount that is not 0, without pods."""
@@ -117,6 +114,21 @@ class Axis:
         return [f"{self.amount(row, float(vector[row]), up=up)} {self.names[row]}" for row in rows if row != PODS]
 
 
+# The amounts of a cluster are few, and fractions are slow.
+
+
+@lru_cache(maxsize=65536)
+def _text(name: str, units: float) -> str:
+    return format_quantity(units, per_unit=per_unit(name), binary=is_binary(name))
+
+
+@lru_cache(maxsize=65536)
+def _amount(name: str, units: float, up: bool) -> str:
+    value = Fraction(units).limit_denominator(10**6) / per_unit(name)
+    return readable_quantity(value, binary=is_binary(name), up=up)
+
+
+@lru_cache(maxsize=65536)
 def readable(name: str, text: str) -> str:
     """A quantity of the resource as people read it."""
     return readable_quantity(exact_value(text), binary=is_binary(name))

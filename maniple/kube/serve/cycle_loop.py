@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from maniple.kube.serve.applier import Applier
 from maniple.kube.serve.gang_index import Gangs, jobs_by_queue
@@ -64,8 +65,11 @@ class Loop:
         await asyncio.sleep(max(_DEBOUNCE_S, self._cycle_s, _BUSY_S if self.applier.is_busy else 0.0))
         self._changed.clear()
 
-    async def cycle(self) -> tuple[Snapshot, Plan]:
-        """Takes the snapshot and decides in a thread, so that watches go on meanwhile, and starts to apply the plan."""
+    async def cycle(self, *, is_only: bool = False) -> tuple[Snapshot, Plan]:
+        """Takes the snapshot and decides in a thread, so that watches go on meanwhile, and starts to apply the plan.
+
+        Then gangs are explained and statuses written. `is_only`: there is no other cycle, so all gangs are explained.
+        """
         start = time.perf_counter()
         snapshot = await self._cache.snapshot(time.time())
         looked = time.perf_counter()
@@ -74,11 +78,12 @@ class Loop:
         if self.is_leading():
             self.applier.apply(snapshot, plan)
             applied = time.perf_counter()
-            self._write_status(snapshot, plan)
+            explained_s = await self._write_status(snapshot, plan, is_only=is_only)
             self._measure(snapshot)
             done = time.perf_counter()
-            phases = {"snapshot": looked - start, "schedule": decided - looked}
-            phases |= {"apply": applied - decided, "status": done - applied}
+            start += explained_s  # what can be broken off at any time makes no cycle long
+            phases = {"snapshot": looked - start + explained_s, "schedule": decided - looked}
+            phases |= {"apply": applied - decided, "explain": explained_s, "status": done - applied - explained_s}
             for phase, took_s in phases.items():
                 self.metrics.cycle.labels(phase).observe(took_s)
         self._cycle_s = time.perf_counter() - start
@@ -90,18 +95,31 @@ class Loop:
                     "binds": len(plan.binds),
                     "evictions": len(plan.evictions),
                     "resizes": len(plan.resizes),
-                    "waiting": len(plan.waiting),
+                    "waiting": len(plan.explanations.gangs),
                     "seconds": round(self._cycle_s, 4),
                 },
             )
         return snapshot, plan
 
-    def _write_status(self, snapshot: Snapshot, plan: Plan) -> None:
-        """Binds come first: while there are many, status is written seldom."""
+    async def _write_status(self, snapshot: Snapshot, plan: Plan, *, is_only: bool) -> float:
+        """Binds come first: while there are many, status is written seldom. Returns the time that explanations took.
+
+        Gangs are explained in a thread until something is reported, before the next cycle begins: a session has never
+        two users.
+        """
         now = time.monotonic()
-        if not self.applier.is_busy or now - self._status_at > _STATUS_S:
-            self._status_at = now
-            self.statuses.write(snapshot, plan, self.rejected())
+        if self.applier.is_busy and not is_only and now - self._status_at <= _STATUS_S:
+            return 0.0
+        self._status_at = now
+        reasons, queues = self.statuses.reasons, plan.queues
+        if is_only:
+            await asyncio.to_thread(reasons.renew, plan.explanations, most_s=inf)
+        else:
+            await asyncio.to_thread(reasons.renew, plan.explanations, self._changed.is_set)
+        explained_s = time.monotonic() - now
+        if self.is_leading():
+            self.statuses.write(snapshot, queues, self.rejected())
+        return explained_s
 
     def rejected(self) -> dict[ObjectRef, tuple[str, ...]]:
         """Objects that are set aside because they cannot be read, or contradict others, and why."""
