@@ -23,6 +23,7 @@ from maniple.scheduler.framework.plan import Bind
 
 log = logging.getLogger("maniple.binds")
 
+_MANY = 128  # more than the server takes at once
 _RETRY_S = 10.0
 _ANSWER_S = 10.0
 
@@ -32,7 +33,9 @@ class Binder:
         self._client = client
         self._mirror = mirror
         self._metrics = metrics
-        self.under_way = 0
+        self._under_way = 0
+        self.is_calm = asyncio.Event()  # no more is under way than the server takes at once
+        self.is_calm.set()
 
     def assume(self, binds: list[Bind]) -> list[Bind]:
         """The binds whose pods are still there. They count as bound from now on."""
@@ -49,12 +52,19 @@ class Binder:
 
     async def bind_all(self, binds: list[Bind]) -> list[str]:
         """Binds all of them. Returns the errors of those that failed and whose pods still wait."""
-        self.under_way += len(binds)
-        try:
-            outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
-        finally:
-            self.under_way -= len(binds)
+        self._count(len(binds))
+        if len(binds) == 1:  # by far the most
+            outcomes = [await self._bind(binds[0])]
+        else:
+            outcomes = await asyncio.gather(*map(self._bind, binds))
         return [error for outcome, error in outcomes if outcome == "failed"]
+
+    def _count(self, more: int) -> None:
+        self._under_way += more
+        if self._under_way > _MANY:
+            self.is_calm.clear()
+        else:
+            self.is_calm.set()
 
     async def _bind(self, bind: Bind) -> tuple[str, str]:
         """The outcome, and the error if there is one."""
@@ -66,6 +76,8 @@ class Binder:
         except Exception as error:
             log.exception("bind", extra={"pod": bind.pod})
             outcome, message = "failed", f"{bind.pod}: {error}"
+        finally:
+            self._count(-1)
         self._metrics.binds.labels(outcome).inc()
         if outcome == "bound":
             self._metrics.bind_s.observe(time.monotonic() - started)

@@ -101,9 +101,10 @@ class VolumeBinder:
 
         Returns why it cannot; empty: it can.
         """
-        pod, nodes = self._pod(bind.pod), self._node(bind.node)
-        if pod is None or nodes is None or not pod.spec.volumes:
-            return ""  # the binding says that it is gone
+        pod = self._pod(bind.pod)
+        nodes = self._node(bind.node) if pod is not None and pod.spec.volumes else None
+        if pod is None or nodes is None:
+            return ""  # it has no volumes, or the binding says that it is gone
         late = [(claim, accepts) for claim, accepts in self._storage.late_claims(pod) if _key(claim) not in choices]
         taken = {*self._taken, *(choice.volume for choice in choices.values())}
         picked = pick([accepts for _, accepts in late], lambda volume: _reaches(nodes, volume), taken)
