@@ -138,11 +138,17 @@ class Applier:
     # -- gangs
 
     async def _start(self, job: Job, binds: list[Bind]) -> None:
-        try:
-            failures = await self.volumes.bind(binds)
-        except NotLeadingError:
-            self._binder.forget(binds, "not leading")
-            return
+        failures: list[str] = []
+        if self.volumes.are_needed(binds):
+            try:
+                with self._binder.held_up(binds):
+                    failures = await self.volumes.bind(binds)
+            except NotLeadingError:
+                self._binder.forget(binds, "not leading")
+                return
+            except Exception:
+                self._binder.forget(binds, "failed")
+                raise
         if failures:
             self._binder.forget(binds, "failed")
         else:

@@ -71,6 +71,11 @@ class VolumeBinder:
             for event in events:
                 event.set()
 
+    def are_needed(self, binds: list[Bind]) -> bool:
+        """Whether any of the pods has a claim that is not bound yet."""
+        pods = (self._pod(bind.pod) for bind in binds)
+        return any(pod is not None and pod.spec.volumes and self._storage.late_claims(pod) for pod in pods)
+
     async def bind(self, binds: list[Bind]) -> list[str]:
         """Binds the claims of all these pods. Returns what failed; then none of the pods may be bound.
 
@@ -101,10 +106,9 @@ class VolumeBinder:
 
         Returns why it cannot; empty: it can.
         """
-        pod = self._pod(bind.pod)
-        nodes = self._node(bind.node) if pod is not None and pod.spec.volumes else None
-        if pod is None or nodes is None:
-            return ""  # it has no volumes, or the binding says that it is gone
+        pod, nodes = self._pod(bind.pod), self._node(bind.node)
+        if pod is None or nodes is None or not pod.spec.volumes:
+            return ""  # the binding says that it is gone
         late = [(claim, accepts) for claim, accepts in self._storage.late_claims(pod) if _key(claim) not in choices]
         taken = {*self._taken, *(choice.volume for choice in choices.values())}
         picked = pick([accepts for _, accepts in late], lambda volume: _reaches(nodes, volume), taken)
