@@ -77,11 +77,11 @@ class Bare:
             await answer.read()
 
     async def watch_times(self, count: int, prefix: str) -> dict[str, float]:
-        """When each of `count` pods of that name was seen bound.
+        """When each of `count` pods of that name was seen bound, from now on.
 
-        It reads only the names of bound pods, to disturb the measurement as little as possible.
+        It reads only the names of pods that are bound from now on, to disturb the measurement as little as possible.
         """
-        seen, version = dict[str, float](), ""
+        seen, version = dict[str, float](), await self._now()
         until = time.monotonic() + TIMEOUT_S
         while time.monotonic() < until:  # the server ends a watch that is too slow
             async for name, latest in self._bound(version):
@@ -91,6 +91,11 @@ class Bare:
                     if len(seen) == count:
                         return seen
         raise RuntimeError(f"only {len(seen)} of {count} pods were bound")
+
+    async def _now(self) -> str:
+        """The version to watch from. Without one the server would first send every pod that there is."""
+        async with self._session.get(f"{self._server}{PODS}?limit=1") as answer:
+            return str((await answer.json())["metadata"]["resourceVersion"])
 
     async def _bound(self, version: str) -> AsyncIterator[tuple[str, str]]:
         """Name and version of every pod that has a node, and of those that get one until the server ends the watch."""
