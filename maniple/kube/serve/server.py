@@ -105,7 +105,8 @@ class Server:
         sys.setswitchinterval(_SWITCH_S)
         runner = None
         if self.settings.listen is not None:
-            runner = await start_web(*self.settings.listen, self.metrics, self._unhealthy, self._unready)
+            checks = self._unhealthy, self._unready
+            runner = await start_web(*self.settings.listen, self.metrics, self.loop.measure, *checks)
         if self.lease is not None:
             await self.lease.turn()  # before any list, so that no list is older than our term
         tasks = [

@@ -47,7 +47,7 @@ def looks(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> int:
     with monkeypatch.context() as patch:
         patch.setattr(NodeCapacity, "fits_on", counted_fits)
         patch.setattr(NodeCapacity, "score_rows", counted_scores)
-        plan = schedule(snapshot, has_reasons=False)
+        plan = schedule(snapshot)
     assert len(plan.binds) == sum(job.waiting_pods for job in snapshot.waiting)
     return rows.total()
 
@@ -75,8 +75,8 @@ def test_a_pod_is_as_much_work_among_twice_as_many_nodes(cluster: Callable[[int,
     def of_further_pods(nodes: int) -> int:
         few, many = (cluster(nodes, pods) for pods in (60, 120))
         for snapshot in (few, many):
-            schedule(snapshot, has_reasons=False)
-        costs = [work_of(lambda: schedule(snapshot, has_reasons=False)) for snapshot in (few, many)]  # noqa: B023
+            schedule(snapshot)
+        costs = [work_of(lambda: schedule(snapshot)) for snapshot in (few, many)]  # noqa: B023
         return costs[1] - costs[0]
 
     # The square root: nodes are looked at in blocks.
