@@ -6,7 +6,6 @@ import numpy as np
 
 from maniple.model.resources import FloatArray, IntArray
 
-
 Numbers = TypeVar("Numbers", FloatArray, IntArray)
 
 

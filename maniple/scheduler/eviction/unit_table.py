@@ -95,7 +95,7 @@ class UnitTable:
         return self._spare_held[1]
 
     def freed_devices(self, row: int) -> tuple[IntArray, IntArray]:
-        """[pairs, G] thousandths of each device that a unit gives back on a node, and those no reservation counts on."""
+        """[pairs, G] thousandths of each device that units give back, and those no reservation counts on."""
         spare = self.pods.spare()
         known = self._freed_devices.get(row)
         if known is None or known[0] is not spare:
