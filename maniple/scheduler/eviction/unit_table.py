@@ -128,6 +128,18 @@ class UnitTable:
         """[units] those of the jobs for which `is_wanted` holds."""
         return np.array([is_wanted(job) for job in self.jobs], dtype=bool)[self.job_of]
 
+    def of_queue(self, queue: int, below: float = np.inf) -> BoolArray:
+        """[units] those of the queue's jobs with a priority `below` that."""
+        return np.asarray(((self._queues == queue) & (self._priorities < below))[self.job_of])
+
+    @cached_property
+    def _queues(self) -> IntArray:
+        return np.array([job.queue for job in self.jobs], dtype=np.intp)
+
+    @cached_property
+    def _priorities(self) -> IntArray:
+        return np.array([job.priority for job in self.jobs], dtype=np.int64)
+
     def pods_of(self, units: IntArray) -> IntArray:
         """Returns the numbers of the units' pods."""
         return ranges(self._starts[units], self.counts[units])

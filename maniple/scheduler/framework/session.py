@@ -267,10 +267,18 @@ class Session:
         return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
 
     def overused(self, queue: Queue, asked: FloatArray) -> Reason | None:
-        return _first(overused(queue, asked) for overused in self._callbacks["overused"])
+        for overused in self._callbacks["overused"]:
+            reason: Reason | None = overused(queue, asked)
+            if reason is not None:
+                return reason
+        return None
 
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
-        return _first(admissible(queue, more, is_charged) for admissible in self._callbacks["admissible"])
+        for admissible in self._callbacks["admissible"]:
+            reason: Reason | None = admissible(queue, more, is_charged)
+            if reason is not None:
+                return reason
+        return None
 
     def startable(self, job: Job, more: FloatArray) -> Reason | None:
         """Why the gang may not start with `more`, whoever leaves for it."""
