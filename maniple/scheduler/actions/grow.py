@@ -196,13 +196,14 @@ class _Handout:
         for queue in levels:
             open_next(queue)
         while heap:
-            key, name, role, grower = heapq.heappop(heap)
+            key, name, role, grower = heap[0]
             next_key = self._key(grower, role) if self._may_be_stale(grower) else key
             if next_key == key:
                 next_key = self._key(grower, role) if self._take(grower, role) else None
             if next_key is not None:
-                heapq.heappush(heap, (next_key, name, role, grower))
+                heapq.heapreplace(heap, (next_key, name, role, grower))
             else:
+                heapq.heappop(heap)
                 still_open[grower.job.queue] -= 1
                 open_next(grower.job.queue)
 
@@ -280,6 +281,7 @@ class _Handout:
         taken = self._room.take(grower.job, grower.job.growth[role], step, grower.taken)
         if taken is None:
             return False
-        grower.taken.append(taken)
+        if not grower.taken or taken is not grower.taken[-1]:
+            grower.taken.append(taken)
         grower.grown[role] = grower.grown.get(role, 0) + step
         return True

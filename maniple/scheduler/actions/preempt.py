@@ -60,7 +60,7 @@ class Preempt:
         def below(claimant: Job, table: UnitTable) -> BoolArray:
             queue, priority = kind = (claimant.queue, claimant.priority)
             if kind not in units_below:
-                units_below[kind] = table.of_jobs(lambda job: job.queue == queue and job.priority < priority)
+                units_below[kind] = table.of_queue(queue, priority)
             return units_below[kind]
 
         def attempts(claimant: Job) -> Sequence[Attempt]:

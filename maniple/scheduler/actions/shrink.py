@@ -42,7 +42,7 @@ class Shrink:
                 return [everything]
 
             def own(table: UnitTable) -> np.ndarray:
-                return table.of_jobs(lambda job: job.queue == claimant.queue)
+                return table.of_queue(claimant.queue)
 
             surplus = claims.surplus_of(claimant.queue)
             return claim_attempts(claims, claimant, reason_of, own=own, given_back=surplus, is_last=False)

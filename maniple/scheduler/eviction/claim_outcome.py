@@ -288,7 +288,11 @@ def is_entitled(due: Due, claim: Claim, queues: Sequence[int], held: FloatArray,
 
     `held`: what each of them would hold with `need`. A claim of the kind FAIRER depends on the victims as well.
     """
-    stands = [standing_with(due, queue, amount, need) for queue, amount in zip(queues, held, strict=True)]
+    return entitles(claim, [standing_with(due, *of_queue, need) for of_queue in zip(queues, held, strict=True)])
+
+
+def entitles(claim: Claim, stands: Sequence[Standing]) -> bool:
+    """The same for how each of these queues would stand."""
     if claim == Claim.STRICT:
         return Standing.BORROWING not in stands
     if claim == Claim.GUARANTEED:

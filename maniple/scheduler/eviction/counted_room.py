@@ -5,8 +5,8 @@ and a node, one pass of O(P log P) answers for every prefix of an order, and a u
 nodes only. All else (shares of GPUs, mixed nodes, limits of queues, rules about other pods) must be supposed.
 """
 
-from collections.abc import Iterable
-from math import floor, inf
+from math import floor
+from operator import sub, truediv
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -48,9 +48,8 @@ class CountedRoom:
         self.before: FloatArray = session.room_for(group, later=True).copy()
         self.allowed = session.capacity.allowed(group)
         self.mask: BoolArray | None = session.reserved.mask
-        # (row, amount) of what a pod requests
-        rows = np.flatnonzero(group.shape.requests)
-        self.asked: list[tuple[int, float]] = list(zip(rows.tolist(), group.shape.requests[rows].tolist(), strict=True))
+        self.rows: IntArray = np.flatnonzero(group.shape.requests)  # that a pod asks for, and how much
+        self.amounts: list[float] = group.shape.requests[self.rows].tolist()
         self.future = session.future
         self._session = session
         self._gpus = group.shape.gpus
@@ -86,7 +85,7 @@ class CountedRoom:
 
     def _fits(self, here: IntArray, runs: Runs, free: FloatArray, held: FloatArray) -> FloatArray:
         node, fits = self.table.unit_nodes.node[here], np.full(len(here), np.inf)
-        for row, asked in self.asked:
+        for row, asked in zip(self.rows.tolist(), self.amounts, strict=True):
             np.minimum(fits, np.floor((free[row, node] + runs.summed(held[row, here])) / asked), out=fits)
         np.maximum(fits, 0.0, out=fits)
         return fits
@@ -110,21 +109,27 @@ class CountedRoom:
 class RoomLeft:
     """The room with some units gone, in plain numbers, while units are put back one by one."""
 
-    def __init__(self, room: CountedRoom, units: Iterable[int], total: float) -> None:
+    def __init__(self, room: CountedRoom, units: IntArray, total: float) -> None:
         """`total`: how many pods fit with these units gone."""
         self._room = room
-        self._pairs = room.table.unit_nodes
         self.total = total
+        pairs = room.table.unit_nodes
+        is_gone = np.zeros(len(room.table), dtype=bool)
+        is_gone[units] = True
+        gone = np.flatnonzero(is_gone[pairs.unit] & room.allowed[pairs.node])
+        held = pairs.held[np.ix_(room.rows, gone)]
+        self._held: dict[int, list[float]] = dict(zip(gone.tolist(), held.T.tolist(), strict=True))  # by pair
         self._gone: dict[int, list[int]] = {}  # node -> its pairs that are gone
-        self._of_unit: dict[int, list[tuple[int, int]]] = {}  # unit -> (pair, node)
-        for unit in units:
-            first, end = np.searchsorted(self._pairs.unit, (unit, unit + 1)).tolist()
-            nodes: list[int] = self._pairs.node[first:end].tolist()
-            of_unit = [(first + nth, node) for nth, node in enumerate(nodes) if room.allowed[node]]
-            self._of_unit[unit] = of_unit
-            for pair, node in of_unit:
-                self._gone.setdefault(node, []).append(pair)
-        self._free: dict[int, list[float]] = {}  # node -> what is free there of what is asked for
+        self._of_unit: dict[int, list[tuple[int, int]]] = {unit: [] for unit in units.tolist()}  # unit -> (pair, node)
+        nodes, of_node = np.unique(pairs.node[gone], return_inverse=True)
+        for pair, unit, node in zip(gone.tolist(), pairs.unit[gone].tolist(), pairs.node[gone].tolist(), strict=True):
+            self._of_unit[unit].append((pair, node))
+            self._gone.setdefault(node, []).append(pair)
+        freed = np.array([np.bincount(of_node, weights=row, minlength=len(nodes)) for row in held])
+        free = (room.future[np.ix_(room.rows, nodes)] + freed.reshape(len(room.rows), len(nodes))).T.tolist()
+        # What is free on nodes of the resources that are asked for. Reserved nodes are counted anew each time.
+        self._free: dict[int, list[float]] = dict(zip(nodes.tolist(), free, strict=True))
+        self._reserved: set[int] = set() if room.mask is None else set(nodes[room.mask[nodes]].tolist())
         self._fits: dict[int, float] = {}
 
     def without(self, unit: int) -> float:
@@ -137,7 +142,7 @@ class RoomLeft:
             self.total += fits - self._fits_on(node)
             self._fits[node] = fits
             self._gone[node].remove(pair)
-            self._free.pop(node, None)
+            self._free[node] = list(map(sub, self._free[node], self._held[pair]))
 
     def _fits_on(self, node: int) -> float:
         fits = self._fits.get(node)
@@ -147,17 +152,11 @@ class RoomLeft:
 
     def _count(self, node: int, staying: int | None) -> float:
         """What fits on the node with its pairs gone except `staying`."""
-        room, pairs = self._room, self._pairs
-        if room.mask is not None and room.mask[node]:
+        room = self._room
+        if node in self._reserved:
             here = [pair for pair in self._gone[node] if pair != staying]
             return float(room.fits_after(np.array(here))[1][-1]) if here else float(room.before[node])
-        free = self._free.get(node)
-        if free is None:
-            gone = self._gone[node]
-            free = self._free[node] = [
-                float(room.future[row, node]) + sum(pairs.held[row, gone].tolist()) for row, _ in room.asked
-            ]
-        times = inf
-        for (row, asked), amount in zip(room.asked, free, strict=True):
-            times = min(times, (amount if staying is None else amount - float(pairs.held[row, staying])) / asked)
-        return float(max(floor(times), 0))
+        free = self._free[node]
+        if staying is not None:
+            free = list(map(sub, free, self._held[staying]))
+        return float(max(floor(min(map(truediv, free, room.amounts))), 0))

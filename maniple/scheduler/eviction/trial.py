@@ -230,9 +230,7 @@ class Trial:
             nodes = prefixes.node[is_there]
             is_used[nodes] = prefixes.fits[is_there] > self.room[nodes]  # the last of a node counts: it fits most
             self._keep_idle(order, gone, is_used)
-            self._keep_spare(
-                RoomLeft(counted, np.flatnonzero(gone).tolist(), float(prefixes.total[length])), order, gone
-            )
+            self._keep_spare(RoomLeft(counted, np.flatnonzero(gone), float(prefixes.total[length])), order, gone)
         return order[gone[order]]
 
     def _may_take_now(self, gone: BoolArray) -> bool:

@@ -95,7 +95,7 @@ class UnitTable:
         return self._spare_held[1]
 
     def freed_devices(self, row: int) -> tuple[IntArray, IntArray]:
-        """[pairs, G] thousandths of each device that a unit gives back on a node, in all and beside reservations."""
+        """[pairs, G] thousandths of each device that units give back, and those no reservation counts on."""
         spare = self.pods.spare()
         known = self._freed_devices.get(row)
         if known is None or known[0] is not spare:
@@ -127,6 +127,18 @@ class UnitTable:
     def of_jobs(self, is_wanted: Callable[[Job], bool]) -> BoolArray:
         """[units] those of the jobs for which `is_wanted` holds."""
         return np.array([is_wanted(job) for job in self.jobs], dtype=bool)[self.job_of]
+
+    def of_queue(self, queue: int, below: float = np.inf) -> BoolArray:
+        """[units] those of the queue's jobs with a priority `below` that."""
+        return np.asarray(((self._queues == queue) & (self._priorities < below))[self.job_of])
+
+    @cached_property
+    def _queues(self) -> IntArray:
+        return np.array([job.queue for job in self.jobs], dtype=np.intp)
+
+    @cached_property
+    def _priorities(self) -> IntArray:
+        return np.array([job.priority for job in self.jobs], dtype=np.int64)
 
     def pods_of(self, units: IntArray) -> IntArray:
         """Returns the numbers of the units' pods."""

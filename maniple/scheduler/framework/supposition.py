@@ -67,7 +67,10 @@ class Supposition:
         """Charges the amount to the queue and its ancestors."""
         for charged in self._session.queue_paths[queue]:
             self._session.queue_allocated[charged] += amount
-        self._charged[queue] = self._charged.get(queue, 0.0) + amount
+        if queue in self._charged:
+            self._charged[queue] += amount
+        else:
+            self._charged[queue] = amount.copy()
 
     def release(self) -> None:
         """Undoes all of occupy and charge."""

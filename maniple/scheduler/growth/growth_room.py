@@ -57,15 +57,30 @@ class _Part(NamedTuple):
     domain: int
 
 
+class _Kind:
+    """What replicas of a shape request."""
+
+    def __init__(self, requests: FloatArray) -> None:
+        self.asked = [(row, float(requests[row])) for row in np.flatnonzero(requests).tolist()]
+        self._requests = requests
+        self._amounts: dict[int, FloatArray] = {}
+
+    def amount(self, count: int) -> FloatArray:
+        """What so many of them request."""
+        amount = self._amounts.get(count)
+        if amount is None:
+            amount = self._amounts[count] = self._requests * count
+        return amount
+
+
 class GrowthRoom:
     def __init__(self, session: Session, *, keeps_to_node: bool) -> None:
         self._session = session
         self._keeps_to_node = keeps_to_node  # a job on one node should stay on it
         self._open_nodes: dict[_Part, list[int]] = {}  # nodes that may have room, best last
-        self._requests: dict[int, list[tuple[int, float]]] = {}  # shape -> (row, amount)
         self._free: dict[int, list[float]] = {}  # node -> what is free there
-        # (node, shape) -> the requests of a replica, and how many the session does not know of yet.
-        self._pending: dict[tuple[int, int], tuple[FloatArray, int]] = {}
+        self._pending: dict[tuple[int, int], int] = {}  # (node, shape) -> replicas that the session does not know of
+        self._kinds: dict[int, _Kind] = {}  # by shape
         self._parts: dict[tuple[tuple[str, str], str], _Part | None] = {}
         self._supposition = Supposition(session)
         self._bound: dict[tuple[str, str], set[int]] = {}  # job -> nodes that this cycle binds its pods to
@@ -73,9 +88,12 @@ class GrowthRoom:
             self._bound.setdefault(done.job.key, set()).update(done.spot.nodes.tolist())
 
     def take(self, job: Job, group: TaskGroup, count: int, before: list[TakenRoom]) -> TakenRoom | None:
-        """Takes room for `count` more replicas of a job that has taken `before`; None if there is not enough."""
+        """Takes room for `count` more replicas of a job that has taken `before`; None if there is not enough.
+
+        Counted room is added to the last of `before` if that is of the same group.
+        """
         session = self._session
-        more = group.shape.requests * count
+        more = self._kind_of(group).amount(count)
         queue = session.queue_of(job)
         if session.overused(queue, more) is not None or session.admissible(queue, more) is not None:
             return None
@@ -83,14 +101,14 @@ class GrowthRoom:
         if key not in self._parts:
             self._parts[key] = self._part(job, group)
         part = self._parts[key]
-        return self._place(job, group, count, before) if part is None else self._count(job, group, count, part)
+        return self._place(job, group, count, before) if part is None else self._count(job, group, count, part, before)
 
     def give_back(self, taken: TakenRoom) -> None:
         if taken.statement is not None:
             self._free.clear()
             taken.statement.rollback()
         else:
-            self._shift(taken, -1)
+            self._shift(taken.job.queue, taken.group, taken.counts, -1)
         self._open_nodes.clear()
 
     def suppose(self, find: Callable[[], Changes | None]) -> Changes | None:
@@ -145,27 +163,32 @@ class GrowthRoom:
             name, domain = level.name, home
         return _Part(session.demands.number_of(group), model, name, domain)
 
-    def _count(self, job: Job, group: TaskGroup, count: int, part: _Part) -> TakenRoom | None:
+    def _count(self, job: Job, group: TaskGroup, count: int, part: _Part, before: list[TakenRoom]) -> TakenRoom | None:
         nodes = self._open_nodes.get(part)
         if nodes is None:
             nodes = self._open_nodes[part] = self._in_order(group, part)
-        requests = self._requests_of(group)
-        taken = TakenRoom(job, group)
+        requests = self._kind_of(group).asked
+        counts: dict[int, int] = {}
         missing, index = count, len(nodes)
         while missing and index:
             index -= 1
             node = nodes[index]
-            free = self._free_on(node)
+            free = self._free.get(node) or self._free_on(node)
             fits = min([free[row] / amount for row, amount in requests])
             if fits >= 1:
-                taken.counts[node] = missing if fits >= missing else int(fits)
-                missing -= taken.counts[node]
+                counts[node] = missing if fits >= missing else int(fits)
+                missing -= counts[node]
         if missing:
-            nodes[:] = [node for node in nodes if node in taken.counts]
+            nodes[:] = [node for node in nodes if node in counts]
             return None
         del nodes[index + 1 :]  # these are full now; the node at `index` may have more room
-        self._shift(taken, 1)
-        return taken
+        self._shift(job.queue, group, counts, 1)
+        if not before or before[-1].group is not group or before[-1].statement is not None:
+            return TakenRoom(job, group, counts=counts)
+        taken = before[-1].counts
+        for node, more in counts.items():
+            taken[node] = taken.get(node, 0) + more
+        return before[-1]
 
     def _in_order(self, group: TaskGroup, part: _Part) -> list[int]:
         """Returns the nodes of the part with room for the group that are not reserved, best last."""
@@ -182,13 +205,11 @@ class GrowthRoom:
         best_last: list[int] = nodes[order][::-1].tolist()
         return best_last
 
-    def _requests_of(self, group: TaskGroup) -> list[tuple[int, float]]:
-        requests = self._requests.get(group.shape.number)
-        if requests is None:
-            vector = group.shape.requests
-            requests = [(row, float(vector[row])) for row in np.flatnonzero(vector).tolist()]
-            self._requests[group.shape.number] = requests
-        return requests
+    def _kind_of(self, group: TaskGroup) -> "_Kind":
+        kind = self._kinds.get(group.shape.number)
+        if kind is None:
+            kind = self._kinds[group.shape.number] = _Kind(group.shape.requests)
+        return kind
 
     def _free_on(self, node: int) -> list[float]:
         free = self._free.get(node)
@@ -197,22 +218,22 @@ class GrowthRoom:
             self._free[node] = free
         return free
 
-    def _shift(self, taken: TakenRoom, sign: int) -> None:
+    def _shift(self, queue: int, group: TaskGroup, counts: dict[int, int], sign: int) -> None:
         """Takes (1) or gives back (-1) counted room."""
-        group = taken.group
-        for node, count in taken.counts.items():
-            free, key = self._free_on(node), (node, group.shape.number)
-            for row, amount in self._requests_of(group):
-                free[row] -= amount * (count * sign)
-            self._pending[key] = (group.shape.requests, self._pending.get(key, (None, 0))[1] + count * sign)
-        more = group.shape.requests * (sum(taken.counts.values()) * sign)
-        self._supposition.charge(taken.job.queue, more)
+        kind, shape, total = self._kind_of(group), group.shape.number, 0
+        for node, count in counts.items():
+            free, key, change = self._free_on(node), (node, shape), count * sign
+            for row, amount in kind.asked:
+                free[row] -= amount * change
+            self._pending[key] = self._pending.get(key, 0) + change
+            total += change
+        self._supposition.charge(queue, kind.amount(total))
 
     def _flush(self) -> None:
         """Writes the counts to the session, so that its answers include them."""
-        for (node, _), (requests, count) in self._pending.items():
+        for (node, shape), count in self._pending.items():
             if count:
-                self._supposition.occupy(node, requests * count)
+                self._supposition.occupy(node, self._kinds[shape].amount(count))
         self._pending.clear()
 
     # -- placed

@@ -78,7 +78,7 @@ class SurplusMaker:
 
     def _below(self, claim: Job) -> BoolArray:
         """[units] of lower priority in the claim's queue."""
-        return self._offered.table.of_jobs(lambda job: job.queue == claim.queue and job.priority < claim.priority)
+        return self._offered.table.of_queue(claim.queue, claim.priority)
 
     def _maker(self, units: BoolArray) -> RoomMaker:
         return RoomMaker(self._session, self._offered.table, units, Terms(always(SHRUNK), self._rules))

@@ -124,17 +124,17 @@ class Together:
         )
 
     def _own(self, claimant: Job, table: UnitTable) -> BoolArray:
-        mine = table.of_jobs(lambda job: job.queue == claimant.queue)
+        mine = table.of_queue(claimant.queue)
         return np.asarray((mine & self.offered.is_surplus) | self._lower(claimant, table))
 
     def _lower(self, claimant: Job, table: UnitTable) -> BoolArray:
         if not self._may_preempt or not claimant.may_preempt:
             return np.zeros(len(table), dtype=bool)
-        lower = table.of_jobs(lambda job: job.queue == claimant.queue and job.priority < claimant.priority)
+        lower = table.of_queue(claimant.queue, claimant.priority)
         return np.asarray(lower & ~self.offered.is_surplus)
 
     def _others(self, claimant: Job, table: UnitTable) -> BoolArray:
-        others = table.of_jobs(lambda job: job.queue != claimant.queue)
+        others = np.asarray(~table.of_queue(claimant.queue))
         return others if self._may_reclaim else np.asarray(others & self.offered.is_surplus)
 
     # -- rules and reasons
