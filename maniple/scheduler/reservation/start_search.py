@@ -174,12 +174,15 @@ class Search:
         """Builds the reservation of the gang, `placed` where it is expected to start."""
         session, running, leave = self._session, self._running, self._leave
         counts = Counter(node for done in placed for node, _ in done.slots())
-        soonest = self._soonest("soonest", Room.on(session, counts))
-        ready = expected if soonest is None else soonest
         nodes = sorted(counts)
         position = {node: index for index, node in enumerate(nodes)}
         places = np.array(nodes, dtype=np.intp)
         here = running.on(places)
+        if self._only_counts and (leave.moments.soonest[here] <= session.snapshot.now).all():
+            ready = session.snapshot.now  # all of these pods can be gone, and it fits without some of them
+        else:
+            soonest = self._soonest("soonest", Room.on(session, counts))
+            ready = expected if soonest is None else soonest
         # The gang waits for these pods. A pod that runs longer keeps its room. So does a pod without a deadline that
         # came after the gang's patience was over.
         is_gone = (getattr(leave.moments, kind)[here] <= expected) & (leave.moments.soonest[here] <= ready)
@@ -256,19 +259,20 @@ class _CountedRoom:
     def at(self, gone: int) -> float:
         """The room in all without the first `gone` pods. The caller must `close` it."""
         nodes = self._shift(gone)
-        fits = self._session.capacity.fits_later_on(self._group, nodes)
-        self._room[nodes] = np.minimum(fits, self._most[nodes])
+        if nodes is not None:
+            fits = self._session.capacity.fits_later_on(self._group, nodes)
+            self._room[nodes] = np.minimum(fits, self._most[nodes])
         return float(self._room.sum())
 
     def close(self) -> None:
         self._shift(0)
 
-    def _shift(self, gone: int) -> IntArray:
+    def _shift(self, gone: int) -> IntArray | None:
         """Returns the nodes that have changed."""
+        if gone == self._gone:
+            return None
         start, stop = sorted((self._gone, gone))
-        has_gpus = bool(self._group.shape.gpus)
-        cleared = self._running.cleared(self._rows[start:stop], has_gpus=has_gpus)
-        if start < stop:
-            self._supposition.end(cleared, 1 if gone > self._gone else -1)
+        cleared = self._running.cleared(self._rows[start:stop], has_gpus=bool(self._group.shape.gpus))
+        self._supposition.end(cleared, 1 if gone > self._gone else -1)
         self._gone = gone
         return cleared.nodes
