@@ -74,6 +74,10 @@ class Search:
 
     def reservation(self, room: Room) -> Reservation | None:
         """Returns the reservation with the soonest start in the room; None if the job never fits."""
+        if self._only_counts:
+            most = np.minimum(self._running.most_room(self.job.groups[0]), room.most)
+            if most.sum() < self._session.job_need(self.job).total:
+                return None
         for kind in ("expected", "at_last"):
             # A place behind newcomers is better than none: without a reservation others would overtake the gang.
             start = self._start(kind, room)
@@ -128,7 +132,8 @@ class Search:
             rows = rows[moments[rows] < before]
             rows = rows[np.argsort(moments[rows], kind="stable")]
         leaving = _Leaving(rows, np.maximum(moments[rows], now))
-        return leaving, np.unique(np.append(leaving.moments, now))
+        times = np.append(now, leaving.moments)
+        return leaving, times[np.append(True, times[1:] > times[:-1])]
 
     def _first(self, leaving: "_Leaving", times: FloatArray, room: Room) -> int | None:
         """The number of the first of the times at which the gang fits, or None."""
