@@ -1,8 +1,9 @@
 """The search for where a blocked gang will fit soonest, and when.
 
-The pods are taken in the order in which they will be gone. A binary search over these times counts the room that is
-left by then. It counts only the nodes of pods that are gone at one of two times and not at the other, so that all steps
-together cost as much as the pods once or twice, and O(nodes) each. A gang with rules is placed at each step.
+The pods are taken in the order in which they will be gone. The room that is left at a time is counted only on the nodes
+of pods that are gone then and not at the time before that was tried, or the other way round. Early times are tried
+first. So a search costs what the pods cost that must leave, a few times, and O(nodes) a step. A gang with rules is
+placed at each step, in a binary search over all times.
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ from maniple.scheduler.reservation.reservation_book import Reservation, devices_
 from maniple.scheduler.reservation.running_pods import RunningPods
 
 _MOST_TIMES = 32  # tried one by one for a gang that needs other pods
+_FIRST_STEP = 8  # from one early time to the next that is tried
 
 
 def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:
@@ -142,8 +144,9 @@ class Search:
         session, job = self._session, self.job
         counted = _CountedRoom(session, job.groups[0], self._running, leaving.rows, room.most)
         need = session.job_need(job).total
+        find = self._first_of if self._needs_pods else _first_of_rising
         try:
-            return self._first_of(lambda number: counted.at(leaving.count(times[number])) >= need, len(times))
+            return find(lambda number: counted.at(leaving.count(times[number])) >= need, len(times))
         finally:
             counted.close()
 
@@ -230,6 +233,22 @@ class Search:
             ),
             leaving=frozenset(running.pods[row].pod for row in gone.tolist()),
         )
+
+
+def _first_of_rising(fits: Callable[[int], bool], count: int) -> int | None:
+    """The same if what fits at one time fits at all later ones. Early times cost less, so they are tried first."""
+    too_early, enough = -1, 0
+    while not fits(enough):
+        if enough == count - 1:
+            return None
+        too_early, enough = enough, min(_FIRST_STEP * (enough + 1), count - 1)
+    while enough - too_early > 1:
+        middle = (too_early + enough) // 2
+        if fits(middle):
+            enough = middle
+        else:
+            too_early = middle
+    return enough
 
 
 @dataclass(frozen=True, slots=True, eq=False)
