@@ -15,7 +15,8 @@ class PodColumns:
     def __init__(self, session: Session, pods: Sequence[PlacedPod], queues: IntArray) -> None:
         """`queues`: the queue that each pod is charged to."""
         self._session = session
-        self._spare: tuple[tuple[Reservation, ...], BoolArray] = ((), np.zeros(0, dtype=bool))
+        self._spare: tuple[int, BoolArray] = (-1, np.zeros(0, dtype=bool))  # at this version of the reservations
+        self._counted: dict[Reservation, IntArray] = {}  # the pods that each reservation counts on
         self.pods = pods
         self.queues = queues
 
@@ -56,13 +57,25 @@ class PodColumns:
     def spare(self) -> BoolArray | None:
         """Returns the pods whose room no reservation counts on; None: all, because nothing is reserved."""
         reserved = self._session.reserved
-        reservations = tuple(reserved.by_job.values())
-        if not reservations:
+        if not reserved.by_job:
             return None
-        if reservations != self._spare[0]:
-            is_spare = [not reserved.counts_on(pod.pod, pod.node) for pod in self.pods]
-            self._spare = reservations, np.array(is_spare, dtype=bool)
-        return self._spare[1]
+        version, is_spare = self._spare
+        if version != reserved.version:
+            there = set(reserved.by_job.values())
+            if len(is_spare) != len(self.pods):
+                is_spare = np.ones(len(self.pods), dtype=bool)
+            for reservation in self._counted.keys() - there:
+                is_spare[self._counted.pop(reservation)] = True
+            for reservation in there - self._counted.keys():
+                rows = [self._row_of[pod] for pod in reservation.leaving if pod in self._row_of]
+                self._counted[reservation] = np.array(rows, dtype=np.intp)
+                is_spare[self._counted[reservation]] = False
+            self._spare = reserved.version, is_spare
+        return is_spare
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {pod.pod: row for row, pod in enumerate(self.pods)}
 
 
 def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:

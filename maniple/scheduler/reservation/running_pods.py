@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from maniple.model.gpu.devices import Millis
-from maniple.model.job import Job, PlacedPod
+from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.framework.pod_columns import DeviceParts, stacked_requests
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Cleared
+from maniple.scheduler.framework.supposition import Supposition
 
 Surplus = list[tuple[int, float]]  # rows, and from when on each may be evicted
 
@@ -52,6 +53,7 @@ class RunningPods:
             number for number, (job, _, _) in enumerate(self.jobs) if len(job.placed) + job.succeeded > job.min_member
         ]
         self._surplus: dict[int, Surplus] = {}
+        self._most_room: dict[int, FloatArray] = {}  # by kind of group
 
     def catch_up(self) -> bool:
         """Adds the pods that this cycle has bound or nominated since the last call, and takes out evicted ones.
@@ -153,7 +155,7 @@ class RunningPods:
         order = self._orders.get(kind)
         if order is None:
             order = self._orders[kind] = np.argsort(usual[: self.settled], kind="stable")
-        moved = np.union1d(moved, np.arange(self.settled, len(self.pods)))
+        moved = np.append(np.unique(moved), np.arange(self.settled, len(self.pods)))
         if not len(moved):
             return order
         stays = np.ones(len(self.pods), dtype=bool)
@@ -163,6 +165,21 @@ class RunningPods:
         return np.insert(order, np.searchsorted(moments[order], moments[moved]), moved)
 
     # -- what they hold
+
+    def most_room(self, group: TaskGroup) -> FloatArray:
+        """[N] how many pods of the group fit on each node if all pods are gone, or more; the same in the whole cycle.
+
+        What a cycle places, promises and evicts is among these pods, so it changes none of it.
+        """
+        session = self._session
+        kind = session.demands.of_group(group)
+        if kind not in self._most_room:
+            everything, supposition = self.cleared(np.flatnonzero(self.there)), Supposition(session)
+            supposition.end(everything, 1)
+            nodes: IntArray = np.arange(len(session.snapshot.nodes))
+            self._most_room[kind] = session.capacity.fits_later_on(group, nodes)
+            supposition.end(everything, -1)
+        return self._most_room[kind]
 
     def cleared(
         self, rows: IntArray, nodes: IntArray | None = None, *, has_gpus: bool = True, as_neighbours: bool = False

@@ -1,8 +1,9 @@
 """The search for where a blocked gang will fit soonest, and when.
 
-The pods are taken in the order in which they will be gone. A binary search over these times counts the room that is
-left by then. It counts only the nodes of pods that are gone at one of two times and not at the other, so that all steps
-together cost as much as the pods once or twice, and O(nodes) each. A gang with rules is placed at each step.
+The pods are taken in the order in which they will be gone. The room that is left at a time is counted only on the nodes
+of pods that are gone then and not at the time before that was tried, or the other way round. Early times are tried
+first. So a search costs what the pods cost that must leave, a few times, and O(nodes) a step. A gang with rules is
+placed at each step, in a binary search over all times.
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ from maniple.scheduler.reservation.reservation_book import Reservation, devices_
 from maniple.scheduler.reservation.running_pods import RunningPods
 
 _MOST_TIMES = 32  # tried one by one for a gang that needs other pods
+_FIRST_STEP = 8  # from one early time to the next that is tried
 
 
 def at_most(session: Session, counts: Mapping[int, int]) -> FloatArray:
@@ -74,6 +76,10 @@ class Search:
 
     def reservation(self, room: Room) -> Reservation | None:
         """Returns the reservation with the soonest start in the room; None if the job never fits."""
+        if self._only_counts:
+            most = np.minimum(self._running.most_room(self.job.groups[0]), room.most)
+            if most.sum() < self._session.job_need(self.job).total:
+                return None
         for kind in ("expected", "at_last"):
             # A place behind newcomers is better than none: without a reservation others would overtake the gang.
             start = self._start(kind, room)
@@ -128,7 +134,8 @@ class Search:
             rows = rows[moments[rows] < before]
             rows = rows[np.argsort(moments[rows], kind="stable")]
         leaving = _Leaving(rows, np.maximum(moments[rows], now))
-        return leaving, np.unique(np.append(leaving.moments, now))
+        times = np.append(now, leaving.moments)
+        return leaving, times[np.append(True, times[1:] > times[:-1])]
 
     def _first(self, leaving: "_Leaving", times: FloatArray, room: Room) -> int | None:
         """The number of the first of the times at which the gang fits, or None."""
@@ -137,8 +144,9 @@ class Search:
         session, job = self._session, self.job
         counted = _CountedRoom(session, job.groups[0], self._running, leaving.rows, room.most)
         need = session.job_need(job).total
+        find = self._first_of if self._needs_pods else _first_of_rising
         try:
-            return self._first_of(lambda number: counted.at(leaving.count(times[number])) >= need, len(times))
+            return find(lambda number: counted.at(leaving.count(times[number])) >= need, len(times))
         finally:
             counted.close()
 
@@ -174,12 +182,15 @@ class Search:
         """Builds the reservation of the gang, `placed` where it is expected to start."""
         session, running, leave = self._session, self._running, self._leave
         counts = Counter(node for done in placed for node, _ in done.slots())
-        soonest = self._soonest("soonest", Room.on(session, counts))
-        ready = expected if soonest is None else soonest
         nodes = sorted(counts)
         position = {node: index for index, node in enumerate(nodes)}
         places = np.array(nodes, dtype=np.intp)
         here = running.on(places)
+        if self._only_counts and (leave.moments.soonest[here] <= session.snapshot.now).all():
+            ready = session.snapshot.now  # all of these pods can be gone, and it fits without some of them
+        else:
+            soonest = self._soonest("soonest", Room.on(session, counts))
+            ready = expected if soonest is None else soonest
         # The gang waits for these pods. A pod that runs longer keeps its room. So does a pod without a deadline that
         # came after the gang's patience was over.
         is_gone = (getattr(leave.moments, kind)[here] <= expected) & (leave.moments.soonest[here] <= ready)
@@ -224,6 +235,22 @@ class Search:
         )
 
 
+def _first_of_rising(fits: Callable[[int], bool], count: int) -> int | None:
+    """The same if what fits at one time fits at all later ones. Early times cost less, so they are tried first."""
+    too_early, enough = -1, 0
+    while not fits(enough):
+        if enough == count - 1:
+            return None
+        too_early, enough = enough, min(_FIRST_STEP * (enough + 1), count - 1)
+    while enough - too_early > 1:
+        middle = (too_early + enough) // 2
+        if fits(middle):
+            enough = middle
+        else:
+            too_early = middle
+    return enough
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Leaving:
     """Pods in the order in which they are gone."""
@@ -256,19 +283,20 @@ class _CountedRoom:
     def at(self, gone: int) -> float:
         """The room in all without the first `gone` pods. The caller must `close` it."""
         nodes = self._shift(gone)
-        fits = self._session.capacity.fits_later_on(self._group, nodes)
-        self._room[nodes] = np.minimum(fits, self._most[nodes])
+        if nodes is not None:
+            fits = self._session.capacity.fits_later_on(self._group, nodes)
+            self._room[nodes] = np.minimum(fits, self._most[nodes])
         return float(self._room.sum())
 
     def close(self) -> None:
         self._shift(0)
 
-    def _shift(self, gone: int) -> IntArray:
+    def _shift(self, gone: int) -> IntArray | None:
         """Returns the nodes that have changed."""
+        if gone == self._gone:
+            return None
         start, stop = sorted((self._gone, gone))
-        has_gpus = bool(self._group.shape.gpus)
-        cleared = self._running.cleared(self._rows[start:stop], has_gpus=has_gpus)
-        if start < stop:
-            self._supposition.end(cleared, 1 if gone > self._gone else -1)
+        cleared = self._running.cleared(self._rows[start:stop], has_gpus=bool(self._group.shape.gpus))
+        self._supposition.end(cleared, 1 if gone > self._gone else -1)
         self._gone = gone
         return cleared.nodes
