@@ -16,7 +16,7 @@ from maniple.scheduler.framework.node_rankings import NodeRankings
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Spot
 from maniple.scheduler.placement import placement_search
-from maniple.scheduler.placement.domains_and_models import ANYWHERE, room_in
+from maniple.scheduler.placement.domains_and_models import ANYWHERE, Scope
 from maniple.scheduler.placement.placement_search import find_spot
 from properties.elastic_clusters import elastic_worlds
 from properties.guarantee_clusters import guarantee_worlds
@@ -36,18 +36,27 @@ def compared() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         room, best_spot = NodeRankings.room, placement_search._best_spot
 
-        def checked_room(rankings: NodeRankings, group: TaskGroup, *, later: bool) -> float | None:
-            known = room(rankings, group, later=later)
+        def checked_room(
+            rankings: NodeRankings, group: TaskGroup, *, later: bool, model: int | None = None
+        ) -> float | None:
+            known = room(rankings, group, later=later, model=model)
             if known is not None:
-                assert known == room_in(rankings._session, group, ANYWHERE, later=later).sum()
+                assert known == rankings._session.room_for(group, later=later, model=model).sum()
             return known
 
         def checked_spot(session: Session, group: TaskGroup, wanted: int, ranked: BestNodes) -> Spot | None:
             spot = best_spot(session, group, wanted, ranked)
-            later = next(later for later in (False, True) if session.rankings.best(group, later=later) is ranked)
+            models = [None, *range(len(session.gpus.models))]
+            later, model = next(
+                (later, model)
+                for later in (False, True)
+                for model in models
+                if session.rankings.best(group, later=later, model=model) is ranked
+            )
+            scope = ANYWHERE if model is None else Scope(models={group.shape.constraint.gpu_models: model})
             with pytest.MonkeyPatch.context() as blind:
                 blind.setattr(NodeRankings, "best", lambda *_, **__: None)
-                expected = find_spot(session, group, wanted, ANYWHERE, later=later)
+                expected = find_spot(session, group, wanted, scope, later=later)
             assert (spot is None) == (expected is None)
             if spot is not None and expected is not None:
                 assert np.array_equal(spot.nodes, expected.nodes)
