@@ -48,7 +48,7 @@ def compared() -> Iterator[None]:
 
         def checked_spot(session: Session, group: TaskGroup, wanted: int, ranked: BestNodes) -> Spot | None:
             spot = best_spot(session, group, wanted, ranked)
-            models = [None, *range(len(session.gpus.models))]
+            models = [None, *(range(len(session.gpus.models)) if group.shape.gpus else ())]
             later, model = next(
                 (later, model)
                 for later in (False, True)
