@@ -72,6 +72,11 @@ class BestNodes:
             elif before == top:
                 tops[block] = self._blocks[block].max()
 
+    @property
+    def top(self) -> float:
+        """The score of the best node; -inf if no node has room."""
+        return float(self._tops.max(initial=_NO_ROOM))
+
     def first(self) -> int | None:
         """The best node; None if no node has room."""
         if not self.total:

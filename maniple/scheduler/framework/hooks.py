@@ -132,7 +132,7 @@ class Hooks:
     node_order_by_amounts: Callable[[TaskGroup], bool] | None = None
     # Looks at all candidates together (to normalise) or at pods elsewhere: asked anew for every placement.
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
-    # Which groups without pod affinity batch_node_order can score; for the others it always returns None. None: any.
+    # Which groups batch_node_order can score in this cycle; for the others it always returns None. None: any group.
     batch_node_order_groups: Callable[[TaskGroup], bool] | None = None
     # Whether the pods of the group are placed one by one, because batch_node_order looks at the pods before.
     is_placed_singly: Callable[[TaskGroup], bool] | None = None

@@ -52,32 +52,34 @@ class NodeRankings:
         self._capacity = session.capacity
         self._changed = session.capacity.changed
         self._states = NodeStates(session)
-        self._rankings: dict[tuple[int, bool], _Ranking] = {}
+        self._rankings: dict[tuple[int, bool, int | None], _Ranking] = {}
         self._known: dict[int, _Known] = {}
         self._is_plain: dict[Hashable, bool] = {}
         self._is_by_amounts: dict[int, bool] = {}
 
-    def room(self, group: TaskGroup, *, later: bool) -> float | None:
-        """How many pods of the group fit; None if that takes a look at all nodes."""
-        best = self._current(group, later=later)
+    def room(self, group: TaskGroup, *, later: bool, model: int | None = None) -> float | None:
+        """How many pods of the group fit, on GPUs of `model` if given; None if that takes a look at all nodes."""
+        best = self._current(group, later=later, model=model)
         return None if best is None else best.total
 
-    def best(self, group: TaskGroup, *, later: bool) -> BestNodes | None:
+    def best(self, group: TaskGroup, *, later: bool, model: int | None = None) -> BestNodes | None:
         """The best nodes for the group's next pod; None if that takes a look at all nodes."""
-        best = self._current(group, later=later)
+        best = self._current(group, later=later, model=model)
         if best is not None and not best.is_ranked:
             nodes = best.with_room()
             best.rank(nodes, np.array(self._scores(group, nodes.tolist())))
         return best
 
-    def _current(self, group: TaskGroup, *, later: bool) -> BestNodes | None:
+    def _current(self, group: TaskGroup, *, later: bool, model: int | None) -> BestNodes | None:
         session = self._session
         if not session.reserved.binds_as_usual or not session.demands.is_shared:
+            return None
+        if model is not None and session.gpus.has_mixed_nodes:  # then a node may have room on one model only
             return None
         number = session.demands.of_group(group)
         if not self._is_plain_group(group, number):
             return None
-        ranking = self._rankings.pop((number, later), None)
+        ranking = self._rankings.pop((number, later, model), None)
         if ranking is not None and ranking.seen < len(self._changed):
             nodes = self._changed.since(ranking.seen)
             ranking.seen = len(self._changed)
@@ -86,11 +88,14 @@ class NodeRankings:
             else:
                 self._correct(ranking, group, number, nodes, later=later)
         if ranking is None:
-            best = BestNodes(session.room_for(group, later=later))
-            ranking = _Ranking(best, self._capacity.allowed(group), len(self._changed))
+            allowed = self._capacity.allowed(group)
+            if model is not None:
+                allowed = allowed & session.gpus.has_model(group.shape, model)
+            best = BestNodes(session.room_for(group, later=later, model=model))
+            ranking = _Ranking(best, allowed, len(self._changed))
         if len(self._rankings) >= _MOST_KEPT:
             del self._rankings[next(iter(self._rankings))]
-        self._rankings[number, later] = ranking  # at the end: the first is the least recently used
+        self._rankings[number, later, model] = ranking  # at the end: the first is the least recently used
         return ranking.best
 
     def following_scores(self, group: TaskGroup, nodes: Sequence[int], pods: Sequence[int]) -> list[list[float]]:
@@ -110,15 +115,15 @@ class NodeRankings:
         return [known.get(state, []) for state in states]
 
     def _is_plain_group(self, group: TaskGroup, number: int) -> bool:
-        if group.pod_affinity is not None or group.shape.exclusives:
+        affinity = group.pod_affinity
+        if group.shape.exclusives or (affinity is not None and affinity.has_terms):
             return False
-        key = (number, group.owner)
+        key = (number, group.owner, affinity)
         is_plain = self._is_plain.get(key)
         if is_plain is None:
             session = self._session
             is_plain = self._is_plain[key] = not (
-                session.gpus.is_mixed
-                or session.depends_on_pods(group)
+                session.depends_on_pods(group)
                 or session.is_placed_singly(group)
                 or any(
                     hooks.batch_node_order

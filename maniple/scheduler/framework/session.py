@@ -15,11 +15,9 @@ import numpy as np
 from maniple.model.disruption_budgets import BudgetCover
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.plugin_reads import Reads
-from maniple.model.pod_affinity import AffinityInfo, Term
 from maniple.model.pod_identity import JobKey, pod_order
 from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
-from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
 from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.demand_cache_keys import Demands
@@ -41,6 +39,7 @@ from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.next_needs import NextNeeds
 from maniple.scheduler.framework.node_capacity import NodeCapacity
 from maniple.scheduler.framework.node_rankings import NodeRankings
+from maniple.scheduler.framework.pod_terms import PodTerms
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
 from maniple.scheduler.framework.queue_turns import QueueTurns
@@ -99,7 +98,7 @@ class Session:
         self.promised_pods = PromisedPods(self)
         self.promised_room = PromisedRoom(self)
         self.kept_places = KeptPlaces(self)
-        self._repelled: dict[AffinityInfo, bool] = {}
+        self.pod_terms = PodTerms(snapshot)
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
         self.times_forgotten = 0  # how often these were cleared
@@ -343,34 +342,15 @@ class Session:
     def depends_on_pods(self, group: TaskGroup) -> bool:
         """Whether pods on a node can open or close it for the group, other than by their resources, ports and disks."""
         affinity = group.pod_affinity
-        if affinity is not None and (affinity.has_required_terms or self._may_be_repelled(affinity)):
+        if affinity is not None and (affinity.has_required_terms or self.pod_terms.may_repel(affinity)):
             return True
         return bool(self._wide_predicates) and self._is_in_wide_predicate(group)
-
-    def _may_be_repelled(self, affinity: AffinityInfo) -> bool:
-        """Whether a pod that is placed, waits or may be added has a required anti-affinity term that selects it."""
-        if affinity not in self._repelled:
-            self._repelled[affinity] = any(map(affinity.match, self._repelling.found(affinity.labels)))
-        return self._repelled[affinity]
-
-    @cached_property
-    def _repelling(self) -> ByLabel[Term]:
-        """The required anti-affinity terms of all pods."""
-        snapshot = self.snapshot
-        groups = (group for job in snapshot.jobs for group in (*job.groups, *job.growth.values()))
-        waiting = {group.pod_affinity for group in groups if group.pod_affinity is not None}
-        placed = {affinity for affinity, _ in snapshot.pod_affinity}
-        terms = ByLabel[Term]()
-        for term in {term for affinity in waiting | placed for term in affinity.anti_affinity}:
-            terms.add(term, labels_of(term.requirements))
-        return terms
 
     @cached_property
     def _wide_predicates(self) -> list[Hooks]:
         """Those whose pod predicate may be about any group; none is built in."""
-        return [
-            hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
-        ]
+        with_predicate = (hooks for hooks in self.hooks if hooks.pod_predicate)
+        return [hooks for hooks in with_predicate if hooks.pod_predicate_groups is not no_other_group]
 
     def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
         return not all(_excludes(hooks, group) for hooks in self._wide_predicates)

@@ -24,7 +24,7 @@ from maniple.scheduler.framework.best_nodes import BestNodes
 from maniple.scheduler.framework.hooks import Need
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Spot, Statement
-from maniple.scheduler.placement.domains_and_models import ANYWHERE, Scope, pack, room_in, scopes
+from maniple.scheduler.placement.domains_and_models import Scope, pack, room_in, scopes, total_room
 
 _FEW = 64  # pods whose places are taken one by one; for more a look at all nodes is faster
 
@@ -33,9 +33,10 @@ def find_spot(
     session: Session, group: TaskGroup, wanted: int, scope: Scope, *, later: bool, following: int = 0
 ) -> Spot | None:
     """Returns places for as many of `wanted` pods as fit; None if none fits. `following` more pods come after them."""
-    ranked = session.rankings.best(group, later=later) if scope is ANYWHERE and wanted <= _FEW else None
-    if ranked is not None:
-        return _best_spot(session, group, wanted, ranked)
+    if scope.nodes is None and (wanted == 1 or (scope.levels is None and wanted <= _FEW)):
+        ranked = session.rankings.best(group, later=later, model=scope.model_of(group))
+        if ranked is not None:
+            return _best_spot(session, group, wanted, ranked)
     fits = room_in(session, group, scope, later=later, is_next=True)
     if following and group.pod_affinity is not None and group.pod_affinity.affinity:
         fits = _where_all_fit(session, group.pod_affinity, fits, wanted + following)
@@ -123,7 +124,7 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
     need = session.job_need(job)
     groups = session.groups(job)
     with session.reserved.seen_by(job):
-        if len(groups) == 1 and not (job.required or job.preferred or need.by_role):
+        if len(groups) == 1 and not (job.required or job.preferred or need.by_role or session.gpus.is_mixed):
             is_placed = _place_plain(session, statement, job, groups[0], need.total, later=later)
             if is_placed is not None:
                 return is_placed
@@ -192,24 +193,18 @@ def _orders(
     a large one.
     """
     if len(groups) == 1:
-        if _room_of(session, groups[0], scope, later=later) >= need.total:  # decided without choosing nodes
+        if total_room(session, groups[0], scope, later=later) >= need.total:  # decided without choosing nodes
             yield groups
         return
     yield groups
     # Hardness is how rarely a group fits, or how much of the cluster one of its pods takes.
-    fits = {group: _room_of(session, group, scope, later=later) / len(group.pods) for group in groups}
+    fits = {group: total_room(session, group, scope, later=later) / len(group.pods) for group in groups}
     for hardest in (
         sorted(groups, key=lambda group: (_has_affinity(group), fits[group])),
         sorted(groups, key=lambda group: (_has_affinity(group), -_hardness(session, group))),
     ):
         if hardest != groups:
             yield hardest
-
-
-def _room_of(session: Session, group: TaskGroup, scope: Scope, *, later: bool) -> float:
-    """Returns how many pods of the group fit in the scope."""
-    room = session.rankings.room(group, later=later) if scope is ANYWHERE else None
-    return room if room is not None else float(room_in(session, group, scope, later=later).sum())
 
 
 def _has_affinity(group: TaskGroup) -> bool:

@@ -162,9 +162,9 @@ class _Scorer:
         return not (self._spares and group.shape.constraint.preferred)
 
     def looks_at_everything_else(self, group: TaskGroup) -> bool:
-        weights = self.weights
+        weights, affinity = self.weights, group.pod_affinity
         return bool(
-            group.pod_affinity is not None
+            (affinity is not None and (affinity.has_terms or self.session.pod_terms.may_attract(affinity)))
             or (weights.node_affinity and group.shape.constraint.preferred)
             or (weights.spread and group.owner)
             or (weights.taints and self._untolerated(group) is not None)
