@@ -21,16 +21,13 @@ def still_waits(session: Session, job: Job) -> bool:
 
 def who_waits(session: Session) -> dict[JobKey, Glance]:
     """The gangs that wait. To know them takes no explanation."""
-    states, blocked = session.states, {**session.waiting.blocked(), **session.blocked}
-    gangs: dict[JobKey, Glance] = {}
+    states, gangs = session.states, dict[JobKey, Glance]()
     for job in session.snapshot.waiting:
         if still_waits(session, job):
-            key = job.key
-            state, reason = states.get(key), blocked.get(key)
-            promised = 0 if state is None else state.promised_count
-            gangs[key] = Glance(job, promised, "" if reason is None else reason.code)
-    for key, why in session.not_released.items():
-        gangs.setdefault(key, Glance(why=why))
+            state = states.get(job.key)
+            gangs[job.key] = Glance(job, 0 if state is None else state.promised_count)
+    for key in session.not_released:
+        gangs.setdefault(key, Glance())
     return gangs
 
 

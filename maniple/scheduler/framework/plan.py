@@ -164,9 +164,8 @@ class QueueShare(msgspec.Struct, frozen=True):
 class Glance(NamedTuple):
     """What is seen of a gang that waits without explaining it. If it changes, so does most likely the reason."""
 
-    job: Job | None = None  # None: it is told only why
+    job: Job | None = None  # None: no pod of it waits, or all that is left of the cycle is explanations
     promised: int = 0  # pods that are promised room
-    why: str = ""  # as far as an action came across it
 
 
 class Explains(Protocol):
@@ -196,7 +195,7 @@ class Explanations:
     def gangs(self) -> Mapping[JobKey, Glance]:
         """The gangs that wait. To know them takes no explanation."""
         if self._source is None:
-            return {(entry.group, entry.kind): Glance(why=entry.reason) for entry in self.all()}
+            return {(entry.group, entry.kind): Glance() for entry in self.all()}
         return self._source.gangs
 
     def all(self) -> tuple[Waiting, ...]:

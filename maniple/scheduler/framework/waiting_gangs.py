@@ -120,17 +120,6 @@ class WaitingGangs:
         alike = self._alike.get(self.kind(job))
         return None if alike is None or job.key in alike.apart else alike
 
-    def blocked(self) -> dict[JobKey, Reason]:
-        """Why gangs may not start that had no turn of their own."""
-        self.catch_up()
-        return {
-            job.key: alike.blocked
-            for alike in self._alike.values()
-            if alike.blocked is not None
-            for job in alike.jobs
-            if job.key not in alike.apart
-        }
-
     def kind(self, job: Job) -> Hashable:
         """Equal for gangs that are alike, whether they share their turns or not."""
         kind, kinds = kind_of(job), self._session.demands.kinds_of_waiting(job)
