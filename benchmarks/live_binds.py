@@ -8,6 +8,7 @@ nothing runs the pods that are bound.
 import argparse
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.bare_client import PODS, Bare, node_name
@@ -59,9 +60,12 @@ async def run(cluster: Cluster, options: argparse.Namespace, folder: Path) -> li
         if "rates" in cases:
             results += await compare(bench, options)
         if "alone" in cases:
-            results += await alone(bench, options.nodes, 50.0, options.seconds)
+            results += await alone(bench, options.nodes, options.seconds, options.settle)
         if "backlog" in cases:
-            results += await behind_a_backlog(bench, options.nodes, options.pods // 2, options.queues, options.seconds)
+            backlog = options.pods // 2
+            results += await behind_a_backlog(
+                bench, options.nodes, backlog, options.queues, options.seconds, options.settle
+            )
         if "half-fit" in cases:
             results += await half_fit(bench, options.nodes, options.pods, options.queues)
         if "restart" in cases:
@@ -93,7 +97,7 @@ async def compare(bench: Bench, options: argparse.Namespace) -> list[Result]:
     return results
 
 
-def main() -> None:
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.live_binds", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=5_000)
@@ -105,7 +109,12 @@ def main() -> None:
     parser.add_argument("--tree", type=Path, help="measure the `maniple serve` of another worktree")
     parser.add_argument("--rest", type=float, default=30.0, metavar="SECONDS", help="how long rest is measured")
     parser.add_argument("--times", type=int, default=2, help="how often to measure rates; the best counts")
-    options = parser.parse_args()
+    parser.add_argument("--settle", type=float, default=10.0, metavar="SECONDS", help="between a start and arrivals")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = read_options()
     measure_on_a_cluster(lambda cluster, folder: asyncio.run(run(cluster, options, folder)), kube_scheduler=True)
 
 

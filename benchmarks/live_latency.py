@@ -6,9 +6,8 @@ and ends when a watcher, which reads only names, sees it bound. Client and watch
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from benchmarks.bare_client import PODS, node_name
 from benchmarks.live_objects import GROUPS, Request, pod, pod_group, queue_object
@@ -18,25 +17,28 @@ from benchmarks.timing_and_results import Result
 
 OURS, PEER = "maniple", "default-scheduler"
 QUEUES = "/apis/maniple.dev/v1alpha1/queues"
-_SETTLE_S = 3.0  # after a start, before arrivals count
+_ALONE_PER_S, _BEHIND_PER_S = 50.0, 10.0
 
 
-async def alone(bench: Bench, nodes: int, rate: float, seconds: float) -> list[Result]:
+async def alone(bench: Bench, nodes: int, seconds: float, settle_s: float) -> list[Result]:
     """Pods arrive at a steady rate, and nothing else waits."""
+    rate = _ALONE_PER_S
     what = f"created to bound, {rate:g} pods/s offered, nothing else waiting, {nodes:,} nodes"
     results = []
     for scheduler, aim in ((OURS, (10, 60)), (PEER, None)):
         say(f"{what}: {scheduler}")
-        async with _running(bench, scheduler):
+        async with _running(bench, scheduler, settle_s):
             waits = await _arrivals(bench, scheduler, rate, seconds)
         await bench.bare.delete_all(PODS)
         results.append(_latency(what, scheduler, waits, aim))
     return results
 
 
-async def behind_a_backlog(bench: Bench, nodes: int, backlog: int, queues: int, seconds: float) -> list[Result]:
+async def behind_a_backlog(
+    bench: Bench, nodes: int, backlog: int, queues: int, seconds: float, settle_s: float
+) -> list[Result]:
     """Small pods that fit arrive behind large ones that do not, in many queues."""
-    rate = 10.0
+    rate = _BEHIND_PER_S
     what = f"small pods, {rate:g}/s, behind {backlog:,} one-pod gangs in {queues} queues, {nodes:,} nodes"
     await bench.bare.post_all(map(queue_object, range(queues)))
     results = []
@@ -44,8 +46,7 @@ async def behind_a_backlog(bench: Bench, nodes: int, backlog: int, queues: int, 
         say(f"{what}: {scheduler}")
         await bench.bare.post_all(_one_gpu_taken(nodes))
         await bench.bare.post_all(_large(backlog, queues, scheduler))
-        async with _running(bench, scheduler):
-            await asyncio.sleep(10.0)  # for its first look at the backlog
+        async with _running(bench, scheduler, settle_s):
             waits = await _arrivals(bench, scheduler, rate, seconds)
         await bench.bare.delete_all(PODS)
         await bench.bare.delete_all(GROUPS)
@@ -100,14 +101,14 @@ async def half_fit(bench: Bench, nodes: int, count: int, queues: int) -> list[Re
 
 
 @asynccontextmanager
-async def _running(bench: Bench, scheduler: str) -> Any:
-    """The scheduler runs, and has bound a first pod."""
+async def _running(bench: Bench, scheduler: str, settle_s: float) -> AsyncIterator[None]:
+    """The scheduler runs, has bound a first pod, and has had time to look at all others."""
     watching = asyncio.create_task(bench.bare.watch_times(1, "first"))
     await bench.bare.post(PODS, pod("first-0", scheduler))
     binder = bench.serve() if scheduler == OURS else bench.peer()
     try:
         await watching
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(settle_s)
         yield
         binder.check()
     finally:

@@ -14,18 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
-from maniple.api import kubernetes
+from maniple.api import kubernetes, types
 from maniple.api.decode.decode import Object
-from maniple.api.keys import Key
+from maniple.api.keys import Key, key_of
 from maniple.api.phases import FINISHED
 from maniple.kube.serve.applier import Applier
-from maniple.kube.serve.gang_index import Gangs, jobs_by_queue
+from maniple.kube.serve.gang_index import Gangs, gang_of, jobs_by_queue
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.pace import Pace
 from maniple.kube.serve.status_writer import Statuses
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import ObjectRef, Resource
-from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import Plan, Policy, schedule
 
@@ -67,7 +66,7 @@ class Loop:
 
     def _on_change(self, _resource: Resource, _key: Key, before: Seen | None, seen: Seen | None) -> None:
         old, new = (None if state is None else state.item for state in (before, seen))
-        if lets_start(old, new, self.gangs.ours):
+        if lets_start(old, new, self.gangs):
             self._is_urgent.set()
             self._changed.set()
 
@@ -172,19 +171,21 @@ class Loop:
         self.metrics.invalid.set(len(self.rejected()))
 
 
-def lets_start(before: Object | None, after: Object | None, ours: Ours) -> bool:
+def lets_start(before: Object | None, after: Object | None, gangs: Gangs) -> bool:
     """Whether somebody may be able to start who could not before: an object that comes or goes, or a pod that ends.
 
-    Objects that change mostly tell what we know or have written ourselves. They are looked at a moment later.
+    A gang that lacks pods starts with the last of them. Objects that change mostly tell what we know or have written
+    ourselves. They are looked at a moment later.
     """
+    if isinstance(after, types.PodGroup):
+        return before is None and gangs.has_enough_pods(key_of(after.metadata))
     if not isinstance(after or before, kubernetes.Pod):
         return (before is None) != (after is None)
-    if isinstance(after, kubernetes.Pod):
-        is_placed = bool(after.spec.node_name)
-        if before is None:
-            return not is_placed and ours.claims(after)
-        if isinstance(before, kubernetes.Pod) and not is_placed:
-            return len(after.spec.scheduling_gates) < len(before.spec.scheduling_gates)
+    if isinstance(after, kubernetes.Pod) and not after.spec.node_name and gangs.ours.claims(after):
+        gates = len(before.spec.scheduling_gates) if isinstance(before, kubernetes.Pod) else 0
+        is_ready = before is None or len(after.spec.scheduling_gates) < gates
+        gang = gang_of(after)
+        return is_ready and (gang is None or gangs.has_enough_pods(gang))
     left, stays = (isinstance(pod, kubernetes.Pod) and pod.status.phase not in FINISHED for pod in (before, after))
     return left and not stays
 

@@ -174,6 +174,9 @@ class PodsByOwner:
     def pods(self, owner: Key) -> Iterable[Key]:
         return self._pods.get(owner, ())
 
+    def count(self, owner: Key) -> int:
+        return len(self._pods.get(owner, ()))
+
     def move(self, pod: Key, before: Key | None, owner: Key | None) -> None:
         """`before` and `owner` are None where the pod has none."""
         if before == owner:

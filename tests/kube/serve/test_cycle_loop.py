@@ -11,10 +11,11 @@ from kube.transport.scripted_server import Request, Says, scripted
 from maniple.api.decode.server_objects import read_live
 from maniple.kube.serve.cycle_loop import Loop
 from maniple.kube.serve.server import Server, Settings
-from maniple.kube.transport.resource_kinds import NODES, PODS, Resource
+from maniple.kube.transport.resource_kinds import NODES, PODS, RESOURCES, Resource
 from maniple.scheduler import Plan
 
 TURNS = 30
+GROUPS = next(one for one in RESOURCES if one.kind == "PodGroup" and not one.is_foreign)
 
 
 def meta(name: str, version: int, **more: Any) -> dict[str, Any]:
@@ -110,6 +111,33 @@ def test_other_changes_wait_for_more_of_them_and_not_for_a_newcomer() -> None:
         put(server, NODES, node(3, rack="a"))
         assert not await ends_at_once(rest)
         put(server, PODS, pod("second", 4))
+        assert await ends_at_once(rest)
+
+    with_server(test)
+
+
+def test_a_gang_ends_a_rest_at_once_with_the_last_of_its_pods() -> None:
+    async def test(server: Server, _: list[Request]) -> None:
+        rest = resting(server.loop)
+        put(server, GROUPS, {"metadata": meta("gang", 3), "spec": {"minMember": 2}})
+        for number in (1, 2):
+            assert not await ends_at_once(rest)
+            one = pod(f"gang-{number}", 3 + number)
+            one["metadata"]["labels"] = {"maniple.dev/pod-group": "gang"}
+            put(server, PODS, one)
+        assert await ends_at_once(rest)
+
+    with_server(test)
+
+
+def test_a_group_that_comes_after_its_pods_ends_a_rest_at_once() -> None:
+    async def test(server: Server, _: list[Request]) -> None:
+        rest = resting(server.loop)
+        one = pod("gang-1", 3)
+        one["metadata"]["labels"] = {"maniple.dev/pod-group": "gang"}
+        put(server, PODS, one)
+        assert not await ends_at_once(rest)
+        put(server, GROUPS, {"metadata": meta("gang", 4), "spec": {"minMember": 1}})
         assert await ends_at_once(rest)
 
     with_server(test)
