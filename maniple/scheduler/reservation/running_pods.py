@@ -54,6 +54,8 @@ class RunningPods:
         ]
         self._surplus: dict[int, Surplus] = {}
         self._most_room: dict[int, FloatArray] = {}  # by kind of group
+        # A pod that asks for GPU memory may hold more than its requests say.
+        self._are_newcomers_exact = True
 
     def catch_up(self) -> bool:
         """Adds the pods that this cycle has bound or nominated since the last call, and takes out evicted ones.
@@ -81,6 +83,7 @@ class RunningPods:
             for done in fresh
             for nth, (node, grants) in enumerate(done.slots(), done.start)
         ]
+        self._are_newcomers_exact &= not any(ask.memory for done in fresh for ask in done.group.shape.gpus)
         if pods:
             self.pods += pods
             nodes, started, declared, requests = self._columns(pods)
@@ -166,10 +169,14 @@ class RunningPods:
 
     # -- what they hold
 
-    def most_room(self, group: TaskGroup) -> FloatArray:
-        """[N] how many pods of the group fit on each node if all pods are gone, or more; the same in the whole cycle.
+    @property
+    def is_most_room_exact(self) -> bool:
+        return self._are_newcomers_exact and not self._session.moved
 
-        What a cycle places, promises and evicts is among these pods, so it changes none of it.
+    def most_room(self, group: TaskGroup) -> FloatArray:
+        """[N] how many pods of the group fit on each node if all pods are gone. More, unless `is_most_room_exact`.
+
+        What a cycle places, promises and evicts is among these pods, so it is the same in the whole cycle.
         """
         session = self._session
         kind = session.demands.of_group(group)

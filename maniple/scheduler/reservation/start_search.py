@@ -76,10 +76,8 @@ class Search:
 
     def reservation(self, room: Room) -> Reservation | None:
         """Returns the reservation with the soonest start in the room; None if the job never fits."""
-        if self._only_counts:
-            most = np.minimum(self._running.most_room(self.job.groups[0]), room.most)
-            if most.sum() < self._session.job_need(self.job).total:
-                return None
+        if self._only_counts and not self._fits_at_last(room):
+            return None
         for kind in ("expected", "at_last"):
             # A place behind newcomers is better than none: without a reservation others would overtake the gang.
             start = self._start(kind, room)
@@ -91,6 +89,11 @@ class Search:
         """Returns the reservation with the soonest certain start in the room, if that is `before` a time."""
         start = self._start("certain", room, before)
         return None if start is None or start[0] >= before else self._reserved("certain", *start)
+
+    def _fits_at_last(self, room: Room) -> bool:
+        """Whether the pods fit when all running ones are gone; False only if they surely do not."""
+        most = np.minimum(self._running.most_room(self.job.groups[0]), room.most)
+        return bool(most.sum() >= self._session.job_need(self.job).total)
 
     def is_late(self, reservation: Reservation) -> bool:
         """Whether the gang counts on a pod there that has run longer than expected, and would now start later."""
@@ -127,13 +130,13 @@ class Search:
         moments: FloatArray = getattr(self._leave.moments, kind)
         if room.nodes is None:
             rows = self._leave.in_order(kind)
-            rows = rows[: np.searchsorted(moments[rows], before)]
             rows = rows[running.there[rows] & (room.most > 0)[running.nodes[rows]]]
+            gone = rows[: np.searchsorted(moments[rows], before)]
         else:
             rows = running.on(room.nodes)
-            rows = rows[moments[rows] < before]
-            rows = rows[np.argsort(moments[rows], kind="stable")]
-        leaving = _Leaving(rows, np.maximum(moments[rows], now))
+            gone = rows[moments[rows] < before]
+            gone = gone[np.argsort(moments[gone], kind="stable")]
+        leaving = _Leaving(gone, np.maximum(moments[gone], now), len(gone) == len(rows))
         times = np.append(now, leaving.moments)
         return leaving, times[np.append(True, times[1:] > times[:-1])]
 
@@ -144,9 +147,15 @@ class Search:
         session, job = self._session, self.job
         counted = _CountedRoom(session, job.groups[0], self._running, leaving.rows, room.most)
         need = session.job_need(job).total
-        find = self._first_of if self._needs_pods else _first_of_rising
+        last = len(times) - 1
+
+        def fits(number: int) -> bool:
+            if number == last and leaving.are_all and self._running.is_most_room_exact:
+                return self._fits_at_last(room)
+            return counted.at(leaving.count(times[number])) >= need
+
         try:
-            return find(lambda number: counted.at(leaving.count(times[number])) >= need, len(times))
+            return (self._first_of if self._needs_pods else _first_of_rising)(fits, len(times))
         finally:
             counted.close()
 
@@ -257,6 +266,7 @@ class _Leaving:
 
     rows: IntArray
     moments: FloatArray
+    are_all: bool  # whether all pods in the room are among them
 
     def count(self, moment: float) -> int:
         return int(np.searchsorted(self.moments, moment, side="right"))
