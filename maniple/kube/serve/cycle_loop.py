@@ -138,7 +138,7 @@ class Loop:
         if is_only:
             await asyncio.to_thread(reasons.renew, plan.explanations, most_s=inf)
         else:
-            await asyncio.to_thread(reasons.renew, plan.explanations, self._changed.is_set)
+            await asyncio.to_thread(reasons.renew, plan.explanations, self._is_urgent.is_set)
         explained_s = time.monotonic() - now
         if self.is_leading():
             self.statuses.write(snapshot, queues, self.rejected())
