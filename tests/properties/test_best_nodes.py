@@ -119,18 +119,19 @@ def plain_cluster(seed: int) -> list[Object]:
     count = draw.randint(2, 40)
     for number in range(count):
         labels = {"nvidia.com/gpu.product": f"model-{number % draw.choice((1, 1, 2))}"}
-        gpus = draw.choice(("0", "4", "8"))
-        objects.append(node(f"n{number:02d}", labels, allocatable={"cpu": "16", "memory": "64Gi", GPU: gpus}))
+        there = draw.choice(("0", "4", "8"))
+        objects.append(node(f"n{number:02d}", labels, allocatable={"cpu": "16", "memory": "64Gi", GPU: there}))
     for number in range(draw.randint(4, 30)):
         size, gpus, cpu = draw.choice((1, 1, 2, 3, 6)), draw.choice((0, 1, 1, 2, 4, 8)), str(draw.choice((1, 2, 5)))
         is_running, share = draw.random() < 0.4, {"maniple.dev/gpu-fraction": draw.choice(("0.3", "0.5"))}
         objects.append(group(f"g{number}", size, queue=draw.choice("ab")))
         for nth in range(size + draw.choice((0, 0, 2))):
-            metadata = {"annotations": share if gpus == 1 and number % 2 else {}}
+            metadata: Object = {"annotations": share if gpus == 1 and number % 2 else {}}
             where = {"nodeName": f"n{draw.randrange(count):02d}"} if is_running else {}
-            objects.append(pod(f"g{number}-{nth}", cpu, member(f"g{number}"), metadata, **where))
+            made = pod(f"g{number}-{nth}", cpu, member(f"g{number}"), metadata, **where)
             if gpus:
-                objects[-1]["spec"]["containers"][0]["resources"]["limits"] = {GPU: str(gpus)}
+                made["spec"]["containers"][0]["resources"]["limits"] = {GPU: str(gpus)}
+            objects.append(made)
     return objects
 
 

@@ -217,32 +217,32 @@ class Statement:
         session, group = self._session, done.group
         nodes, counts = done.spot.nodes, done.spot.counts
         state = session.state(done.job)
-        used = done.used() * sign
+        used, changes = done.used() * sign, counts * sign
         if done.grants:
             node_of_pod = [node for node, _ in done.slots()]
             session.gpus.shift(node_of_pod, done.grants, sign, now=not done.later)
-            session.gpus.owed.place(group, nodes, counts * sign)
+            session.gpus.owed.place(group, nodes, changes)
         # Most statements place one pod: numpy adds one column in a tenth of the time that it takes to choose columns.
         columns, amounts = (nodes, used) if len(nodes) > 1 else (int(nodes[0]), used[:, 0])
         session.future[:, columns] -= amounts
         session.reserved.take(nodes, used)
-        session.reserved.place(group, nodes, counts * sign)
+        session.reserved.place(group, nodes, changes)
         if not done.later:
             session.free[:, columns] -= amounts
         session.capacity.changed.extend(nodes.tolist())
         if session.remembers_members(done.job):
             for node, grants in done.slots():
                 state.note(node, group.shape.constraint.gpu_models, grants, session.gpus, sign)
-        change = done.spot.total * sign
+        total = done.spot.total * sign
         tally = state.promised if done.later else state.placed
-        tally[group.role] = tally.get(group.role, 0) + change
-        state.cursor[group.number] = state.cursor.get(group.number, 0) + change
+        tally[group.role] = tally.get(group.role, 0) + total
+        state.cursor[group.number] = state.cursor.get(group.number, 0) + total
         self._charge(done.job, used.sum(axis=1) if len(nodes) > 1 else used[:, 0])
         for accounting in session.by_speed.values():
             accounting.take(done, used)
         if group.pod_affinity is not None or group.shape.exclusives or group.owner:
-            for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
-                self._meet(group, node, int(count) * sign, later=done.later)
+            for node, change in zip(nodes.tolist(), changes.tolist(), strict=True):
+                self._meet(group, node, int(change), later=done.later)
 
     def _meet(self, group: TaskGroup, node: int, change: int, *, later: bool) -> None:
         """Adds what other pods on the node can depend on, apart from resources."""
