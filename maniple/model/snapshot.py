@@ -31,6 +31,7 @@ class Snapshot:
     queue_pending: FloatArray  # [Q, R] requested by waiting pods of its own jobs, and by those they may grow by
     indivisible: BoolArray  # [R] extended resources of which every job of a queue holds and requests whole units
     jobs: Sequence[Job]
+    running: Sequence[Job]  # the jobs with pods on nodes
     waiting: Sequence[Job]  # the jobs with pods to place
     gpus: Gpus
     gpus_free: Mapping[int, Millis]  # row of the axis -> [N, G] free thousandths of each device

@@ -171,6 +171,7 @@ class _Oracle:
             queue_pending=queue_pending,
             indivisible=tables.axis.extended & self.in_whole_units(jobs),
             jobs=jobs,
+            running=[job for job in jobs if job.placed],
             waiting=waiting,
             moved=[job for job in jobs if job.moved is not None],
             incomplete=[job for job in jobs if (job.placed and _lacks_pods(job)) or job.stale_at < inf],

@@ -23,6 +23,7 @@ def assemble_snapshot(tables: ClusterTables, usage: NodeUsage, queue_usage: Queu
         queue_pending=queue_pending,
         indivisible=tables.axis.extended & queue_usage.in_whole_units(vectors),
         jobs=jobs.all.jobs(),
+        running=jobs.running.jobs(),
         waiting=jobs.waiting.jobs(),
         moved=jobs.moved.jobs(),
         incomplete=jobs.incomplete.jobs(),

@@ -84,8 +84,10 @@ class JobLists:
         self.incomplete = SortedJobs()
         self.elastic = SortedJobs()
         self.guests = SortedJobs()
+        self.running = SortedJobs()
         self._parts: list[tuple[SortedJobs | SortedWaitingJobs, Callable[[Job], bool]]] = [
             (self.waiting, lambda job: bool(job.groups or job.gated)),
+            (self.running, lambda job: bool(job.placed)),
             (self.moved, lambda job: job.moved is not None),
             (self.incomplete, lambda job: job.is_incomplete),
             (self.elastic, lambda job: job.elastic is not None),

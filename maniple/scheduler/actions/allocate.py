@@ -180,12 +180,11 @@ class Deference:
     def _running(self) -> dict[int, tuple[int, bool]]:
         """Queue -> the lowest priority of its running jobs that may be evicted, and whether it has surplus."""
         running: dict[int, tuple[int, bool]] = {}
-        for job in self._session.snapshot.jobs:
-            if job.placed:
-                lowest, has_surplus = running.get(job.queue, (_HIGHEST, False))
-                is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
-                priority = job.priority if job.preemptable else _HIGHEST
-                running[job.queue] = (min(lowest, priority), has_surplus or is_larger)
+        for job in self._session.snapshot.running:
+            lowest, has_surplus = running.get(job.queue, (_HIGHEST, False))
+            is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
+            priority = job.priority if job.preemptable else _HIGHEST
+            running[job.queue] = (min(lowest, priority), has_surplus or is_larger)
         return running
 
 

@@ -89,7 +89,7 @@ def _longest_cooldown(session: Session) -> float:
     now, patience = session.snapshot.now, session.patience_s
     waiting = [
         patience - (now - job.created)
-        for job in session.snapshot.waiting
+        for job in session.waiting.oldest_after(now - patience)
         if now - job.created < patience and _waits_for_room(session, job)
     ]
     return min(waiting, default=inf)

@@ -119,7 +119,7 @@ class QueueClaims:
         if queue not in self._surplus:
             session, of_pod = self._session, self._due.accounting.of_pod
             pods: dict[tuple[int, int], list[PlacedPod]] = {}  # (queue, what each holds): equal pods share the array
-            for job in session.snapshot.jobs:
+            for job in session.snapshot.running:
                 for step in surplus_steps(session, job) if job.placed else ():
                     for pod in step.pods:
                         pods.setdefault((job.queue, id(of_pod(pod))), []).append(pod)

@@ -124,7 +124,7 @@ class RunningByPriority:
         session = self._session
         if self._seen is None:
             self._seen = 0
-            for job in sorted(session.snapshot.jobs, key=_priority):
+            for job in sorted(session.snapshot.running, key=_priority):
                 if job.placed and may_go_whole(session, job):
                     self._running.setdefault(job.queue, []).append(job)
         fresh = {done.job.key: done.job for done in session.placed[self._seen :]}

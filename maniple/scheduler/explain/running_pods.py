@@ -69,9 +69,8 @@ class Holders:
     def by_queue(self) -> dict[int, list[Job]]:
         """Jobs with running pods, the lowest priority first."""
         by_queue: dict[int, list[Job]] = defaultdict(list)
-        for job in self.session.snapshot.jobs:
-            if job.placed:
-                by_queue[job.queue].append(job)
+        for job in self.session.snapshot.running:
+            by_queue[job.queue].append(job)
         return {queue: sorted(jobs, key=lambda job: job.priority) for queue, jobs in by_queue.items()}
 
     @cached_property
@@ -90,8 +89,8 @@ class Holders:
     def with_surplus(self) -> dict[int, list[Job]]:
         """Jobs that run with more than their minimum, by queue."""
         by_queue: dict[int, list[Job]] = defaultdict(list)
-        for job in self.session.snapshot.jobs:
-            if job.placed and len(job.placed) + job.succeeded > max(job.min_member, 1) and self.kept.surplus(job):
+        for job in self.session.snapshot.running:
+            if len(job.placed) + job.succeeded > max(job.min_member, 1) and self.kept.surplus(job):
                 by_queue[job.queue].append(job)
         return dict(by_queue)
 
@@ -206,7 +205,7 @@ class Holders:
     def _running_on(self) -> dict[int, list[tuple[Job, PlacedPod]]]:
         """Node -> the pods of ours that ran there when the cycle began."""
         by_node: dict[int, list[tuple[Job, PlacedPod]]] = defaultdict(list)
-        for job in self.session.snapshot.jobs:
+        for job in self.session.snapshot.running:
             for pod in job.placed:
                 by_node[pod.node].append((job, pod))
         return by_node

@@ -7,7 +7,7 @@ something has changed that may help them. A queue with ten thousand gangs of a f
 A gang that holds something, was promised room, has a reservation or depends on other pods is like no other.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,14 @@ class WaitingGangs:
             elif (position := item.next_from(0)) is not None:
                 yield item.jobs[position]
 
+    def oldest_after(self, moment: float) -> Iterator[Job]:
+        """Of gangs that are alike, the oldest one that is younger than that; and all others."""
+        for item in self:
+            if isinstance(item, Job):
+                yield item
+            elif (position := item.next_from(bisect_right(item.jobs, moment, key=_created))) is not None:
+                yield item.jobs[position]
+
     @property
     def others(self) -> Sequence[Job]:
         """Those that were like no other when the cycle began."""
@@ -126,3 +134,7 @@ class WaitingGangs:
         if kind is None:
             return job.key
         return kind if kinds is None else (kind, kinds)
+
+
+def _created(job: Job) -> float:
+    return job.created

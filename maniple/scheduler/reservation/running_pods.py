@@ -26,7 +26,7 @@ class RunningPods:
         self._session = session
         self.pods: list[PlacedPod] = []
         self.jobs: list[tuple[Job, int, int]] = []  # a job, and the start and end of its pods
-        for job in session.snapshot.jobs:
+        for job in session.snapshot.running:
             if job.placed:
                 start = len(self.pods)
                 self.pods += [pod for pod in job.placed if pod.node >= 0]

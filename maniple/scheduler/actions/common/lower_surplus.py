@@ -43,7 +43,7 @@ class SurplusMaker:
     def __init__(self, session: Session, rules: Sequence[VictimRule]) -> None:
         self._session = session
         self._rules = rules
-        self._offered = OfferedUnits(session, session.snapshot.jobs, lower_surplus)
+        self._offered = OfferedUnits(session, session.snapshot.running, lower_surplus)
 
     def take(self, queue: Queue, job: Job, group: TaskGroup, count: int) -> bool:
         """Evicts surplus of lower priority, and nominates `count` pods for its room; False if that is not enough."""
