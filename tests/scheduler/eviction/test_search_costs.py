@@ -32,8 +32,8 @@ def snapshot_of(objects: list[Object]) -> Snapshot:
 def full(nodes: int, gangs: int, shape: tuple[int, str, str], *, start: int = 20) -> Snapshot:
     """A queue holds all nodes with gangs of four; gangs of another queue wait, each larger than the one before."""
     objects: list[Object] = list(generated_clusters.nodes(nodes))
-    for name in ("a", "b"):
-        objects.append({"apiVersion": "maniple.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": {}})
+    queue: Object = {"apiVersion": "maniple.dev/v1alpha1", "kind": "Queue", "spec": {}}
+    objects += [queue | {"metadata": {"name": name}} for name in ("a", "b")]
     for number in range(nodes * 2):
         places = [f"node-{number // 2:05d}"] * 4
         objects += generated_clusters.gang(f"run-{number:03d}", 4, SMALL, "b", 0, nodes=places)
