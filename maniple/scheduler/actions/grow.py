@@ -17,7 +17,7 @@ in the next cycle, all of them first (common/lower_surplus.py).
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -69,7 +69,8 @@ class Grow:
         policy = session.sizing or DEFAULT
         elastic = session.snapshot.elastic
         cooldown_s = _longest_cooldown(session) if elastic else 0.0
-        growers = [grower for job in elastic if (grower := _grower(session, policy, job, cooldown_s)) is not None]
+        larger = filter(_may_find_room(session), filter(_may_be_larger, elastic))
+        growers = [grower for job in larger if (grower := _grower(session, policy, job, cooldown_s)) is not None]
         if growers:
             grown = _Handout(session, policy).run(growers)
             with Statement(session) as statement:
@@ -77,6 +78,29 @@ class Grow:
                     for role, more in grower.grown.items():
                         statement.resize(grower.job, role, grower.elastic.roles[role].size + more)
                 statement.commit()
+
+
+def _may_be_larger(job: Job) -> bool:
+    """Whether a role is below its maximum: most jobs of a settled cluster are asked nothing else."""
+    return job.elastic is not None and any(role.size + role.step <= role.max for role in job.elastic.roles.values())
+
+
+def _may_find_room(session: Session) -> Callable[[Job], bool]:
+    """Returns whether any node has room for a replica of the job. One look at the nodes for all equal replicas."""
+    if surplus_preempts(session):
+        return lambda _: True  # surplus of lower priority may leave some
+    has_room: dict[int, bool] = {}
+
+    def may_find_room(job: Job) -> bool:
+        for group in job.growth.values():
+            kind = session.demands.of_group(group)
+            if kind not in has_room:
+                has_room[kind] = bool(session.capacity.fits(group).any())
+            if has_room[kind]:
+                return True
+        return False
+
+    return may_find_room
 
 
 def _longest_cooldown(session: Session) -> float:
