@@ -35,7 +35,7 @@ class Credentials:
         """The token may have been replaced in its file."""
         if self.token_file is None:
             return self
-        return replace(self, authorization=_bearer(self.token_file.read_text(encoding="utf-8")))
+        return replace(self, authorization=_bearer(self.token_file.read_text(encoding="utf-8").strip()))
 
 
 class _Named(msgspec.Struct):
@@ -140,7 +140,6 @@ def read_service_account(folder: Path = _SERVICE_ACCOUNT) -> Credentials:
 
 
 def _bearer(token: str) -> str:
-    token = token.strip()
     if not token:
         raise ValueError("the token is empty")
     return f"Bearer {token}"
