@@ -31,6 +31,7 @@ class Mix:
     gangs: int = 0  # that wait; 0: as many as `load` says
     busy_queues: int = 0  # those in which gangs wait; 0: all
     settled: int = 0  # single pods that run besides, without GPUs
+    is_even: bool = False  # single GPUs run, as many of each queue, and queues weigh the same: nobody has a claim
 
     @property
     def now(self) -> float:
@@ -44,7 +45,7 @@ class Mix:
         words += [f"{self.gangs:,} gangs"] * (self.gangs > 0) + [f"{self.busy_queues:,} queues busy"] * (
             self.busy_queues > 0
         )
-        words += [f"{self.settled:,} settled"] * (self.settled > 0)
+        words += [f"{self.settled:,} settled"] * (self.settled > 0) + ["even"] * self.is_even
         words += ["racks"] * self.is_close + [self.policy] * (self.policy != "default")
         return ", ".join(words)
 
@@ -136,14 +137,14 @@ def cluster(mix: Mix, seed: int = 1) -> list[Object]:
     free = [GPUS] * mix.nodes
     total, asked, number = mix.nodes * GPUS, 0.0, 0
     while asked < mix.running * total:
-        size, shape = _size(draw, mix), draw.choice(shapes)
+        size, shape = (1, (1, "8", "32Gi")) if mix.is_even else (_size(draw, mix), draw.choice(shapes))
         places = _places(free, size, shape[0])
         if places is None:  # the rest of the cluster is full of single GPUs
             size, shape = 1, (1, "4", "16Gi")
             places = _places(free, 1, 1)
             if places is None:
                 break
-        queue = draw.choice(leaves)
+        queue = leaves[number % len(leaves)] if mix.is_even else draw.choice(leaves)
         if draw.random() < mix.elastic:
             made += _elastic(f"run-{number:06d}", shape, queue, size, places)
         else:
@@ -187,7 +188,7 @@ def _queues(mix: Mix, made: list[Object]) -> list[str]:
         levels = [fan**level for level in range(1, mix.depth)] + [mix.queues]
     for level, count in enumerate(levels):
         for number in range(count):
-            spec: Object = {"weight": 1 + number % 5}
+            spec: Object = {"weight": 1 if mix.is_even else 1 + number % 5}
             if level:
                 spec["parent"] = f"q{level - 1}-{number % levels[level - 1]:04d}"
             metadata = {"name": f"q{level}-{number:04d}", "uid": f"q{level}-{number}"}

@@ -109,7 +109,7 @@ def test_calls_grow_with_the_work_and_are_the_same_in_each_run() -> None:
 
 
 def test_cycles_are_measured_after_a_pod_has_ended_and_after_nothing() -> None:
-    ended_s, nothing_s = settled.measure(Mix(nodes=6, queues=2, running=1.0, gangs=9), 2)
+    ended_s, nothing_s = settled.measure(Mix(nodes=6, queues=2, running=1.0, gangs=9, is_even=True), 2)
     assert len(ended_s) == len(nothing_s) == 2
 
 
