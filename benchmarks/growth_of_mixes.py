@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from benchmarks.generated_mixes import Mix
 from benchmarks.measured_mixes import Meter, Play, processor_s
 
-# Half in use, and more waits than fits. What is free stays 800 GPUs when nodes are added: those are full.
-BASE = Mix(nodes=200, queues=20, gangs=200)
+# Half in use, and more waits than fits. What is free stays 400 GPUs when nodes are added: those are full.
+BASE = Mix(nodes=100, queues=10, gangs=100)
 CYCLES = 5  # after the first; the median counts
 _TIMES = (1, 2, 4, 8)
 
