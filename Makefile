@@ -68,7 +68,8 @@ all-tests: $(DEV)
 demo: $(STAMP) ## plan the examples and print them as tables
 	@$(BIN)/python tools/demo_examples.py
 
-bench: $(DEV) ## run the benchmarks behind docs/performance.md
+bench: $(DEV) ## run the benchmarks behind docs/performance.md: forty mixes, then single cases
+	$(BIN)/python -m benchmarks.mixes
 	$(BIN)/python -m benchmarks
 
 cluster: $(STAMP) ## start a real Kubernetes with four simulated nodes on this machine, for trying things out

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import cache, compare_trees, generated_clusters, moving_jobs, reclaim_and_preempt
+from benchmarks import cache, compare_trees, generated_clusters, moving_jobs, reclaim_and_preempt, settled
 from benchmarks.timing_and_results import Result, best, snapshot_of
 from maniple.api.decode.decode import decode
 from maniple.model.building.from_scratch import build_snapshot
@@ -209,6 +209,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "consolidate": moving_jobs.consolidate,
     "unfitting": unfitting,
     "idle": idle,
+    "settled": settled.settled,
     "scaling": scaling,
     "loading": loading,
     "cache": cache.cache,
