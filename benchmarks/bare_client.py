@@ -76,22 +76,26 @@ class Bare:
         async with self._session.delete(f"{self._server}{path}?gracePeriodSeconds=0") as answer:
             await answer.read()
 
-    async def watch_bound(self, count: int, prefix: str) -> tuple[float, float]:
-        """When the first and the last of `count` pods of that name were seen bound.
+    async def watch_times(self, count: int, prefix: str) -> dict[str, float]:
+        """When each of `count` pods of that name was seen bound, from now on.
 
-        It reads only the names of bound pods, to disturb the measurement as little as possible.
+        It reads only the names of pods that are bound from now on, to disturb the measurement as little as possible.
         """
-        first, seen, version = 0.0, set[str](), ""
+        seen, version = dict[str, float](), await self._now()
         until = time.monotonic() + TIMEOUT_S
         while time.monotonic() < until:  # the server ends a watch that is too slow
             async for name, latest in self._bound(version):
                 version = latest
                 if name.startswith(prefix) and name not in seen:
-                    seen.add(name)
-                    first = first or time.perf_counter()
+                    seen[name] = time.perf_counter()
                     if len(seen) == count:
-                        return first, time.perf_counter()
+                        return seen
         raise RuntimeError(f"only {len(seen)} of {count} pods were bound")
+
+    async def _now(self) -> str:
+        """The version to watch from. Without one the server would first send every pod that there is."""
+        async with self._session.get(f"{self._server}{PODS}?limit=1") as answer:
+            return str((await answer.json())["metadata"]["resourceVersion"])
 
     async def _bound(self, version: str) -> AsyncIterator[tuple[str, str]]:
         """Name and version of every pod that has a node, and of those that get one until the server ends the watch."""

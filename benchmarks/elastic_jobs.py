@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks.bare_client import NAMESPACE, PODS, Bare, Object
-from benchmarks.live_binds import serve
+from benchmarks.live_process import serve
 from benchmarks.private_cluster import measure_on_a_cluster, say
 from benchmarks.timing_and_results import Result
 from tools.cluster import Client, Cluster, free_port, wait_until

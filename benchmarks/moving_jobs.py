@@ -1,6 +1,6 @@
 """Consolidate in clusters whose free GPUs are scattered: large gangs that start only where many small jobs move away.
 
-Also what the idle pass costs while nothing waits. Times are those of one cycle: decisions only, explanations included.
+Also what the idle pass costs while nothing waits. Times are those of one cycle: decisions only, without explanations.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Reclaim and preempt in full clusters: gangs of many small pods, thousands of single pods, and large gangs.
 
-Times are those of one cycle: decisions only, explanations included. Every cluster is full, and every waiting gang gets
+Times are those of one cycle: decisions only, without explanations. Every cluster is full, and every waiting gang gets
 room by evictions.
 """
 

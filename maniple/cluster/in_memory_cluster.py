@@ -272,6 +272,7 @@ class Round:
     @classmethod
     def of(cls, snapshot: Snapshot, plan: Plan, last: Plan | None = None) -> "Round":
         """`last`: the plan of the round before. What both have in common is kept once."""
+        plan.explanations.all()  # without them it keeps the whole cycle
         named = {bind.pod for bind in plan.binds} | {nomination.pod for nomination in plan.nominations}
         gangs = {
             pod: Gang(job.name, snapshot.queues[job.queue].name)

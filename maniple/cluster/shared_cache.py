@@ -5,15 +5,18 @@ The first snapshot of a large cluster takes seconds, in which watches must be re
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from maniple.api.decode.decode import Object
 from maniple.api.keys import ObjectKey
 from maniple.cluster.cache import Cache
 from maniple.model.building.input_objects import Objects
+from maniple.model.job import Job
 from maniple.model.plugin_reads import Reads
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.plan import Bind
+
+T = TypeVar("T")
 
 
 class SharedCache:
@@ -28,18 +31,31 @@ class SharedCache:
         return self._cache.reads
 
     async def snapshot(self, now: float) -> Snapshot:
-        self._is_busy = True
-        try:
-            snapshot, self.problems = await asyncio.to_thread(self._take, now)
-        finally:
-            self._is_busy = False
-            later, self._later = self._later, []
-            for call in later:
-                call()
+        snapshot, _ = await self.decide(now, lambda _: None)
         return snapshot
 
-    def _take(self, now: float) -> tuple[Snapshot, Mapping[ObjectKey, list[str]]]:
-        return self._cache.snapshot(now), self._cache.problems()
+    async def decide(self, now: float, decide: Callable[[Snapshot], T]) -> tuple[Snapshot, T]:
+        """The snapshot, and what is decided on it in the same thread. Changes wait for the snapshot only."""
+        loop = asyncio.get_running_loop()
+        self._is_busy = True
+
+        def work() -> tuple[Snapshot, T]:
+            problems = self.problems
+            try:
+                snapshot = self._cache.snapshot(now)
+                problems = self._cache.problems()
+            finally:
+                loop.call_soon_threadsafe(self._release, problems)
+            return snapshot, decide(snapshot)
+
+        return await asyncio.to_thread(work)
+
+    def _release(self, problems: Mapping[ObjectKey, list[str]]) -> None:
+        self.problems = problems
+        self._is_busy = False
+        later, self._later = self._later, []
+        for call in later:
+            call()
 
     def _call(self, method: Callable[..., object], *given: Any) -> None:
         if self._is_busy:
@@ -65,6 +81,10 @@ class SharedCache:
 
     def assume_bind(self, pod: str, bind: Bind) -> None:
         self._call(self._cache.assume_bind, pod, bind)
+
+    def job_of(self, pod: str) -> Job | None:
+        """The gang of a pod, as of the last snapshot."""
+        return self._cache.job_of(pod)
 
     def is_assumed_bound(self, pod: str) -> bool:
         return self._cache.is_assumed_bound(pod)

@@ -12,7 +12,7 @@ from maniple.api.quantity import parse_quantity
 from maniple.model.nodes import PRESSURES
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_identity import OF_NO_GANG, READ_ANNOTATIONS
-from maniple.model.resources import RESIZE_PENDING, is_resized
+from maniple.model.pod_requests import RESIZE_PENDING, is_resized
 
 _CONDITIONS = frozenset({"Ready", *PRESSURES})
 _NO_READS = Reads()

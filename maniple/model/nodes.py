@@ -16,8 +16,9 @@ from maniple.api.kubernetes import ContainerImage, Node, NodeSelectorTerm, Taint
 from maniple.api.meta import LabelRequirement, Labels
 from maniple.api.quantity import LARGEST
 from maniple.model.gpu.devices import build_gpus, device_words
+from maniple.model.pod_requests import amounts
 from maniple.model.repelling_taints import RepellingTaints
-from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray, amounts
+from maniple.model.resources import Axis, BoolArray, FloatArray, IntArray
 
 Codes = NDArray[np.int32]
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")

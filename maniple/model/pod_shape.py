@@ -23,7 +23,8 @@ from maniple.api.types import GpuModel
 from maniple.model.gpu.devices import GpuAsk, Gpus
 from maniple.model.late_claims import LateClaim
 from maniple.model.plugin_reads import Reads, pick
-from maniple.model.resources import Axis, FloatArray, Request, RequestTable
+from maniple.model.pod_requests import Request, RequestTable
+from maniple.model.resources import Axis, FloatArray
 from maniple.model.volume_claims import NO_NEEDS, Storage, claims_of
 
 

@@ -8,7 +8,8 @@ from maniple.api import types
 from maniple.api.errors import nearest
 from maniple.api.meta import ObjectMeta
 from maniple.model.job import Queue
-from maniple.model.resources import Axis, FloatArray, amounts
+from maniple.model.pod_requests import amounts
+from maniple.model.resources import Axis, FloatArray
 
 MAX_LEVELS = 100  # of the tree; what a queue holds is counted in every queue above it
 _IN_LOOP = -1

@@ -31,6 +31,7 @@ class Snapshot:
     queue_pending: FloatArray  # [Q, R] requested by waiting pods of its own jobs, and by those they may grow by
     indivisible: BoolArray  # [R] extended resources of which every job of a queue holds and requests whole units
     jobs: Sequence[Job]
+    running: Sequence[Job]  # the jobs with pods on nodes
     waiting: Sequence[Job]  # the jobs with pods to place
     gpus: Gpus
     gpus_free: Mapping[int, Millis]  # row of the axis -> [N, G] free thousandths of each device
@@ -40,6 +41,7 @@ class Snapshot:
     moved: Sequence[Job] = ()  # the jobs that were moved at some time
     incomplete: Sequence[Job] = ()  # those that hold less than their minimum, or are marked so
     elastic: Sequence[Job] = ()  # the ElasticJobs
+    guests: Sequence[Job] = ()  # those of which pods make way for a gang in whose reserved room they run
     # Placed pods, terminating pods included. Empty if no pod has affinity terms.
     pod_affinity: PodsOnNodes = field(default_factory=dict)
     # node -> ports, disks, claims and volumes in use

@@ -12,10 +12,10 @@ from maniple.scheduler.framework.policy import Policy, default_policy, load_poli
 __all__ = ["Plan", "Policy", "default_policy", "load_policy", "schedule"]
 
 
-def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "", has_reasons: bool = True) -> Plan:
+def schedule(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
     """Runs one cycle: opens a session, runs the policy's actions in order, and makes the plan.
 
-    `thorough`: the name of a job to explain in full, at any cost. Without `has_reasons` nobody is told why they wait.
+    It explains nothing: `plan.waiting` does, and `plan.explanations.of` for one gang.
     """
     policy = policy or default_policy()
     with paused_gc():
@@ -23,4 +23,4 @@ def schedule(snapshot: Snapshot, policy: Policy | None = None, thorough: str = "
         for name, action in policy.actions:
             session.action = name
             action.execute(session)
-        return make_plan(session, thorough, has_reasons)
+        return make_plan(session)

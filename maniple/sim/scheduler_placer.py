@@ -45,7 +45,7 @@ class SchedulerPlacer:
         self._arrived = 0
         self._next_session_at = 1
         self._session = self._policy.session(
-            replace(snapshot, jobs=(), waiting=(), moved=(), incomplete=(), elastic=(), gpu_pods={})
+            replace(snapshot, jobs=(), running=(), waiting=(), moved=(), incomplete=(), elastic=(), gpu_pods={})
         )
 
     def place(self, pod: int) -> bool:

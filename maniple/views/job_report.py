@@ -80,7 +80,7 @@ def report_job(snapshot: Snapshot, plan: Plan, job: Job) -> JobReport:
     pods = tuple(_pods(snapshot, plan, job))
     states = {pod.state for pod in pods} or {WAITS}
     queue = snapshot.queues[job.queue].name
-    waiting = next((entry for entry in plan.waiting if (entry.group, entry.kind) == job.key), None)
+    waiting = plan.explanations.of(job.key, is_thorough=True)
     reserved = _reserved(plan, job)
     return JobReport(
         job=job.name,
@@ -88,7 +88,7 @@ def report_job(snapshot: Snapshot, plan: Plan, job: Job) -> JobReport:
         state=ENDED if job.succeeded and not pods and not job.strangers else _state(states),
         queue=next(share for share in plan.queues if share.name == queue),
         position=None if waiting is None else waiting.position,
-        line=sum(entry.queue == queue and entry.position is not None for entry in plan.waiting),
+        line=plan.explanations.line(queue),
         priority=job.priority,
         preemptable=job.preemptable,
         min_member=job.min_member,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -16,6 +17,7 @@ from maniple.cluster.in_memory_cluster import MemoryCluster, Outcome, Round, run
 from maniple.model.building.input_objects import Objects, sort_objects
 from maniple.model.plugin_reads import Reads
 from maniple.scheduler import Plan, Policy, load_policy, schedule
+from maniple.scheduler.framework.plan import Explanations
 
 
 def plan_objects(objects: Sequence[Mapping[str, object]], policy: str | None = None, rounds: int = 1) -> dict[str, Any]:
@@ -39,7 +41,9 @@ def plan_until_settled(
     cluster = _cluster(objects, loaded, grace)
     for _ in range(rounds):
         snapshot = cluster.snapshot()
-        plan = schedule(snapshot, loaded, has_reasons=has_reasons)
+        plan = schedule(snapshot, loaded)
+        if not has_reasons:
+            plan = replace(plan, explanations=Explanations())
         last = outcome.rounds[-1].plan if outcome.rounds else None
         outcome.rounds.append(Round(snapshot.now, plan, {}))
         moves = plan.binds or plan.evictions or plan.resizes

@@ -29,11 +29,12 @@ from maniple.model.job import Job, PlacedPod
 from maniple.model.plugin_reads import Reads, pick
 from maniple.model.pod_affinity import AffinityInfo, AffinityReader, term_keys
 from maniple.model.pod_identity import OF_NO_GANG, group_name, lasts_s, may_wait, pod_owner, pod_role
+from maniple.model.pod_requests import RequestTable
 from maniple.model.pod_shape import Exclusive
 from maniple.model.pods_we_schedule import Ours, matters
 from maniple.model.priority import is_critical
 from maniple.model.queues import tree_problems, with_default
-from maniple.model.resources import BoolArray, FloatArray, RequestTable
+from maniple.model.resources import BoolArray, FloatArray
 from maniple.model.snapshot import Snapshot
 from maniple.model.stuck_pods import StuckPod
 from maniple.model.volume_claims import Storage
@@ -170,6 +171,7 @@ class _Oracle:
             queue_pending=queue_pending,
             indivisible=tables.axis.extended & self.in_whole_units(jobs),
             jobs=jobs,
+            running=[job for job in jobs if job.placed],
             waiting=waiting,
             moved=[job for job in jobs if job.moved is not None],
             incomplete=[job for job in jobs if (job.placed and _lacks_pods(job)) or job.stale_at < inf],

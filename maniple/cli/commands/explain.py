@@ -53,7 +53,7 @@ def command(source: ClusterInput, job: str, namespace: str | None, output: str) 
     snapshot = cluster.snapshot()
     name = job if "/" in job else f"{namespace or default_namespace}/{job}"
     gang = _find_job(cluster, snapshot, name)
-    report = report_job(snapshot, schedule(snapshot, policy, thorough=gang.name), gang)
+    report = report_job(snapshot, schedule(snapshot, policy), gang)
     is_released = (policy or default_policy()).has_action(Ability.RELEASE)
     if gang.key[1] == "PodGroup":
         short = cluster.incomplete_gangs(snapshot, is_released=is_released)

@@ -50,7 +50,7 @@ def command(
 
     async def read(client: "UserClient") -> list[JobView]:
         namespace = None if all_namespaces else client.namespace
-        views = job_views(await client.jobs(namespace), await client.replicas(namespace))
+        views = job_views(*await client.jobs_and_replicas(namespace))
         if queues:
             from maniple.kube.transport.resource_kinds import QUEUES
 

@@ -121,7 +121,7 @@ def command(
     if dry_run or once:
         _once(kubeconfig, context, settings, dry_run, output)
     else:
-        run_async(lambda: _serve(kubeconfig, context, settings))
+        run_async(lambda: _serve(kubeconfig, context, settings), is_long=True)
 
 
 async def _serve(kubeconfig: str | None, context: str | None, settings: "Settings") -> None:

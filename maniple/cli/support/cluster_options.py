@@ -71,16 +71,17 @@ def options_as(argument: str, struct: type, *options: Option) -> Callable[[F], F
     return decorate
 
 
-def run_async(work: Callable[[], Any]) -> Any:
+def run_async(work: Callable[[], Any], *, is_long: bool = False) -> Any:
     """Runs a coroutine function. An API server that refuses or does not answer is an error of one line."""
     from maniple.api.errors import InputError
     from maniple.kube.transport.client import ApiError, UnansweredError
 
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    with suppress(ImportError):
-        import uvloop
+    if is_long:
+        with suppress(ImportError):
+            import uvloop  # takes longer to import than a quick command may take
 
-        loop_factory = uvloop.new_event_loop  # a fifth less CPU time for each request
+            loop_factory = uvloop.new_event_loop  # a fifth less CPU time for each request
     if not logging.getLogger().handlers:  # `serve` has set up its own
         logging.getLogger().addHandler(SaidLogs(logging.WARNING))
     try:

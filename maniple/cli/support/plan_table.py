@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from maniple.cli.support.table import render
 from maniple.cluster.in_memory_cluster import Outcome
-from maniple.model.resources import readable
+from maniple.model.pod_requests import readable
 from maniple.scheduler.framework.plan import QueueShare, Waiting
 from maniple.views.plan import GangStart, GpuSets, RoundView, plan_view
 

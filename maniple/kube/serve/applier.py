@@ -3,6 +3,7 @@
 Every write counts in the Cache at once, so that the next cycle need not wait for the API server.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Hashable, Iterable, Mapping, Set
@@ -40,7 +41,6 @@ from maniple.scheduler.framework.plan import Bind, Eviction, Plan, Resize
 
 log = logging.getLogger("maniple.apply")
 
-MANY = 128
 _KINDS: dict[str, type] = {"Pod": kubernetes.Pod, "PodGroup": types.PodGroup, "ElasticJob": types.ElasticJob}
 _LATE_S = 30.0
 
@@ -67,7 +67,7 @@ class Applier:
 
     def apply(self, snapshot: Snapshot, plan: Plan) -> None:
         bound = set()
-        for job, binds in _by_gang(snapshot, plan.binds):
+        for job, binds in self._by_gang(plan.binds):
             there = self._binder.assume(binds)
             if there:
                 bound.add(job.key)
@@ -83,10 +83,23 @@ class Applier:
         self._reserve({entry.group for entry in plan.reservations})
         self._note_incomplete(snapshot)
 
+    def _by_gang(self, binds: Iterable[Bind]) -> Iterable[tuple[Job, list[Bind]]]:
+        by_gang: dict[JobKey, tuple[Job, list[Bind]]] = {}
+        for bind in binds:
+            job = self._mirror.cache.job_of(bind.pod)
+            if job is not None:  # else the pod is gone
+                by_gang.setdefault(job.key, (job, []))[1].append(bind)
+        return by_gang.values()
+
     @property
     def is_busy(self) -> bool:
         """Whether more is to be bound than the server takes at once."""
-        return self._binder.under_way > MANY
+        return not self.is_calm.is_set()
+
+    @property
+    def is_calm(self) -> asyncio.Event:
+        """Set while the server takes at once what is to be bound."""
+        return self._binder.is_calm
 
     def abdicate(self) -> None:
         """Drops what the last plan promised: another replica may lead now."""
@@ -125,11 +138,17 @@ class Applier:
     # -- gangs
 
     async def _start(self, job: Job, binds: list[Bind]) -> None:
-        try:
-            failures = await self.volumes.bind(binds)
-        except NotLeadingError:
-            self._binder.forget(binds, "not leading")
-            return
+        failures: list[str] = []
+        if self.volumes.are_needed(binds):
+            try:
+                with self._binder.held_up(binds):
+                    failures = await self.volumes.bind(binds)
+            except NotLeadingError:
+                self._binder.forget(binds, "not leading")
+                return
+            except Exception:
+                self._binder.forget(binds, "failed")
+                raise
         if failures:
             self._binder.forget(binds, "failed")
         else:
@@ -255,13 +274,3 @@ class Applier:
         # A failure counts here even if the server refuses to have it written: otherwise the next cycle tries again.
         self._mirror.cache.put(item)
         self.writes.begin(self._patches.write(*seen.ref, {"metadata": {"annotations": changes}}))
-
-
-def _by_gang(snapshot: Snapshot, binds: Iterable[Bind]) -> Iterable[tuple[Job, list[Bind]]]:
-    left = {bind.pod: bind for bind in binds}
-    if not left:
-        return
-    for job in snapshot.waiting:
-        of_gang = [left[pod] for group in job.groups for pod in group.pods if pod in left]
-        if of_gang:
-            yield job, of_gang

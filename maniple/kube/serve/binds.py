@@ -7,6 +7,8 @@ wrongly taken for free would be given away twice.
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -23,6 +25,7 @@ from maniple.scheduler.framework.plan import Bind
 
 log = logging.getLogger("maniple.binds")
 
+_MANY = 128  # more than the server takes at once
 _RETRY_S = 10.0
 _ANSWER_S = 10.0
 
@@ -32,29 +35,48 @@ class Binder:
         self._client = client
         self._mirror = mirror
         self._metrics = metrics
-        self.under_way = 0
+        self._under_way = 0
+        self.is_calm = asyncio.Event()  # no more is under way than the server takes at once
+        self.is_calm.set()
 
     def assume(self, binds: list[Bind]) -> list[Bind]:
-        """The binds whose pods are still there. They count as bound from now on."""
+        """The binds whose pods are still there. They count as bound, and as under way, from now on."""
         there = [bind for bind in binds if self._mirror.find(kubernetes.Pod, split_name(bind.pod)) is not None]
         for bind in there:
             self._mirror.cache.assume_bind(bind.pod, bind)
+        self._count(len(there))
         return there
 
     def forget(self, binds: list[Bind], outcome: str) -> None:
         """The pods are not to be bound after all."""
+        self._count(-len(binds))
         for bind in binds:
             self._metrics.binds.labels(outcome).inc()
             self._mirror.cache.forget(bind.pod)
 
     async def bind_all(self, binds: list[Bind]) -> list[str]:
-        """Binds all of them. Returns the errors of those that failed and whose pods still wait."""
-        self.under_way += len(binds)
-        try:
-            outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
-        finally:
-            self.under_way -= len(binds)
+        """Binds all that were assumed. Returns the errors of those that failed and whose pods still wait."""
+        if len(binds) == 1:  # by far the most
+            outcomes = [await self._bind(binds[0])]
+        else:
+            outcomes = await asyncio.gather(*map(self._bind, binds))
         return [error for outcome, error in outcomes if outcome == "failed"]
+
+    @contextmanager
+    def held_up(self, binds: list[Bind]) -> Iterator[None]:
+        """Something else has to be done first. Meanwhile they are not under way: that may take minutes."""
+        self._count(-len(binds))
+        try:
+            yield
+        finally:
+            self._count(len(binds))
+
+    def _count(self, more: int) -> None:
+        self._under_way += more
+        if self._under_way > _MANY:
+            self.is_calm.clear()
+        else:
+            self.is_calm.set()
 
     async def _bind(self, bind: Bind) -> tuple[str, str]:
         """The outcome, and the error if there is one."""
@@ -66,6 +88,8 @@ class Binder:
         except Exception as error:
             log.exception("bind", extra={"pod": bind.pod})
             outcome, message = "failed", f"{bind.pod}: {error}"
+        finally:
+            self._count(-1)
         self._metrics.binds.labels(outcome).inc()
         if outcome == "bound":
             self._metrics.bind_s.observe(time.monotonic() - started)

@@ -43,6 +43,13 @@ class Gangs:
         items = (pods[pod].item for pod in self._index.pods(key))
         return [item for item in items if isinstance(item, kubernetes.Pod)]
 
+    def has_enough_pods(self, key: Key) -> bool:
+        """Whether there are as many pods as the gang needs to start, bound or not. Of ElasticJobs it is not known."""
+        gang = self.find(key)
+        if gang is None:
+            return False
+        return not isinstance(gang.item, types.PodGroup) or self._index.count(key) >= gang.item.spec.min_member
+
     def take_touched(self) -> set[Key]:
         """Gangs that have changed since the last call, and those whose namespace got another queue."""
         touched, self.touched = self.touched, set()

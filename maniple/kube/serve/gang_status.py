@@ -16,7 +16,7 @@ from maniple.api.phases import FINISHED
 from maniple.api.timestamps import format_timestamp
 from maniple.elastic.conditions import Conditions, find_condition, is_true, put_condition
 from maniple.kube.serve.gang_index import SCHEDULED, SCHEDULED_NOW, has_started
-from maniple.scheduler.framework.plan import Waiting
+from maniple.scheduler.framework.hooks import Reason
 
 INVALID = "Invalid"
 BACKING_OFF = "BackingOff"  # needs no event: that of the failed bind says why
@@ -33,10 +33,10 @@ class Why:
     message: str
 
 
-def why_it_waits(entry: Waiting) -> Why:
-    would = entry.would_start_if if entry.reason != BACKING_OFF else ""  # a countdown would be news every second
-    message = f"{entry.message}; would start if {would}" if would else entry.message
-    return Why(entry.reason, message[:_LONGEST])
+def why_it_waits(reason: Reason) -> Why:
+    would = reason.would_start_if if reason.code != BACKING_OFF else ""  # a countdown would be news every second
+    message = f"{reason.message}; would start if {would}" if would else reason.message
+    return Why(reason.code, message[:_LONGEST])
 
 
 def why_invalid(problems: Iterable[str], subject: str = "") -> Why:

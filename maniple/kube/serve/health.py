@@ -10,10 +10,13 @@ from maniple.kube.serve.metrics import Metrics
 Check = Callable[[], str]  # returns the problem; empty: all is well
 
 
-async def start_web(host: str, port: int, metrics: Metrics, is_healthy: Check, is_ready: Check) -> web.AppRunner:
-    """Serves until the runner is cleaned up."""
+async def start_web(
+    host: str, port: int, metrics: Metrics, measure: Callable[[], None], is_healthy: Check, is_ready: Check
+) -> web.AppRunner:
+    """Serves until the runner is cleaned up. `measure` is called before metrics are shown."""
 
     async def show(_: web.Request) -> web.Response:
+        measure()
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def answering(check: Check) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

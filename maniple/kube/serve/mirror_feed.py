@@ -104,8 +104,11 @@ class Watcher(ListWatch[Live]):
     def read(self, raw: msgspec.Raw) -> Live:
         return read_live(raw, self.resource.struct)
 
+    async def add(self, items: list[Live]) -> None:
+        await self.mirror.add(self.resource, items)
+
     async def replace(self, items: list[Live], version: str) -> None:
-        await self.mirror.replace(self.resource, items, as_number(version))
+        self.mirror.keep(self.resource, items, as_number(version))
         self.listed_at = self.asked_at
         self.is_served = self.was_served = True
         await self._tell_listed()

@@ -105,7 +105,8 @@ class Server:
         sys.setswitchinterval(_SWITCH_S)
         runner = None
         if self.settings.listen is not None:
-            runner = await start_web(*self.settings.listen, self.metrics, self._unhealthy, self._unready)
+            checks = self._unhealthy, self._unready
+            runner = await start_web(*self.settings.listen, self.metrics, self.loop.measure, *checks)
         if self.lease is not None:
             await self.lease.turn()  # before any list, so that no list is older than our term
         tasks = [
@@ -172,7 +173,7 @@ class Server:
                 log.info("ready", extra={"objects": self.mirror.changes})
                 self._report_missing_crds()
             try:
-                _, plan = await self.loop.cycle()
+                cycle = await self.loop.cycle()
             except Exception:
                 # Trying again is better than ending. If it goes on, /healthz reports it.
                 log.exception("cycle failed")
@@ -183,7 +184,8 @@ class Server:
                 is_warm = True
                 gc.freeze()  # the cluster as it is at the start is no garbage
                 gc.enable()
-            await self.loop.rest(plan)
+            await self.loop.rest(cycle[1])
+            del cycle  # the next cycle need not keep the session of this one
 
     def _report_missing_crds(self) -> None:
         note = missing_crds(watcher.resource for watcher in self.feed.watchers.values() if not watcher.is_served)
@@ -251,7 +253,7 @@ class Server:
         try:
             await self.read_once()
             self.applier.volumes.timeout_s = 0.0  # nothing is watched, so nobody would hear that a claim is bound
-            cycle = await self.loop.cycle()
+            cycle = await self.loop.cycle(is_only=True)
             await self.applier.writes.settle()
             await self.statuses.writes.settle()
             await self.events.flush()

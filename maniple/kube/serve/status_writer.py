@@ -1,6 +1,7 @@
 """Writes the status of gangs, queues and waiting pods, and events about them. Only what has changed is written.
 
-What changes only in its wording is written seldom. The number of pods written in a cycle is limited.
+What changes only in its wording is written seldom. The number of pods written in a cycle is limited. A gang that waits
+is written when it has been explained (reasons.py).
 """
 
 import logging
@@ -33,17 +34,17 @@ from maniple.kube.serve.gang_status import (
     pod_group_status,
     upstream_conditions,
     why_invalid,
-    why_it_waits,
 )
 from maniple.kube.serve.kube_events import Events, Regarding
 from maniple.kube.serve.object_patches import Patches
-from maniple.kube.serve.pod_conditions import PodConditions
+from maniple.kube.serve.pod_conditions import PodConditions, WhyOf
+from maniple.kube.serve.reasons import Reasons, gangs_of
 from maniple.kube.serve.skip_repeated_writes import Throttle
 from maniple.kube.serve.stuck_pod_events import StuckPodEvents
 from maniple.kube.transport.mirror import Mirror, Seen
 from maniple.kube.transport.resource_kinds import JOBS, PODS, QUEUES, ObjectRef, Resource
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.plan import Plan, QueueShare
+from maniple.scheduler.framework.plan import QueueShare
 
 log = logging.getLogger("maniple.status")
 
@@ -82,25 +83,36 @@ class Statuses:
         self._without_queue: set[Resource] = set()  # kinds whose CRD has no status.queue
         self._unread: set[ObjectRef] = set()  # objects with notes that are not yet told
         mirror.listen(self._on_change)
+        self.reasons = Reasons()
         self.makes_pods = False  # whether a controller here makes the pods of elastic jobs
         self.writes = Background(log, "status")
         self._pods = PodConditions(patches, mirror, gangs, events, self.writes)
         self._stuck = StuckPodEvents(mirror, events)
 
-    def write(self, snapshot: Snapshot, plan: Plan, rejected: Rejected) -> None:
-        """Begins to write what has changed."""
-        waiting = {split_name(entry.group): why_it_waits(entry) for entry in plan.waiting}
-        for (resource, key), problems in rejected.items():
-            if key in waiting and resource.read_as in _GANGS:
-                waiting[key] = why_invalid(problems, f"{resource.kind} {key[1]}")
-        for key in self._gangs.take_touched() | waiting.keys():
+    def write(self, snapshot: Snapshot, shares: tuple[QueueShare, ...], rejected: Rejected) -> None:
+        """Begins to write what has changed. `reasons` says why gangs wait."""
+        reasons = self.reasons
+        invalid = {
+            key: why_invalid(problems, f"{resource.kind} {key[1]}")
+            for (resource, key), problems in rejected.items()
+            if resource.read_as in _GANGS and reasons.waits(key)
+        }
+
+        def why_of(key: Key) -> Why | None:
+            return invalid.get(key) or reasons.of(key)
+
+        fresh = reasons.take_fresh()
+        for key in self._gangs.take_touched() | {split_name(name) for name, _ in fresh} | invalid.keys():
+            why = why_of(key)
+            if why is None and reasons.waits(key):
+                continue  # it is written when it is explained
             if len(self.writes.tasks) > _MOST_UNDER_WAY:
                 self._gangs.touched.add(key)
             else:
-                self._write_gang(key, waiting.get(key), rejected)
-        self._warn_late(waiting)
-        self._pods.write(snapshot, waiting)
-        self._write_queues(snapshot, plan.queues, rejected)
+                self._write_gang(key, why, rejected)
+        self._warn_late(why_of)
+        self._pods.write(fresh.union(gang for key in invalid for gang in gangs_of(key)), reasons.gangs, why_of)
+        self._write_queues(snapshot, shares, rejected)
         self._report_unread_queues()
         self._report_unread_objects()
         self._report_rejected(rejected)
@@ -170,10 +182,10 @@ class Statuses:
         if self._waiting_events.admit(seen.uid, why.reason, repeat_s=_REPEAT_EVENT_S):
             self._events.add(Regarding.of(*seen.ref, seen.uid), why.reason, why.message, "Schedule", "Warning")
 
-    def _warn_late(self, waiting: Mapping[Key, Why]) -> None:
+    def _warn_late(self, why_of: WhyOf) -> None:
         """Gangs whose pods were being created, and no longer are: those that still lack some get their warning."""
         for key in list(self._being_made):
-            seen, why = self._gangs.find(key), waiting.get(key)
+            seen, why = self._gangs.find(key), why_of(key)
             if seen is None or why is None or why.reason != NOT_ENOUGH:
                 self._being_made.discard(key)
             elif not _is_being_made(seen.item, self._gangs.members(key)):

@@ -71,6 +71,11 @@ class VolumeBinder:
             for event in events:
                 event.set()
 
+    def are_needed(self, binds: list[Bind]) -> bool:
+        """Whether any of the pods has a claim that is not bound yet."""
+        pods = (self._pod(bind.pod) for bind in binds)
+        return any(pod is not None and pod.spec.volumes and self._storage.late_claims(pod) for pod in pods)
+
     async def bind(self, binds: list[Bind]) -> list[str]:
         """Binds the claims of all these pods. Returns what failed; then none of the pods may be bound.
 

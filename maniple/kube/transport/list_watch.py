@@ -5,10 +5,11 @@ was received. One that is too old to continue (410) starts again with a list. A 
 a bookmark, is taken for dead. What is done with the objects is up to a subclass.
 """
 
+import asyncio
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from maniple.api.decode.server_objects import Head, Version
 from maniple.kube.transport.client import ApiError, Client, Status, UnansweredError
 
 PAGE = 500
+_TURNS_TO_SEND = 3  # turns of the event loop until a request has left
 _WATCH_S = (240, 480)
 _STABLE_S = 5.0  # a watch that lasted so long was a success
 
@@ -44,22 +46,42 @@ _HEADS = msgspec.json.Decoder(Head)
 
 
 async def list_all(
-    client: Client, path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str] | None = None
+    client: Client,
+    path: str,
+    read: Callable[[msgspec.Raw], T],
+    query: Mapping[str, str] | None = None,
+    add: Callable[[list[T]], Awaitable[None]] | None = None,
 ) -> tuple[list[T], str]:
-    """Every object, and the version of the list. A list that grew too old between pages is read again without pages."""
+    """Every object, and the version of the list. `add` is given them as they come, while more are on their way.
+
+    A list that grew too old between pages is read again without pages; then `add` is given objects again.
+    """
+
+    async def ask(more: Mapping[str, str]) -> bytes:
+        return await client.get(path, {**(query or {}), **more}, timeout_s=60.0)
+
     for limit in ({"limit": str(PAGE)}, {}):
         items: list[T] = []
-        rest: dict[str, str] = {}
+        asking = asyncio.create_task(ask(limit))
         try:
             while True:
-                page = _PAGES.decode(await client.get(path, {**(query or {}), **limit, **rest}, timeout_s=60.0))
-                items.extend(read(raw) for raw in page.items or ())
+                page = _PAGES.decode(await asking)
+                if page.metadata.rest:
+                    asking = asyncio.create_task(ask({**limit, "continue": page.metadata.rest}))
+                    for _ in range(_TURNS_TO_SEND):
+                        await asyncio.sleep(0)
+                part = [read(raw) for raw in page.items or ()]
+                items += part
+                if add is not None:
+                    await add(part)
                 if not page.metadata.rest:
                     return items, page.metadata.version
-                rest = {"continue": page.metadata.rest}
         except ApiError as error:
             if error.status != 410 or not limit:
                 raise
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
     raise AssertionError("a list without pages cannot be too old")
 
 
@@ -86,6 +108,9 @@ class ListWatch(ABC, Generic[T]):
 
     @abstractmethod
     def read(self, raw: msgspec.Raw) -> T: ...
+
+    async def add(self, items: list[T]) -> None:
+        """Some of the objects of a list, which `replace` is given too once it has come whole."""
 
     @abstractmethod
     async def replace(self, items: list[T], version: str) -> None:
@@ -122,7 +147,7 @@ class ListWatch(ABC, Generic[T]):
             try:
                 if not self.version:
                     self.asked_at = started
-                    items, version = await list_all(self._client, self._path, self.read, self._query)
+                    items, version = await list_all(self._client, self._path, self.read, self._query, self.add)
                     await self.replace(items, version)
                     self.version = version
                     yield

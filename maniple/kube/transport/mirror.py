@@ -116,16 +116,20 @@ class Mirror:
         self._tell(resource, key, before, None)
 
     async def replace(self, resource: Resource, lives: Sequence[Live], version: int) -> None:
-        """A full list, as of `version`. What we have written since stays as we know it.
+        """A full list, as of `version`. What we have written since stays as we know it."""
+        await self.add(resource, lives)
+        self.keep(resource, lives, version)
 
-        It is read in parts, so that other tasks can run in between.
-        """
-        listed = set()
+    async def add(self, resource: Resource, lives: Sequence[Live]) -> None:
+        """Some objects of a list. They are read in parts, so that other tasks can run in between."""
         for start in range(0, len(lives), _PART):
             for live in lives[start : start + _PART]:
-                listed.add((live.head.namespace, live.head.name))
                 self.put(resource, live)
             await asyncio.sleep(0)
+
+    def keep(self, resource: Resource, lives: Iterable[Live], version: int) -> None:
+        """What is not in this full list, as of `version`, is gone."""
+        listed = {(live.head.namespace, live.head.name) for live in lives}
         for key in [key for key in self._seen[resource] if key not in listed]:
             self.remove(resource, key, version)
 
@@ -169,6 +173,9 @@ class PodsByOwner:
 
     def pods(self, owner: Key) -> Iterable[Key]:
         return self._pods.get(owner, ())
+
+    def count(self, owner: Key) -> int:
+        return len(self._pods.get(owner, ()))
 
     def move(self, pod: Key, before: Key | None, owner: Key | None) -> None:
         """`before` and `owner` are None where the pod has none."""

@@ -4,6 +4,7 @@ It keeps no state and has only the rights of the user. A refusal of the server b
 object.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Generic, TypeVar
@@ -144,6 +145,17 @@ class UserClient:
         except ApiError as error:
             raise jobs_refused(error) from None
         return [job for job in jobs if job is not None]
+
+    async def jobs_and_replicas(self, namespace: str | None) -> tuple[list[types.ElasticJob], list[ReplicaPod]]:
+        """Both at once. A user who may read neither gets the error of jobs."""
+        replicas = asyncio.create_task(self.replicas(namespace))
+        try:
+            jobs = await self.jobs(namespace)
+        except BaseException:
+            replicas.cancel()
+            await asyncio.gather(replicas, return_exceptions=True)
+            raise
+        return jobs, await replicas
 
     async def job(self, key: Key) -> types.ElasticJob:
         async with self._naming(key):

@@ -16,7 +16,7 @@ from maniple.kube.transport.client import ApiError
 from maniple.kube.transport.resource_kinds import JOBS, NODES, PODS, QUEUES
 from maniple.kube.user.client import UserClient, jobs_refused, read_job, refused, replica_query
 from maniple.kube.user.replica_pod import ObservedPod, read_observed_pod
-from maniple.model.resources import amounts
+from maniple.model.pod_requests import amounts
 
 _MAY_NOT = (403, 404)
 

@@ -14,7 +14,7 @@ from maniple.api.phases import FINISHED
 from maniple.api.replica_pods import PodStatus, read_pod_status
 from maniple.model.elastic import replica_index
 from maniple.model.pod_identity import pod_role
-from maniple.model.resources import RequestTable
+from maniple.model.pod_requests import RequestTable
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from maniple.model.disruption_budgets import Budget
 from maniple.model.nodes import NodeTable
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityReader
+from maniple.model.pod_requests import RequestTable
 from maniple.model.pod_shape import Shapes
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.priority import Priorities
 from maniple.model.queues import build_queues
-from maniple.model.resources import Axis, FloatArray, RequestTable
+from maniple.model.resources import Axis, FloatArray
 from maniple.model.topology_domains import Domains
 from maniple.model.volume_claims import Storage
 

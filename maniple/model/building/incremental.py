@@ -33,9 +33,10 @@ from maniple.model.nodes import same_resources
 from maniple.model.plugin_reads import Reads
 from maniple.model.pod_affinity import AffinityReader
 from maniple.model.pod_identity import JobKey, job_key, may_wait
+from maniple.model.pod_requests import RequestTable
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.queues import sound_queues
-from maniple.model.resources import RequestTable, axis_names
+from maniple.model.resources import axis_names
 from maniple.model.snapshot import Snapshot
 from maniple.model.topology_domains import Domains
 from maniple.model.volume_claims import STORAGE_KINDS, Storage

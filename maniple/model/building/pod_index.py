@@ -11,8 +11,8 @@ from maniple.api.keys import Key
 from maniple.model.counting import count_down, discard
 from maniple.model.pod_affinity import term_keys
 from maniple.model.pod_identity import JobKey, may_wait, named_gangs
+from maniple.model.pod_requests import RequestTable
 from maniple.model.pods_we_schedule import Ours, matters
-from maniple.model.resources import RequestTable
 from maniple.model.volume_claims import claims_of
 
 

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
+from maniple.model.alike_jobs import AlikeJobs, WaitingJobs, kind_of
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
 
@@ -46,20 +47,51 @@ class SortedJobs:
         return self._by_key.get(key)
 
 
+class SortedWaitingJobs:
+    """The same with equal jobs together."""
+
+    def __init__(self) -> None:
+        self._all = SortedJobs()
+        self._others = SortedJobs()
+        self._alike = AlikeJobs()
+        self._jobs = WaitingJobs((), {}, ())
+
+    def change(self, changes: Mapping[JobKey, Job | None]) -> None:
+        before = {key: job for key in changes if (job := self._all.get(key)) is not None}
+        after = {key: job for key, job in changes.items() if job is not None}
+        self._all.change(changes)
+        self._alike.change(before, after)
+        others: dict[JobKey, Job | None] = {
+            key: job if job is not None and kind_of(job) is None else None for key, job in changes.items()
+        }
+        self._others.change(others)
+        self._jobs = WaitingJobs(self._all.jobs(), self._alike.by_kind, self._others.jobs())
+
+    def jobs(self) -> WaitingJobs:
+        return self._jobs
+
+    def __contains__(self, key: JobKey) -> bool:
+        return key in self._all
+
+
 class JobLists:
     """All jobs, and lists of those that a cycle looks for: it must not look at every settled job to find them."""
 
     def __init__(self) -> None:
         self.all = SortedJobs()
-        self.waiting = SortedJobs()
+        self.waiting = SortedWaitingJobs()
         self.moved = SortedJobs()
         self.incomplete = SortedJobs()
         self.elastic = SortedJobs()
-        self._parts: list[tuple[SortedJobs, Callable[[Job], bool]]] = [
+        self.guests = SortedJobs()
+        self.running = SortedJobs()
+        self._parts: list[tuple[SortedJobs | SortedWaitingJobs, Callable[[Job], bool]]] = [
             (self.waiting, lambda job: bool(job.groups or job.gated)),
+            (self.running, lambda job: bool(job.placed)),
             (self.moved, lambda job: job.moved is not None),
             (self.incomplete, lambda job: job.is_incomplete),
             (self.elastic, lambda job: job.elastic is not None),
+            (self.guests, lambda job: any(pod.makes_way_for for pod in job.placed)),
         ]
 
     def change(self, changes: Mapping[JobKey, Job | None]) -> None:

@@ -19,7 +19,8 @@ from maniple.api.labels import GPU_TOPOLOGY_ANNOTATION
 from maniple.api.quantity import format_quantity
 from maniple.api.types import GPU_RESOURCES, GpuModel
 from maniple.model.gpu.links import LinkClass, node_links
-from maniple.model.resources import CPU, MEMORY, Axis, BoolArray, FloatArray, IntArray, amounts
+from maniple.model.pod_requests import amounts
+from maniple.model.resources import CPU, MEMORY, Axis, BoolArray, FloatArray, IntArray
 
 Millis = NDArray[np.int32]
 

@@ -15,8 +15,8 @@ from maniple.api.gpu.assignment import parse_assignment, read_assignment
 from maniple.api.gpu.requests import WHOLE
 from maniple.api.keys import Key, key_of
 from maniple.model.gpu.devices import GpuAsk, GpuGrant, GpuTable, Millis
+from maniple.model.pod_requests import RequestTable
 from maniple.model.pod_shape import Shapes
-from maniple.model.resources import RequestTable
 
 
 class HeldGpus(msgspec.Struct, eq=False):  # created several times faster than a dataclass

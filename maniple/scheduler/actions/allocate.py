@@ -11,14 +11,13 @@ The first gang of a queue that has waited for long gets a reservation if it does
 evict again are put aside, until later actions have shown whether they can make room for that gang.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from maniple.api.bind_failures import LONGEST_S
 from maniple.model.job import Job, Queue
+from maniple.scheduler.actions.common.in_line import check_valid, first_of, in_line, still_in_line
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.actions.common.stale_gangs import release_hopeless
 from maniple.scheduler.eviction.queue_claims import claims_of
@@ -26,13 +25,14 @@ from maniple.scheduler.eviction.surplus_claims import promised_claim, surplus_pr
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.due_rules import borrows
-from maniple.scheduler.framework.hooks import Reason
+from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.kept_places import KeptPlace, kept_for, without
-from maniple.scheduler.framework.plan import format_rounded_up
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
+from maniple.scheduler.framework.waiting_gangs import Place
 from maniple.scheduler.placement.placement_search import place_gang, place_more
-from maniple.scheduler.reservation.reserve import at_most, displace, has_guests, host_of, keep_reservations, reserve
+from maniple.scheduler.reservation.reserve import displace, has_guests, host_of, keep_reservations, reserve
+from maniple.scheduler.reservation.start_search import at_most
 
 _HIGHEST = 2**31  # above every priority
 _BREAKS_PROMISE = Reason(
@@ -48,13 +48,14 @@ class Allocate:
     def execute(self, session: Session) -> None:
         session.leave_note(FreeRoom())
         # Backfill places best-effort pods.
-        jobs = [job for job in session.snapshot.waiting if not job.is_best_effort and check_valid(session, job)]
+        items = list(in_line(session, lambda job: not job.is_best_effort))
         keep_promises(session)
         if session.has_action(Ability.RELEASE):
+            jobs = (item for item in items if isinstance(item, Job))
             late = (job for job in jobs if job.placed and job.stale_at < session.snapshot.now)
             session.could_be_whole.update(job.key for job in late if _fits_now(session, job))
             release_hopeless(session)
-        hand_out(session, (job for job in jobs if not session.is_promised(job)), Deference(session))
+        hand_out(session, still_in_line(session, items), Deference(session))
 
 
 def _fits_now(session: Session, job: Job) -> bool:
@@ -67,8 +68,11 @@ def _fits_now(session: Session, job: Job) -> bool:
         return session.may_start(session.queue_of(job), job, more, is_charged=True) is None
 
 
-def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None" = None) -> None:
-    """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside."""
+def hand_out(session: Session, items: Iterable[Job | Place], deference: "Deference | None" = None) -> None:
+    """Gives free resources to the jobs in order. Jobs that defer to a blocked gang are put aside.
+
+    What was not found for a gang is not found for those that are like it, until a reservation or a guest is gone.
+    """
 
     def can_start(job: Job) -> bool:
         if session.job_ready(job) or _fits_now(session, job):
@@ -77,17 +81,20 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
             deference.expect_priority(job)  # it may evict what passes
         return False
 
-    line = JobQueue(session, jobs, can_start)
+    line = JobQueue(session, items, can_start)
+    times_forgotten = session.times_forgotten
+    failed: list[Job | Place] = []
     while (turn := line.next()) is not None:
         queue, job = turn
         if deference is not None and deference.is_due_by(job):
             deference.expect_claim(job)
-            session.put_aside.append(job)
+            session.put_aside.append(line.drop())
             continue
         reason = session.overused(queue, session.asked(job))
         if reason is not None:
             # A limit is the stronger reason of the two.
             session.blocked[job.key] = session.may_start(queue, job, session.needed_resources(job)) or reason
+            line.drop()
             continue
         if session.job_ready(job):
             moved = place_one(session, queue, job)
@@ -101,8 +108,14 @@ def hand_out(session: Session, jobs: Iterable[Job], deference: "Deference | None
                 reserve(session, queue, job)
                 if deference is not None and job.key not in session.blocked:
                     deference.expect(job)
+                failed.append(line.drop())
         if moved and session.job_ready(job) and any(session.state(job).left(group) for group in job.groups):
             line.put_back(job)
+        if session.times_forgotten != times_forgotten:
+            times_forgotten = session.times_forgotten
+            line.revive()
+    if deference is not None:
+        session.put_aside += [item for item in failed if deference.is_due_by(first_of(item))]
 
 
 class Deference:
@@ -167,12 +180,11 @@ class Deference:
     def _running(self) -> dict[int, tuple[int, bool]]:
         """Queue -> the lowest priority of its running jobs that may be evicted, and whether it has surplus."""
         running: dict[int, tuple[int, bool]] = {}
-        for job in self._session.snapshot.jobs:
-            if job.placed:
-                lowest, has_surplus = running.get(job.queue, (_HIGHEST, False))
-                is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
-                priority = job.priority if job.preemptable else _HIGHEST
-                running[job.queue] = (min(lowest, priority), has_surplus or is_larger)
+        for job in self._session.snapshot.running:
+            lowest, has_surplus = running.get(job.queue, (_HIGHEST, False))
+            is_larger = len(job.placed) + job.succeeded > max(job.min_member, 1)
+            priority = job.priority if job.preemptable else _HIGHEST
+            running[job.queue] = (min(lowest, priority), has_surplus or is_larger)
         return running
 
 
@@ -190,7 +202,7 @@ def keep_promises(session: Session) -> None:
 
     for job, places in session.kept_places.open():
         session.kept_places.occupy(job, _start_moved(session, job, places))
-    promised = [job for job in session.snapshot.waiting if job.was_promised and check_valid(session, job)]
+    promised = [job for job in session.waiting.others if job.was_promised and check_valid(session, job)]
     waiting = [job for job in promised if not session.job_ready(job)]
     waiting.sort(key=key)
     started = [job for job in promised if session.job_ready(job)] if surplus_preempts(session) else []
@@ -276,11 +288,8 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
     alike = job.groups[0] if len(job.groups) == 1 else None
     # Fit failures are cached only for searches that saw every node.
     remembers = alike is not None and session.reserved.binds_as_usual and session.reserved.surely_binds(job)
-    if alike is not None:
-        # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
-        reason = session.may_start(queue, job, alike.shape.requests * need.total)
-    else:
-        reason = session.startable(job, session.needed_resources(job))
+    # Checked before the search: ten thousand jobs behind a full limit must cost nothing.
+    reason = refusal_of_gang(session, queue, job, need)
     if reason is not None:
         session.blocked[job.key] = reason
         return False
@@ -307,6 +316,13 @@ def start_gang(session: Session, queue: Queue, job: Job, *, promises: bool = Tru
             refusal = session.refusal(job, "job_pipelined" if later else "job_ready")
             session.blocked[job.key] = Reason("NotReady", f"there is room, but {refusal}", "that plugin let it start")
     return False
+
+
+def refusal_of_gang(session: Session, queue: Queue, job: Job, need: Need) -> Reason | None:
+    """Why the gang may not start whatever is free, as far as known without a search."""
+    if len(job.groups) == 1:
+        return session.may_start(queue, job, job.groups[0].shape.requests * need.total)
+    return session.startable(job, session.needed_resources(job))
 
 
 def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -> bool:
@@ -340,31 +356,3 @@ def place_one(session: Session, queue: Queue, job: Job, *, backfill: str = "") -
         if remembers:
             session.remember_not_to_fit(job, group, 1, later=False)
     return False
-
-
-def check_valid(session: Session, job: Job) -> bool:
-    """Whether the job may be planned at all. Stores the reason if not."""
-    if not job.exists or job.is_suspended or session.is_promised(job):
-        return False
-    session.checked.add(job.key)
-    reason = session.job_valid(job) or _backs_off(session, job)
-    if reason is not None:
-        session.blocked[job.key] = reason
-    return reason is None
-
-
-_SKEW_S = 30.0  # the clocks of two machines may differ by this much
-
-
-def _backs_off(session: Session, job: Job) -> Reason | None:
-    """The reason of a gang that backs off: one whose binding keeps failing must not be first in every cycle."""
-    left = job.backs_off_until - session.snapshot.now
-    if left <= 0 or left > LONGEST_S + _SKEW_S:  # a time that far away was written by a clock that is ahead of ours
-        return None
-    times = "once" if job.bind_failures == 1 else f"{job.bind_failures} times"
-    return Reason(
-        "BackingOff",
-        f"binding it has failed {times}; it is tried again at {format_rounded_up(job.backs_off_until)}",
-        f"{math.ceil(left)} s had passed",
-        is_in_line=False,
-    )

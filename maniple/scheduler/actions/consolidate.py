@@ -16,7 +16,8 @@ import numpy as np
 
 from maniple.model.job import Job
 from maniple.model.resources import BoolArray
-from maniple.scheduler.actions.allocate import check_valid, keep_promises
+from maniple.scheduler.actions.allocate import keep_promises
+from maniple.scheduler.actions.common.in_line import check_valid
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import Unit

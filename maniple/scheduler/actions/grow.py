@@ -113,14 +113,14 @@ def _longest_cooldown(session: Session) -> float:
     now, patience = session.snapshot.now, session.patience_s
     waiting = [
         patience - (now - job.created)
-        for job in session.snapshot.waiting
+        for job in session.waiting.oldest_after(now - patience)
         if now - job.created < patience and _waits_for_room(session, job)
     ]
     return min(waiting, default=inf)
 
 
 def _waits_for_room(session: Session, job: Job) -> bool:
-    is_open = job.groups and job.exists and not job.is_suspended and not job.gated and job.key not in session.blocked
+    is_open = job.groups and job.exists and not job.is_suspended and not job.gated and session.why_blocked(job) is None
     return bool(is_open) and not session.job_ready(job) and not session.is_promised(job)
 
 

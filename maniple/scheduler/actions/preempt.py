@@ -53,7 +53,7 @@ class Preempt:
         def may_claim(claimant: Job) -> bool:
             return claimant.may_preempt and lowest.get(claimant.queue, claimant.priority) < claimant.priority
 
-        queues = {job.queue for job in session.snapshot.waiting if may_claim(job)}
+        queues = {job.queue for job in session.waiting.one_of_each() if may_claim(job)}
         offered = OfferedUnits(session, (job for job in evictable_jobs(session) if job.queue in queues))
         units_below: dict[tuple[int, int], BoolArray] = {}
 

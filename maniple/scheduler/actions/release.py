@@ -18,7 +18,8 @@ room has promised that room to others.
 from collections.abc import Sequence
 
 from maniple.model.job import Job
-from maniple.scheduler.actions.allocate import check_valid, start_gang
+from maniple.scheduler.actions.allocate import start_gang
+from maniple.scheduler.actions.common.in_line import check_valid
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.actions.common.spared_gangs import spared_gangs
 from maniple.scheduler.actions.common.stale_gangs import has_no_objection, is_stale, release

@@ -47,5 +47,5 @@ class Shrink:
             surplus = claims.surplus_of(claimant.queue)
             return claim_attempts(claims, claimant, reason_of, own=own, given_back=surplus, is_last=False)
 
-        contend(session, OfferedUnits(session, session.snapshot.jobs, surplus_units), attempts)
+        contend(session, OfferedUnits(session, session.snapshot.running, surplus_units), attempts)
         take_together(session)

@@ -80,8 +80,8 @@ class GuaranteedParts:
         self._seen = len(session.evicted)
         parts: dict[int, list[_Part]] = {}
         guaranteed = [bool(self._due.guaranteed[path].any()) for path in session.queue_paths]
-        for job in session.snapshot.jobs:
-            if job.placed and guaranteed[job.queue]:
+        for job in session.snapshot.running:
+            if guaranteed[job.queue]:
                 parts.setdefault(job.queue, []).extend(self._split(job))
         return parts
 

@@ -61,6 +61,7 @@ class QueueClaims:
         self.priorities = RunningByPriority(session, due)
         self._meetings: dict[tuple[int, int], tuple[int, list[int]]] = {}
         self._reclaimable: dict[tuple[int, int], bool] = {}  # (queue, how many of its path)
+        self._meetings_by_claimant: dict[int, tuple[IntArray, IntArray]] = {}
         self._kinds_of: tuple[UnitTable, Kinds] | None = None
         self._waiting: set[int] | None = None  # queues of gangs that wait for a guarantee
         self._surplus: dict[int, FloatArray] = {}  # queue -> see surplus_of
@@ -118,7 +119,7 @@ class QueueClaims:
         if queue not in self._surplus:
             session, of_pod = self._session, self._due.accounting.of_pod
             pods: dict[tuple[int, int], list[PlacedPod]] = {}  # (queue, what each holds): equal pods share the array
-            for job in session.snapshot.jobs:
+            for job in session.snapshot.running:
                 for step in surplus_steps(session, job) if job.placed else ():
                     for pod in step.pods:
                         pods.setdefault((job.queue, id(of_pod(pod))), []).append(pod)
@@ -201,7 +202,7 @@ class QueueClaims:
         """Whether a gang of another queue waits within its guarantee."""
         if self._waiting is None:
             session, self._waiting = self._session, set()
-            for job in session.snapshot.waiting:
+            for job in session.waiting.one_of_each():
                 may_wait = job.queue not in self._waiting and self._due.guaranteed[session.queue_paths[job.queue]].any()
                 if not may_wait or not job.exists or job.is_suspended or session.is_promised(job):
                     continue
@@ -255,11 +256,7 @@ class QueueClaims:
 
     def _offered_kinds(self, claim: Claim, claimant: Job, queues: IntArray, amounts: FloatArray) -> BoolArray:
         due = self._due
-        tops = np.full(len(due.scarce), _NONE, dtype=np.intp)  # queue -> the one below the meeting queue
-        for queue in np.unique(queues).tolist():
-            below = self.meeting(claimant.queue, queue)[1]
-            if below and self.are_reclaimable(below):
-                tops[queue] = below[-1]
+        levels, tops = self._meetings_of(claimant.queue)
         top = tops[queues]
         held = due.accounting.queue_held
         if claim == Claim.STRICT:
@@ -271,7 +268,7 @@ class QueueClaims:
         need = self.need(claimant)
         fairer = np.zeros(len(queues), dtype=bool)
         path = self._session.queue_paths[claimant.queue]
-        levels = np.array([self.meeting(claimant.queue, queue)[0] for queue in queues.tolist()], dtype=np.intp)
+        levels = levels[queues]
         for level in np.unique(levels[top != _NONE]).tolist():
             here, own = np.flatnonzero((levels == level) & (top != _NONE)), path[level - 1]
             before = [parts_of_due(due, held[[own]], own), parts_of_due(due, held[top[here]], top[here])]
@@ -378,10 +375,19 @@ class QueueClaims:
 
     def _levels(self, claimant: Job, table: UnitTable) -> IntArray:
         kinds = self._kinds(table)
-        levels = np.zeros(len(self._session.snapshot.queues), dtype=np.intp)
-        for queue in np.unique(kinds.queues).tolist():
-            levels[queue] = self.meeting(claimant.queue, queue)[0]
-        return np.asarray(levels[kinds.queues[kinds.of_unit]])
+        return np.asarray(self._meetings_of(claimant.queue)[0][kinds.queues[kinds.of_unit]])
+
+    def _meetings_of(self, claimant: int) -> tuple[IntArray, IntArray]:
+        """[Q] how many of the claimant's queues are below the one in which it meets each queue, and which of the
+        other's is right below that; none, if the other's are not reclaimable or it is one of the claimant's.
+        """
+        known = self._meetings_by_claimant.get(claimant)
+        if known is None:
+            meetings = [self.meeting(claimant, queue.index) for queue in self._session.snapshot.queues]
+            tops = [below[-1] if below and self.are_reclaimable(below) else _NONE for _, below in meetings]
+            known = np.array([level for level, _ in meetings], dtype=np.intp), np.array(tops, dtype=np.intp)
+            self._meetings_by_claimant[claimant] = known
+        return known
 
     def meeting(self, claimant: int, victim: int) -> tuple[int, list[int]]:
         """How many of the claimant's queues are below the one in which the two meet, and which of the victim's are."""

@@ -102,7 +102,7 @@ class RunningByPriority:
         """Queue -> the priorities of its waiting gangs, the lowest first, and the most that those up to each need."""
         session, accounting = self._session, self._due.accounting
         waiting: dict[int, tuple[list[int], list[FloatArray]]] = {}
-        for job in sorted(session.snapshot.waiting, key=_priority):
+        for job in sorted(session.waiting.one_of_each(), key=_priority):
             if not job.exists or job.is_suspended or session.job_ready(job):
                 continue
             priorities, needed = waiting.setdefault(job.queue, ([], []))
@@ -124,7 +124,7 @@ class RunningByPriority:
         session = self._session
         if self._seen is None:
             self._seen = 0
-            for job in sorted(session.snapshot.jobs, key=_priority):
+            for job in sorted(session.snapshot.running, key=_priority):
                 if job.placed and may_go_whole(session, job):
                     self._running.setdefault(job.queue, []).append(job)
         fresh = {done.job.key: done.job for done in session.placed[self._seen :]}

@@ -40,7 +40,7 @@ UnitsOf = Callable[[Session, Job], Iterable[Unit]]
 def evictable_jobs(session: Session) -> Iterator[Job]:
     """Yields the jobs reclaim and preempt may evict from. A job that was shrunk in this cycle keeps its minimum."""
     shrunk = {done.job.key for done in session.evicted if done.reason == SHRUNK}
-    return (job for job in session.snapshot.jobs if job.preemptable and job.exists and job.key not in shrunk)
+    return (job for job in session.snapshot.running if job.preemptable and job.exists and job.key not in shrunk)
 
 
 def offered_units(session: Session, job: Job) -> Iterator[Unit]:

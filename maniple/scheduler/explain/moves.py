@@ -37,7 +37,7 @@ class Unmovable:
     def _reasons(self) -> list[tuple[Job, list[str]]]:
         """The running jobs, and all that keeps each of them from being moved for anybody."""
         session = self._session
-        reasons = {job.key: (job, list(self._reasons_of(job))) for job in session.snapshot.jobs if job.placed}
+        reasons = {job.key: (job, list(self._reasons_of(job))) for job in session.snapshot.running}
         if session.budget_cover.budgets:
             units = [unit for job, whys in reasons.values() if not whys for unit in offered_units(session, job)]
             allowed = allowed_units(session, units[0].job, units, []) if units else []

@@ -121,10 +121,10 @@ class NoRoom:
     def why_not_placed(self) -> tuple[str, str]:
         """Why pods wait for which there is room by now, and what would start them."""
         session = self._session
-        if self._job.key in session.checked and session.reservations and not (session.placed or session.evicted):
+        if session.was_checked(self._job) and session.reservations and not (session.placed or session.evicted):
             names = listed(sorted(reservation.job.name for reservation in session.reservations.values()))
             return f"there is room only where some is reserved for {names}", f"{names} had started"
-        if self._job.key in session.checked:
+        if session.was_checked(self._job):
             why = "there is room by the end of this cycle, and there was none when its turn came"
             return why, "the next cycle came"
         action = Ability.BACKFILL if self._job.is_best_effort else Ability.ALLOCATE

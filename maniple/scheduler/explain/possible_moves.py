@@ -64,7 +64,7 @@ class PossibleMoves:
     @cached_property
     def _are_few(self) -> bool:
         count = 0
-        for job in self._session.snapshot.jobs:
+        for job in self._session.snapshot.running:
             count += len(job.placed)
             if count > _MOST_PODS:
                 return False
@@ -73,7 +73,7 @@ class PossibleMoves:
     @cached_property
     def _table(self) -> UnitTable:
         session, moving = self._session, self._moving
-        jobs = (job for job in session.snapshot.jobs if job.placed and self._could_move(job))
+        jobs = (job for job in session.snapshot.running if self._could_move(job))
         return UnitTable(session, (unit for job in jobs for unit in movable_units(session, job, moving)))
 
     def _could_move(self, job: Job) -> bool:

@@ -14,25 +14,18 @@ from itertools import chain
 from math import inf
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from maniple.model.job import Job, TaskGroup
-from maniple.scheduler.eviction.claim_outcome import Claim
-from maniple.scheduler.eviction.queue_claims import QueueClaims
-from maniple.scheduler.eviction.unit_table import UnitTable
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
 from maniple.scheduler.eviction.victim_consent import allowed_units
+from maniple.scheduler.explain.lenders import lenders, no_claim
 from maniple.scheduler.explain.nearest_miss import find_miss
 from maniple.scheduler.explain.running_pods import Holders
 from maniple.scheduler.explain.words import describe_nearest, joined, listed, pods
-from maniple.scheduler.framework.due_rules import EPSILON
 from maniple.scheduler.framework.hooks import Reason, Victim, VictimRule
 from maniple.scheduler.framework.plan import Nearest, Tried
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement
 from maniple.scheduler.placement.placement_search import place_gang
-
-_MOST_LOOKED_AT = 10_000  # pods that might have been taken, over all kinds of gangs
 
 # Guards of running pods, as said of several pods. The others are such words already.
 _OF_SEVERAL = {
@@ -79,9 +72,9 @@ class Case:
 
     def may_look_at(self, pods_there: int) -> bool:
         """Whether so many more pods may be examined. Notes that they are."""
-        if not self.is_thorough and self.holders.looked_at + pods_there > _MOST_LOOKED_AT:
+        if not self.is_thorough and pods_there > self.holders.left_to_look_at:
             return False
-        self.holders.looked_at += pods_there
+        self.holders.left_to_look_at -= pods_there
         return True
 
     def free_room(self) -> str:
@@ -197,9 +190,8 @@ class Victims(Note):
     def _allowed(self, case: Case, jobs: Sequence[Job]) -> list[Unit]:
         """The most that may be taken of the jobs."""
         session, holders = case.session, case.holders
-        able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in holders.shrunk)]
-        # As a table has them: the cheapest first, and no pod in two of them.
-        units = UnitTable(session, (unit for job in able for unit in self.units_of(session, job))).units
+        able = [job for job in jobs if self.is_surplus or (job.preemptable and job.key not in holders.kept.shrunk)]
+        units = holders.units(self.units_of, able)
         takings = [allowed_units(session, case.job, units, rules) for rules in self.alternatives(case)]
         return max(takings, key=lambda taking: sum(len(unit.pods) for unit in taking), default=[])
 
@@ -207,10 +199,10 @@ class Victims(Note):
         """What would come of taking all that may be taken."""
         holders, allowed = case.holders, self._allowed(case, jobs)
         taken = {pod.pod: pod for unit in allowed for pod in unit.pods}
-        spent = holders.spend(taken.values())
+        spent = holders.kept.spend(taken.values())
         candidates = [(job, pod) for job in jobs for pod in job.placed if pod.node >= 0]
         if self.is_surplus:
-            candidates = [(job, pod) for job, pod in candidates if pod.pod in holders.surplus(job)]
+            candidates = [(job, pod) for job, pod in candidates if pod.pod in holders.kept.surplus(job)]
         count = pods(len(candidates))
         noun = f"{count} {noun}"
         if self.is_surplus:
@@ -218,7 +210,7 @@ class Victims(Note):
         kept: dict[str, list[float]] = {}  # why pods are kept -> for how long each
         for job, pod in candidates:
             if pod.pod not in taken:
-                guard = holders.why_kept(case.job, job, pod, spent, of_surplus=self.is_surplus)
+                guard = holders.kept.why_kept(case.job, job, pod, spent, of_surplus=self.is_surplus)
                 kept.setdefault(guard.what, []).append(guard.until)
         refused = joined([_describe_kept(what, untils) for what, untils in kept.items()])
         if not allowed:
@@ -307,23 +299,23 @@ class AboveShare(Victims):
         session, holders = case.session, case.holders
         if not self.rules:
             return "no plugin of the policy says what may be reclaimed"
-        if holders.claims is None:
+        if holders.kept.claims is None:
             return "no plugin of the policy says what queues deserve"
         others = set(holders.by_queue) - {case.job.queue}
         if not others:
             return "no other queue holds anything"
-        queues = _no_claim(case, holders.claims) or _lenders(case, holders.claims, others)
+        queues = no_claim(holders, case.job) or lenders(holders, case.job, others)
         if isinstance(queues, str):
             return queues
         names = listed([repr(session.snapshot.queues[queue].name) for queue in queues])
         noun = f"of queue{'s' * (len(queues) > 1)} {names}"
-        if all(map(holders.is_above_share, queues)):
+        if all(map(holders.kept.is_above_share, queues)):
             noun += f", which hold{'s' * (len(queues) == 1)} more than deserved"
         jobs = chain.from_iterable(holders.by_queue[queue] for queue in queues)
         return Pool(noun, sum(holders.pods_by_queue[queue] for queue in queues), jobs)
 
     def alternatives(self, case: Case) -> Sequence[Sequence[VictimRule]]:
-        claims = case.holders.claims
+        claims = case.holders.kept.claims
         possible = [] if claims is None else [claims.rule(claim) for claim in claims.possible(case.job, is_last=True)]
         return [[*self.rules, rule] for rule in possible]
 
@@ -334,12 +326,12 @@ class Surplus(Victims):
     is_surplus = True
 
     def pool(self, case: Case) -> Pool | str:
-        by_queue, claims = case.holders.with_surplus, case.holders.claims
+        by_queue, claims = case.holders.with_surplus, case.holders.kept.claims
         if not by_queue:
-            is_gone = bool(case.holders.shrunk)
+            is_gone = bool(case.holders.kept.shrunk)
             return "all surplus has been taken for others already" if is_gone else "no job has surplus"
         if case.job.queue not in by_queue and claims is not None:
-            why = _no_claim(case, claims) or _lenders(case, claims, set(by_queue))
+            why = no_claim(case.holders, case.job) or lenders(case.holders, case.job, set(by_queue))
             if isinstance(why, str):
                 return f"only other queues have surplus, and {why}"
         return Pool("surplus", sum(map(len, by_queue.values())), chain(*by_queue.values()))
@@ -348,55 +340,8 @@ class Surplus(Victims):
         def own(claimant: Job, candidates: Sequence[Victim]) -> list[Victim]:
             return [victim for victim in candidates if victim.job.queue == claimant.queue]
 
-        claims = case.holders.claims
+        claims = case.holders.kept.claims
         if claims is None:
             return [()]
         possible = claims.possible(case.job, claims.surplus_of(case.job.queue))
         return [[own], *([claims.rule(claim)] for claim in possible)]
-
-
-# --- what queues may take from each other
-
-
-def _no_claim(case: Case, claims: QueueClaims) -> str:
-    """Why its queue may take nothing of others; empty if it may of some."""
-    session, due = case.session, case.session.due
-    if due is None or next(claims.possible(case.job), None) is not None:
-        return ""
-    need = claims.need(case.job)
-    queue = session.queue_of(case.job)
-    held, deserved = due.accounting.queue_held[queue.index], due.deserved[queue.index]
-    over = due.scarce[queue.index] & (need > 0) & (held + need > deserved + EPSILON)
-    row = int(np.flatnonzero(over)[0])
-    axis = session.snapshot.axis
-    return (
-        f"queue {queue.name!r} has its due: it deserves {axis.amount(row, deserved[row])} {axis.names[row]}, "
-        f"holds {axis.amount(row, held[row])}, and this needs {axis.amount(row, need[row])}"
-    )
-
-
-def _lenders(case: Case, claims: QueueClaims, queues: set[int]) -> list[int] | str:
-    """Those of the queues that may lose something to the gang; or why there are none."""
-    session, holders, job = case.session, case.holders, case.job
-    own = session.queue_of(job)
-    possible = list(claims.possible(job))
-    able: list[int] = []
-    refusals: list[str] = []
-    for queue in sorted(queues, key=lambda queue: (claims.meeting(own.index, queue)[0], queue)):
-        level, below = claims.meeting(own.index, queue)
-        # What nearer queues give back may give its own queues a claim that they do not have yet.
-        is_nearer = bool(able) and claims.meeting(own.index, able[0])[0] < level
-        claimed = [claim for claim in possible if is_nearer or claims.may_claim(claim, job, level)]
-        is_rich = all(map(holders.is_above_share, below))
-        if not claims.are_reclaimable(below):
-            why = "may not lose it (reclaimable: false)"
-        elif not claimed:
-            why = f"a queue above {own.name!r} has its due already"
-        elif is_rich or claimed != [Claim.STRICT]:
-            able.append(queue)
-            continue
-        else:
-            why = "the queue above it does not"
-        if holders.is_above_share(queue):
-            refusals.append(f"queue {session.snapshot.queues[queue].name!r} holds more than it deserves, but {why}")
-    return able or listed(refusals) or "no other queue holds more than it deserves"

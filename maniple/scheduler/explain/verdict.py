@@ -1,15 +1,14 @@
 """Why a gang waits: the reason, the nodes counted by what is wrong with each, the place that comes nearest, what was
 tried, and the smallest change that would start it.
 
-Runs after the actions, over what is then free, and changes nothing. Gangs that ask for the same in the same queue wait
-for the same reasons: everything is found out once for each kind of demand, so that ten thousand waiting gangs of a few
-kinds are explained in the time of a few.
+Runs when somebody asks, after the actions, over what is then free, and changes nothing. Gangs that ask for the same in
+the same queue wait for the same reasons: everything is found out once for each kind of demand, so that ten thousand
+waiting gangs of a few kinds are explained in the time of a few.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
 
 import numpy as np
 
@@ -17,19 +16,21 @@ from maniple.api.keys import split_name
 from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import FloatArray
+from maniple.scheduler.explain.below_minimum import gives_back, not_released
 from maniple.scheduler.explain.fit_view import FitView
 from maniple.scheduler.explain.nearest_miss import Miss, find_miss, nearest_of
 from maniple.scheduler.explain.no_room import NoRoom
 from maniple.scheduler.explain.possible_moves import PossibleMoves
-from maniple.scheduler.explain.running_pods import Holders
+from maniple.scheduler.explain.running_pods import MOST_LOOKED_AT, Holders
 from maniple.scheduler.explain.stuck_in_the_way import stuck_in_the_way
 from maniple.scheduler.explain.tried import Case
+from maniple.scheduler.explain.who_waits import QueueLines, Standings, gated, has_no_pods, own_key
 from maniple.scheduler.explain.words import change, held_by, listed, pods
-from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Need, Reason
-from maniple.scheduler.framework.plan import STALE, Nearest, NodeCount, Tried, Waiting, format_rounded_up
+from maniple.scheduler.framework.plan import Nearest, NodeCount, Tried, Waiting
 from maniple.scheduler.framework.session import Session
 
+_MOST_LOOKED_AT_BRIEFLY = 1000  # pods that might have been taken, over all kinds of gangs
 _MOST_VIEWS = 256  # that are cached: each has several arrays over the nodes
 
 
@@ -46,15 +47,22 @@ class _Verdict:
 
 
 class Explainer:
-    """`thorough`: the name of a job whose explanation may cost whatever it takes."""
+    """`thorough`: the name of a job whose explanation may cost whatever it takes.
 
-    def __init__(self, session: Session, thorough: str = "") -> None:
+    `is_brief`: only the reason is wanted, not what was tried nor what each node objects to.
+    """
+
+    def __init__(self, session: Session, thorough: str = "", *, is_brief: bool = False) -> None:
         self._session = session
         self._thorough = thorough
+        self._is_brief = is_brief
         self._verdicts: dict[object, _Verdict] = {}
         self._views: dict[object, FitView] = {}
         self._misses: dict[object, Miss] = {}
-        self._holders = Holders(session)
+        self._holders = Holders(session, _MOST_LOOKED_AT_BRIEFLY if is_brief else MOST_LOOKED_AT)
+        self._standings = Standings(session, thorough)
+        self._moves: dict[int, str] = {}  # the moves that would start gangs, by the verdict on them
+        self._possible_moves = PossibleMoves(session)
         self._promised: dict[JobKey, FloatArray] = {}  # what the pods of a gang ask for that is promised room
         for placed in session.placed:
             if placed.later:
@@ -65,88 +73,83 @@ class Explainer:
         """Every gang that waits."""
         session = self._session
         verdicts = [(job, self._explain(job)) for job in session.snapshot.waiting]
-        in_line = [(job, verdict) for job, verdict in verdicts if verdict is not None and verdict.reason.is_in_line]
-        length: dict[int, int] = {}  # of each queue's line
-        positions: dict[JobKey, int] = {}
-        for job in sorted((job for job, _ in in_line), key=session.job_key):
-            length[job.queue] = positions[job.key] = length.get(job.queue, 0) + 1
-        in_line.sort(key=lambda entry: (positions[entry[0].key], entry[0].key))
-        moves = self._moves(in_line)
-        yield from self._not_released({job.key for job, verdict in verdicts if verdict is not None})
-        for job, verdict in verdicts:
-            if verdict is not None:
-                yield Waiting(
-                    group=job.name,
-                    kind=job.key[1],
-                    queue=session.queue_of(job).name,
-                    reason=verdict.reason.code,
-                    message=verdict.reason.message + self._gives_back(job),
-                    needs=verdict.needs,
-                    nodes=verdict.nodes,
-                    would_start_if=verdict.reason.would_start_if + moves.get(id(verdict), ""),
-                    position=positions.get(job.key),
-                    tried=verdict.tried,
-                    nearest=verdict.nearest,
-                )
+        judged = [(job, verdict) for job, verdict in verdicts if verdict is not None]
+        in_line = [entry for entry in judged if entry[0].key in self._lines.positions]
+        in_line.sort(key=lambda entry: (self._lines.positions[entry[0].key], entry[0].key))
+        for job, verdict in in_line:  # the first in line are told first which moves would help them
+            self._moves_for(job, verdict)
+        yield from not_released(session, {job.key for job, _ in judged})
+        for job, verdict in judged:
+            yield self._waiting(job, verdict, self._lines.positions.get(job.key))
 
-    def _moves(self, in_line: Sequence[tuple[Job, _Verdict]]) -> dict[int, str]:
-        """The moves of running pods that would start gangs, by the verdict on them. Each kind is asked about once."""
-        possible = PossibleMoves(self._session)
-        moves: dict[int, str] = {}
-        for job, verdict in in_line:
-            is_thorough = job.name == self._thorough
-            if verdict.lacks_room and (is_thorough or id(verdict) not in moves):
-                with self._session.reserved.seen_by(job):
-                    moves[id(verdict)] = possible.words(job, is_thorough=is_thorough)
-        return moves
+    def explain(self, job: Job) -> Waiting | None:
+        """One gang alone; None if it does not wait. Its position in line takes a look at all gangs that wait."""
+        verdict = self._explain(job)
+        if verdict is None:
+            others = not_released(self._session, ())
+            return next((entry for entry in others if (entry.group, entry.kind) == job.key), None)
+        if verdict.reason.is_in_line:
+            self._moves_for(job, verdict)
+        return self._waiting(job, verdict, self._lines.positions.get(job.key))
 
-    # -- gangs below their minimum
+    def reason(self, job: Job) -> Reason | None:
+        """The reason alone."""
+        verdict = self._explain(job)
+        if verdict is None:
+            entry = self.explain(job)
+            return None if entry is None else Reason(entry.reason, entry.message, entry.would_start_if)
+        if verdict.reason.is_in_line:
+            self._moves_for(job, verdict)
+        return self._reason(job, verdict)
 
-    def _gives_back(self, job: Job) -> str:
-        """When a gang below its minimum gives back what it holds, or why it has not; empty for others."""
-        session = self._session
-        if job.stale_at == inf or not job.placed or not session.has_action(Ability.RELEASE):
-            return ""
-        due = format_rounded_up(job.stale_at)
-        if any(done.job.key == job.key and done.reason == STALE for done in session.evicted):
-            return f"; it was not whole by {due}, and gives back what it holds"
-        if job.key in session.not_released:
-            return f"; it was not whole by {due}, and keeps what it holds: {session.not_released[job.key]}"
-        is_short = session.job_need(job).total and session.snapshot.now <= job.stale_at
-        return f"; it gives back what it holds at {due}, unless it is whole by then" if is_short else ""
+    def line(self, queue: int) -> int:
+        """How many gangs are in the queue's line."""
+        return self._lines.lengths.get(queue, 0)
 
-    def _not_released(self, explained: Set[JobKey]) -> Iterator[Waiting]:
-        """Gangs of which no pod waits, and that should have given back what they hold."""
-        session = self._session
-        for job in session.snapshot.jobs if session.not_released else ():
-            if job.key in session.not_released and job.key not in explained:
-                message = f"the gang lacks {pods(session.job_need(job).total)} to its minimum{self._gives_back(job)}"
-                queue = session.queue_of(job).name
-                reason = Reason("Stale", message, "it were whole again")
-                yield Waiting(job.name, job.key[1], queue, reason.code, reason.message, {}, (), reason.cure)
+    def _reason(self, job: Job, verdict: _Verdict) -> Reason:
+        reason = verdict.reason
+        moves = self._moves.get(id(verdict), "") if reason.is_in_line else ""
+        message, would = reason.message + gives_back(self._session, job), reason.would_start_if + moves
+        return replace(reason, message=message, would_start_if=would)
+
+    def _waiting(self, job: Job, verdict: _Verdict, position: int | None) -> Waiting:
+        reason = self._reason(job, verdict)
+        return Waiting(
+            group=job.name,
+            kind=job.key[1],
+            queue=self._session.queue_of(job).name,
+            reason=reason.code,
+            message=reason.message,
+            needs=verdict.needs,
+            nodes=verdict.nodes,
+            would_start_if=reason.would_start_if,
+            position=position,
+            tried=verdict.tried,
+            nearest=verdict.nearest,
+        )
+
+    def _moves_for(self, job: Job, verdict: _Verdict) -> None:
+        """Finds the moves of running pods that would start gangs of the kind. Each kind is asked about once."""
+        is_thorough = job.name == self._thorough
+        if verdict.lacks_room and (is_thorough or id(verdict) not in self._moves):
+            with self._session.reserved.seen_by(job):
+                self._moves[id(verdict)] = self._possible_moves.words(job, is_thorough=is_thorough)
+
+    @cached_property
+    def _lines(self) -> QueueLines:
+        return QueueLines(self._session, filter(self._standings.is_in_line, self._session.snapshot.waiting))
+
+    # -- verdicts
 
     def _explain(self, job: Job) -> _Verdict | None:
         """None if nothing of the job waits."""
-        session = self._session
-        state = session.state(job)
-        left = sum(state.left(group) for group in job.groups)
-        if not left and not job.gated and not state.promised_count and job.groups:
-            return None  # a waiting job without groups is a gang that has no pods
-        # Whether a gang is complete does not depend on an action having asked.
-        blocked = session.blocked.get(job.key)
-        if blocked is None and job.exists and job.key not in session.checked:
-            blocked = session.job_valid(job)
-        kind: tuple[object, ...] = job.key
-        if job.exists and not state.promised_count and job.name != self._thorough:
-            kind = (session.demands.of(job), self._own(job), left, job.gated, job.strangers, job.is_suspended, blocked)
-            if session.reservations:
-                # Whether it may run in reserved room.
-                ends = tuple((group.lasts_s, group.stays) for group in job.groups)
-                kind += (job.key in session.reservations, job.preemptable, job.min_runtime_s, ends)
-        verdict = self._verdicts.get(kind)
+        standing = self._standings.of(job)
+        if standing is None:
+            return None
+        verdict = self._verdicts.get(standing.kind)
         if verdict is None:
-            with session.reserved.seen_by(job):
-                verdict = self._verdicts[kind] = self._judge(job, left, blocked)
+            with self._session.reserved.seen_by(job):
+                verdict = self._verdicts[standing.kind] = self._judge(job, standing.left, standing.blocked)
         return verdict
 
     def _judge(self, job: Job, left: int, blocked: Reason | None) -> _Verdict:
@@ -170,14 +173,9 @@ class Explainer:
         if promised:
             message = f"room for {pods(promised)} is promised and still held by pods that are leaving"
             return _Verdict(Reason("Promised", message, f"{self._leaving(job)} were gone", is_in_line=False), needs)
-        if blocked is None and not job.groups and not job.gated:
-            message = f"none of its pods exists; it needs {pods(job.min_member)} to start"
-            blocked = Reason("NotEnoughPods", message, "they were created", is_in_line=False)
-        if not need.total and (job.groups or job.gated):
+        if not need.total and not has_no_pods(job):
             return self._judge_surplus(job, left, blocked)
-        if blocked is None:
-            # What others have started with since its turn may have left it no guarantee.
-            blocked = session.startable(job, session.needed_resources(job)) if job.groups else _gated(job)
+        blocked = self._standings.refusal(job, blocked)
         nodes: tuple[NodeCount, ...] = ()
         limits = ""
         if blocked is not None:
@@ -189,19 +187,19 @@ class Explainer:
         if blocked is None:
             views = {group: self._view(job, group) for group in session.groups(job)}
             no_room = NoRoom(session, job, need, views, miss, self._held(nearest, miss))
-            reason, nodes = no_room.reason(), views[no_room.hardest].node_counts
+            reason, nodes = no_room.reason(), self._nodes(views[no_room.hardest])
             reason = replace(reason, message=reason.message + stuck_in_the_way(session, no_room.hardest))
             limits = self._limits(job, miss)
             if limits:
                 reason = replace(reason, would_start_if=f"{reason.would_start_if} and {limits}")
         case = Case(self._holders, job, reason, blocked, nearest, is_thorough=job.name == self._thorough)
-        return _Verdict(reason, needs, nodes, case.tried(), nearest, lacks_room=blocked is None and not limits)
+        return _Verdict(reason, needs, nodes, self._tried(case), nearest, lacks_room=blocked is None and not limits)
 
     def _judge_surplus(self, job: Job, left: int, blocked: Reason | None) -> _Verdict:
         """The gang runs; pods above its minimum wait."""
         session = self._session
         if not left:
-            return _Verdict(_gated(job), {})
+            return _Verdict(gated(job), {})
         group = next(group for group in session.groups(job) if session.state(job).left(group))
         miss = self._miss(job, {group: 1})
         nearest = nearest_of(session, self._holders, job, miss)
@@ -213,7 +211,7 @@ class Explainer:
         else:
             view = self._view(job, group)
             no_room = NoRoom(session, job, Need({}, 1), {group: view}, miss, held)
-            why, nodes = "no node has room for one", view.node_counts
+            why, nodes = "no node has room for one", self._nodes(view)
             apart = no_room.fits_only_apart() if view.fits or no_room.is_torn else None
             if apart is not None:
                 why, would = apart.message, apart.would_start_if
@@ -223,7 +221,7 @@ class Explainer:
         message = f"the gang runs; {pods(left)} above its minimum {'waits' if left == 1 else 'wait'}: {why}"
         reason = Reason("SurplusWaiting", message, would, is_in_line=False)
         case = Case(self._holders, job, replace(reason, message=why), None, nearest, is_surplus=True)
-        return _Verdict(reason, {}, nodes, case.tried(), nearest)
+        return _Verdict(reason, {}, nodes, self._tried(case), nearest)
 
     def _leaving(self, job: Job) -> str:
         """The pods that hold the room that is promised to the job, as far as they are known."""
@@ -250,6 +248,12 @@ class Explainer:
             if placed.later:
                 nodes.setdefault(placed.job.key, set()).update(placed.spot.nodes.tolist())
         return nodes
+
+    def _nodes(self, view: FitView) -> tuple[NodeCount, ...]:
+        return () if self._is_brief else view.node_counts
+
+    def _tried(self, case: Case) -> tuple[Tried, ...]:
+        return () if self._is_brief else case.tried()
 
     # -- what would have to change
 
@@ -333,24 +337,15 @@ class Explainer:
             *((self._key(job, group), count) for group, count in wanted.items()),
             job.required,
             job.mixed_models,
-            self._own(job),
+            own_key(self._session, job),
         )
         miss = self._misses.get(key)
         if miss is None:
             miss = self._misses[key] = find_miss(self._session, job, wanted)
         return miss
 
-    def _own(self, job: Job) -> JobKey | None:
-        """The gang, if it has pods on nodes: what these hold cannot come free for it."""
-        return job.key if job.placed or any(self._session.state(job).cursor.values()) else None
-
     def _key(self, job: Job, group: TaskGroup) -> tuple[object, ...]:
         """All that decides how nodes look to the group, with the queue whose reservation does not bind the job."""
         reserved = self._session.reserved
         exempt = job.queue if reserved.by_job and reserved.exempts(job) else None
         return self._session.demands.of_group(group), group.pod_affinity, exempt
-
-
-def _gated(job: Job) -> Reason:
-    message = f"{pods(job.gated)} {'is' if job.gated == 1 else 'are'} held by scheduling gates"
-    return Reason("SchedulingGated", message, "its scheduling gates were removed", is_in_line=False)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from msgspec import UNSET
 
-from maniple.model.resources import PODS, FloatArray, readable
+from maniple.model.pod_requests import readable
+from maniple.model.resources import PODS, FloatArray
 from maniple.scheduler.explain.nearest_miss import Lack, Miss, NewNodes
 from maniple.scheduler.explain.running_pods import MOST_HOLDERS, PROMISED, RESERVED, STUCK
 from maniple.scheduler.framework.plan import Holder, Nearest, format_rounded_up

@@ -34,6 +34,7 @@ class Demand(NamedTuple):
     queue: int
     priority: int
     may_preempt: bool
+    preemptable: bool
     needed: int
     needed_by_role: tuple[tuple[str, int], ...]
     groups: tuple[int, ...]  # in task order
@@ -69,6 +70,7 @@ class Demands:
             job.queue,
             job.priority,
             job.may_preempt,
+            job.preemptable,
             need.total,
             tuple(need.by_role.items()),
             tuple([self._group(group) for group in session.groups(job)]),
@@ -78,6 +80,12 @@ class Demands:
             self.kinds(job),
             self.serial(),
         )
+
+    def kinds_of_waiting(self, job: Job) -> Hashable | None:
+        """What plugins look at of the job and its groups beyond what makes jobs alike; None: nothing."""
+        if not (self._job_kinds or self._group_kinds):
+            return None
+        return self.kinds(job), tuple([tuple([kind(group) for kind in self._group_kinds]) for group in job.groups])
 
     def kinds(self, job: Job) -> tuple[Hashable, ...]:
         """What plugins look at of the job beyond what the framework compares."""

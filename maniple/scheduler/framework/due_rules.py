@@ -7,13 +7,16 @@ from each other is in eviction/queue_claims.py.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maniple.model.job import Queue
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.share_accounting import Accounting
+
+if TYPE_CHECKING:
+    from maniple.scheduler.framework.session import Session
 
 # Shares are fractions of whole numbers; a smaller difference is a rounding error.
 EPSILON = 1e-6
@@ -73,7 +76,7 @@ def standing_with(due: Due, queue: int, held: FloatArray, need: FloatArray) -> S
     return Standing.BORROWING if is_over.any() else Standing.DESERVED
 
 
-def borrows(session: Session, queue: Queue, need: FloatArray) -> bool:
+def borrows(session: "Session", queue: Queue, need: FloatArray) -> bool:
     """Whether the queue, or one above it, would hold more than its due with `need`, and none below is guaranteed it."""
     due = session.due
     if due is None or not due.scarce.any():
@@ -83,7 +86,7 @@ def borrows(session: Session, queue: Queue, need: FloatArray) -> bool:
     return next((stand == Standing.BORROWING for stand in stands if stand != Standing.DESERVED), False)
 
 
-def counted_of(session: Session, queue: Queue) -> BoolArray:
+def counted_of(session: "Session", queue: Queue) -> BoolArray:
     """The resources that count for a queue's share: the scarce ones, or all if none is scarce."""
     shared = session.snapshot.axis.shared
     if session.due is None:

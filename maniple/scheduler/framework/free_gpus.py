@@ -16,7 +16,7 @@ from maniple.model.job import TaskGroup
 from maniple.model.pod_shape import Shape
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough
+from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough, subtract
 from maniple.scheduler.framework.hooks import Check
 from maniple.scheduler.framework.owed_gpus import OwedGpus, Pick, without
 
@@ -134,7 +134,8 @@ class FreeGpus:
         """How many pods of the shape fit on the devices of `nodes` (None: all); `free` [R, n] is what is free there.
 
         On nodes with unlike GPUs only devices of `model` count, or of all models that the shape allows (None). `checks`
-        and `has_model` tell whether a node with one model has the right one.
+        and `has_model` tell whether a node with one model has the right one. Of the nodes that are `reserved` [n] only
+        what reservations leave counts.
         """
         codes = self._codes(shape, model)
         fits: FloatArray = np.full(free.shape[1], np.inf)
@@ -189,7 +190,7 @@ class FreeGpus:
     ) -> Millis:
         """[nodes, G] what a pod may use of each device: the lower of now and later, so that promises are kept.
 
-        On `reserved` nodes [N] only what the reservation leaves.
+        On `reserved` ones [nodes] only what the reservation leaves.
         """
         chosen = slice(None) if nodes is None else nodes
         usable = self.future[row][chosen]
@@ -197,7 +198,7 @@ class FreeGpus:
             usable = np.minimum(self.free[row][chosen], usable)
         if reserved is None:
             return usable
-        return np.where(reserved[chosen][:, None], np.minimum(usable, self.spare[row][chosen]), usable)
+        return np.where(reserved[:, None], np.minimum(usable, self.spare[row][chosen]), usable)
 
     # -- choice
 
@@ -226,8 +227,10 @@ class FreeGpus:
                     models = codes if number == 0 else None
                     now = rows[number][index]
                     usual = self._take(ask, node, left := now.copy(), models, following, later=later)
-                    pick = Pick(group, ask, node, models, now, usual)
-                    better = self.owed.better(pick, chosen[first:], following, self.future[ask.row])
+                    better = None
+                    if self.owed.is_owed_on(node):
+                        pick = Pick(group, ask, node, models, now, usual)
+                        better = self.owed.better(pick, chosen[first:], following, self.future[ask.row])
                     rows[number][index] = left if better is None else without(now, better)
                     grants += usual if better is None else better
                 chosen.append(grants)
@@ -313,19 +316,16 @@ class FreeGpus:
                 for grant in of_pod
                 if grant.row == row
             ]
-            if parts:
-                on, devices, millis = np.array(parts, dtype=np.intp).T
-                np.subtract.at(self.future[row], (on, devices), millis)
-                if self.spare:
-                    np.subtract.at(self.spare[row], (on, devices), millis)
-                if now:
-                    np.subtract.at(self.free[row], (on, devices), millis)
-                if row in self._plain and (np.abs(millis) != WHOLE).any():
-                    self._plain.discard(row)
-                elif not now:
-                    self._promised.update(on[self.free[row][on, devices] > 0].tolist())
-                    if not self._promised.isdisjoint(on.tolist()):
-                        self._check_crossed(row, on)
+            if not parts:
+                continue
+            for amounts in filter(None, (self.future, self.spare, self.free if now else {})):
+                subtract(amounts[row], parts)
+            if row in self._plain and any(abs(milli) != WHOLE for _, _, milli in parts):
+                self._plain.discard(row)
+            elif not now:
+                self._promised.update([node for node, device, _ in parts if self.free[row][node, device] > 0])
+                if not self._promised.isdisjoint(nodes):
+                    self._check_crossed(row, np.array([node for node, _, _ in parts]))
 
     def _check_crossed(self, row: int, nodes: IntArray) -> None:
         """If one free GPU of a node is promised and another one is about to be freed, a pod can use neither now. The
@@ -365,13 +365,13 @@ class FreeGpus:
             millis = millis if is_spare is None else np.where(is_spare, millis, 0)
             np.add.at(self.spare[row], (nodes, devices), millis)
 
-    def clear(self, devices: Mapping[int, Millis], amounts: FloatArray, sign: int) -> None:
-        """Adds what pods would give back of the devices [N, G], by row (1), or removes it again (-1).
+    def clear(self, nodes: IntArray, devices: Mapping[int, Millis], amounts: FloatArray, sign: int) -> None:
+        """Adds what pods would give back of the devices [nodes, G], by row (1), or removes it again (-1).
 
-        `amounts` [R, N]: what they give back in all.
+        `amounts` [R, nodes]: what they give back in all.
         """
         for row, millis in devices.items():
-            self.future[row] += millis * sign
+            self.future[row][nodes] += millis * sign
             if row in self._plain and ((millis % WHOLE).any() or (millis.sum(axis=1) != amounts[row]).any()):
                 self._plain.discard(row)
 

@@ -101,7 +101,7 @@ class GuaranteedStarts:
         """[Q, R] by the minimums of gangs that run, in the queue and below it. Most cycles never need it."""
         session = self._session
         held = np.zeros_like(session.snapshot.queue_allocated)
-        for job in session.snapshot.jobs:
+        for job in session.snapshot.running:
             if not job.preemptable and job.placed:
                 held[session.queue_paths[job.queue]] += _minimum(job, held.shape[1])
         return held

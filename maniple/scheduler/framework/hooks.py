@@ -79,6 +79,11 @@ def nothing_else(_: object) -> None:
     """A declaration (job_kind, group_kind, victim_kind): the callbacks look at nothing that is not compared already."""
 
 
+def by_amounts(_: TaskGroup) -> bool:
+    """A declaration (node_order_by_amounts): for all groups."""
+    return True
+
+
 def no_other_group(_: TaskGroup) -> bool:
     """A declaration (pod_predicate_groups): only groups with host ports, disks or pod affinity."""
     return False
@@ -93,7 +98,7 @@ class Hooks:
     """
 
     # What preemptable, reclaimable, startable, job_ready and job_pipelined look at of the job (the claimant), apart
-    # from its queue, priority, need, groups, placed pods and topology.
+    # from its queue, priority, need, groups, placed pods, topology and preemptable.
     job_kind: Callable[[Job], Hashable] | None = None
     # What predicate, pod_predicate, node_order, batch_node_order and is_placed_singly look at of the group, apart from
     # its shape, and for pod_predicate and batch_node_order its pod affinity.
@@ -102,10 +107,15 @@ class Hooks:
     # job apart from its queue, priority, minimums and all that it holds.
     victim_kind: Callable[[Victim], Hashable] | None = None
 
+    # Whether job_order and job_valid give one answer for all waiting gangs that hold nothing, ask for the same in the
+    # same queue and have the same job_kind: they look at neither age nor name.
+    is_alike_in_line: bool | None = None
+
     job_order: Callable[[Job], Key] | None = None
+    # Looks at what the queue and those above it hold: an answer is kept until that changes.
     queue_order: Callable[[Queue], Key] | None = None
     # How a queue would stand with what the next job of a queue below it needs. Given are the indices of the queues from
-    # that of the job up to this one. It is compared before queue_order.
+    # that of the job up to this one. It is compared before queue_order. Kept like its answers.
     queue_standing: Callable[[Sequence[int], FloatArray], float] | None = None
     task_order: Callable[[TaskGroup], Key] | None = None
     # Looks at nodes' own attributes only: cached by the group's Constraint and group_kind.
@@ -117,8 +127,13 @@ class Hooks:
     pod_predicate_groups: Callable[[TaskGroup], bool] | None = None
     # Looks at the row alone (its node and free resources) and the group: cached by Shape and group_kind.
     node_order: Callable[[TaskGroup, Rows], FloatArray | None] | None = None
+    # Whether node_order, for this group, looks of a node only at its allocatable resources, its GPUs, and what is left
+    # of both. Then nodes that are alike in these share one answer. None: it may look at anything.
+    node_order_by_amounts: Callable[[TaskGroup], bool] | None = None
     # Looks at all candidates together (to normalise) or at pods elsewhere: asked anew for every placement.
     batch_node_order: Callable[[TaskGroup, IntArray], FloatArray | None] | None = None
+    # Which groups batch_node_order can score in this cycle; for the others it always returns None. None: any group.
+    batch_node_order_groups: Callable[[TaskGroup], bool] | None = None
     # Whether the pods of the group are placed one by one, because batch_node_order looks at the pods before.
     is_placed_singly: Callable[[TaskGroup], bool] | None = None
     # [0..1000] what a GPU is worth to other pods by its free thousandths. Decides which GPU of a node a share goes to.

@@ -18,7 +18,8 @@ import msgspec
 
 from maniple.api.moves import Move
 from maniple.model.job import Job, TaskGroup
-from maniple.model.resources import FloatArray, amounts
+from maniple.model.pod_requests import amounts
+from maniple.model.resources import FloatArray
 
 if TYPE_CHECKING:
     from maniple.scheduler.framework.session import Session

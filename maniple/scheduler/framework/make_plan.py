@@ -8,7 +8,7 @@ from maniple.api.gpu.requests import WHOLE
 from maniple.api.moves import HOUR_S, Place
 from maniple.model.pod_identity import JobKey
 from maniple.model.snapshot import Snapshot
-from maniple.scheduler.explain.verdict import Explainer
+from maniple.scheduler.explain.unexplained import Unexplained
 from maniple.scheduler.framework.due_rules import counted_of, share_of
 from maniple.scheduler.framework.free_gpus import FreeGpus, GpuGrants
 from maniple.scheduler.framework.plan import (
@@ -16,6 +16,7 @@ from maniple.scheduler.framework.plan import (
     SHRUNK,
     Bind,
     Eviction,
+    Explanations,
     Leaver,
     Move,
     MovedGang,
@@ -30,9 +31,7 @@ from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Placed
 
 
-def make_plan(session: Session, thorough: str = "", has_reasons: bool = True) -> Plan:
-    """`thorough`: the name of a job to explain in full, at any cost. Without `has_reasons` nothing is explained."""
-    waiting = Explainer(session, thorough).explain_all() if has_reasons else iter(())
+def make_plan(session: Session) -> Plan:
     leavers = _leavers(session)
     given_up = {leaver.pod for several in leavers.values() for leaver in several}
     evictions = (Eviction(e.pod.pod, e.reason, e.beneficiary) for e in session.evicted if e.pod.pod not in given_up)
@@ -46,7 +45,7 @@ def make_plan(session: Session, thorough: str = "", has_reasons: bool = True) ->
         ended_moves=tuple(sorted(_ended_moves(session))),
         resizes=tuple(sorted(_resizes(session, leavers))),
         reservations=tuple(sorted(_reservations(session), key=lambda entry: entry.group)),
-        waiting=tuple(sorted(waiting, key=lambda entry: (entry.group, entry.kind))),
+        explanations=Explanations(Unexplained(session)),
         queues=tuple(_shares(session)),
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from maniple.model.job import TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import Check, Hooks, Rows
@@ -38,14 +39,14 @@ class _Cached:
         self._every: IntArray = np.arange(count, dtype=np.intp)
         self._arrays: dict[int, tuple[FloatArray, int]] = {}  # shape -> (values, how many changes they have seen)
 
-    def of(self, group: TaskGroup, changed: list[int]) -> FloatArray:
+    def of(self, group: TaskGroup, changed: ChangedNodes) -> FloatArray:
         number = self._demands.of_group(group)
         values, seen = self._arrays.pop(number, (None, 0))
-        touched = set() if values is None else set(changed[seen:])
+        touched = [] if values is None or seen == len(changed) else changed.since(seen)
         if values is None or len(touched) * 4 > len(self._every):
             values = self._compute(group, self._every)
         elif touched:
-            nodes = np.fromiter(touched, dtype=np.intp, count=len(touched))
+            nodes = np.array(touched, dtype=np.intp)
             values[nodes] = self._compute(group, nodes)
         if len(self._arrays) >= _MOST_CACHED:
             del self._arrays[next(iter(self._arrays))]
@@ -62,8 +63,12 @@ class NodeCapacity:
         gpus: FreeGpus,
         hooks: Sequence[Hooks],
         demands: Demands,
+        changed: ChangedNodes,
     ) -> None:
-        """`free`, `future` [R, N]: what is free now, and when all leaving pods have left. The session changes them."""
+        """`free`, `future` [R, N]: what is free now, and when all leaving pods have left. The session changes them.
+
+        `changed`: who changes them says so.
+        """
         self._free = free
         self._future = future
         self._promised = promised
@@ -77,7 +82,7 @@ class NodeCapacity:
         self._fits = _Cached(self._compute_fits, count, demands)
         self._fits_later = _Cached(self._compute_fits_later, count, demands)
         self._scores = _Cached(self._compute_scores, count, demands)
-        self.changed: list[int] = []  # nodes in the order of their changes
+        self.changed = changed
 
     def checks(self, group: TaskGroup) -> list[Check]:
         """The predicates' answers for every node, and whether it has GPUs of the kind that the group asks for."""
@@ -104,9 +109,27 @@ class NodeCapacity:
         """
         return (self._fits_later if later else self._fits).of(group, self.changed)
 
+    def fits_later_on(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
+        """The same for some nodes, counted anew: for those who suppose things there that nobody else shall know of."""
+        return self._compute_fits_later(group, nodes)
+
     def scores(self, group: TaskGroup) -> FloatArray:
         """The score of each node for the next pod of the group."""
         return self._scores.of(group, self.changed)
+
+    def fits_on(self, group: TaskGroup, nodes: IntArray, *, later: bool) -> FloatArray:
+        """How many of the group's pods these nodes can take, wherever they are allowed."""
+        usable = self._at(self._future, nodes) if later else self.usable(nodes)
+        return self._count_pods(group, nodes, usable, later=later)
+
+    def following_scores(self, group: TaskGroup, nodes: Sequence[int], pods: Sequence[int]) -> list[list[float]]:
+        """The scores of each node for the pods after the next: for the second, third, …, `pods` of them."""
+        rows = np.repeat(np.array(nodes, dtype=np.intp), pods)
+        ends = np.cumsum(pods)
+        nth = np.arange(1, len(rows) + 1) - np.repeat(ends - pods, pods)
+        free = self._free[:, rows] - np.outer(group.shape.requests, nth)
+        scores = self.score_rows(group, Rows(rows, free)).tolist()
+        return [scores[end - count : end] for end, count in zip(ends.tolist(), pods, strict=True)]
 
     def score_rows(self, group: TaskGroup, rows: Rows) -> FloatArray:
         total = np.zeros(len(rows.nodes))
@@ -128,17 +151,17 @@ class NodeCapacity:
         return np.minimum(free, self._at(self._future, nodes))
 
     def _compute_fits(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
-        return self._count_pods(group, nodes, self.usable(nodes), later=False)
+        return np.where(self.allowed(group)[nodes], self.fits_on(group, nodes, later=False), 0.0)
 
     def _compute_fits_later(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
-        return self._count_pods(group, nodes, self._at(self._future, nodes), later=True)
+        return np.where(self.allowed(group)[nodes], self.fits_on(group, nodes, later=True), 0.0)
 
     def _count_pods(self, group: TaskGroup, nodes: IntArray, usable: FloatArray, *, later: bool) -> FloatArray:
         fits = capacity(group.shape.requests, usable)
         if self._gpus.is_counted(group.shape):
             some = nodes if len(nodes) < self._count else None
             np.minimum(fits, self._gpus.fits(group.shape, some, usable, later=later), out=fits)
-        return np.where(self.allowed(group)[nodes], fits, 0.0)
+        return fits
 
     def _compute_scores(self, group: TaskGroup, nodes: IntArray) -> FloatArray:
         return self.score_rows(group, Rows(nodes, self._at(self._free, nodes)))

@@ -77,6 +77,9 @@ class OwedGpus:
                 if group in self._pods.get(node, ()):
                     self._pods[node][group] -= int(count)
 
+    def is_owed_on(self, node: int) -> bool:
+        return bool(self._pods.get(node))
+
     def better(
         self, pick: Pick, before: Sequence[tuple[GpuGrant, ...]], following: int, future: Millis
     ) -> tuple[GpuGrant, ...] | None:

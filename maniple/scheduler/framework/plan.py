@@ -1,18 +1,23 @@
 """The result of a cycle: binds, evictions, nominations, resizes, reservations, and why gangs wait. Values, sorted.
 
+Why gangs wait is found out when somebody asks.
 kube/serve/applier.py and cluster/in_memory_cluster.py apply it.
 """
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from maniple.api.moves import Place
 from maniple.api.timestamps import format_timestamp
+from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
+from maniple.scheduler.framework.hooks import Reason
 
 SHRUNK = "Shrunk"  # the reason of evictions that leave a job its minimum
 PREEMPTED = "Preempted"
@@ -156,6 +161,79 @@ class QueueShare(msgspec.Struct, frozen=True):
     share: float
 
 
+class Glance(NamedTuple):
+    """What is seen of a gang that waits without explaining it. If it changes, so does most likely the reason."""
+
+    job: Job | None = None  # None: no pod of it waits, or all that is left of the cycle is explanations
+    promised: int = 0  # pods that are promised room
+
+
+class Explains(Protocol):
+    """Knows why gangs wait, and says so when it is asked."""
+
+    @property
+    def gangs(self) -> Mapping[JobKey, Glance]: ...
+
+    def explain_all(self) -> Iterable[Waiting]: ...
+
+    def explain(self, gang: JobKey, *, is_thorough: bool = False) -> Waiting | None: ...
+
+    def reason(self, gang: JobKey) -> Reason | None: ...
+
+    def line(self, queue: str) -> int: ...
+
+
+class Explanations:
+    """Why gangs wait. Nothing is explained before somebody asks: sentences take longer than most decisions."""
+
+    def __init__(self, source: Explains | None = None) -> None:
+        """Without a source nobody waits."""
+        self._source = source
+        self._all: tuple[Waiting, ...] | None = None if source is not None else ()
+
+    @property
+    def gangs(self) -> Mapping[JobKey, Glance]:
+        """The gangs that wait. To know them takes no explanation."""
+        if self._source is None:
+            return {(entry.group, entry.kind): Glance() for entry in self.all()}
+        return self._source.gangs
+
+    def all(self) -> tuple[Waiting, ...]:
+        """Explains every gang. Whoever has all explanations needs the cycle no more: it is let go of."""
+        if self._all is None:
+            found = () if self._source is None else self._source.explain_all()
+            self._all = tuple(sorted(found, key=lambda entry: (entry.group, entry.kind)))
+            self._source = None
+        return self._all
+
+    def of(self, gang: JobKey, *, is_thorough: bool = False) -> Waiting | None:
+        """Explains one gang; None if it does not wait. What is said is what `all` says, or more.
+
+        `is_thorough`: in full, at any cost.
+        """
+        if self._source is None:
+            return next((entry for entry in self.all() if (entry.group, entry.kind) == gang), None)
+        return self._source.explain(gang, is_thorough=is_thorough)
+
+    def reason(self, gang: JobKey) -> Reason | None:
+        """The reason alone, in a fraction of the time: without what was tried, or who is before it in line."""
+        if self._source is None:
+            entry = self.of(gang)
+            return None if entry is None else Reason(entry.reason, entry.message, entry.would_start_if)
+        return self._source.reason(gang)
+
+    def line(self, queue: str) -> int:
+        """How many gangs are in the queue's line."""
+        if self._source is None:
+            return sum(entry.queue == queue and entry.position is not None for entry in self.all())
+        return self._source.line(queue)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Explanations) and self.all() == other.all())
+
+    __hash__ = None  # type: ignore[assignment]  # as of all that is compared by values that may change
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     binds: tuple[Bind, ...] = ()
@@ -167,8 +245,13 @@ class Plan:
     ended_moves: tuple[JobKey, ...] = ()  # gangs that need their kept places no more; not printed
     resizes: tuple[Resize, ...] = ()
     reservations: tuple[ReservedNodes, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    explanations: Explanations = dataclasses.field(default_factory=Explanations, repr=False)
     queues: tuple[QueueShare, ...] = ()
+
+    @property
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Why gangs wait, all of them. They are explained when this is first asked for."""
+        return self.explanations.all()
 
     @property
     def decides(self) -> bool:

@@ -15,7 +15,8 @@ class PodColumns:
     def __init__(self, session: Session, pods: Sequence[PlacedPod], queues: IntArray) -> None:
         """`queues`: the queue that each pod is charged to."""
         self._session = session
-        self._spare: tuple[tuple[Reservation, ...], BoolArray] = ((), np.zeros(0, dtype=bool))
+        self._spare: tuple[int, BoolArray] = (-1, np.zeros(0, dtype=bool))  # at this version of the reservations
+        self._counted: dict[Reservation, IntArray] = {}  # the pods that each reservation counts on
         self.pods = pods
         self.queues = queues
 
@@ -51,18 +52,30 @@ class PodColumns:
 
     @cached_property
     def device_parts(self) -> "DeviceParts":
-        return DeviceParts(self._session, self.pods)
+        return DeviceParts.of_pods(self._session, self.pods)
 
     def spare(self) -> BoolArray | None:
         """Returns the pods whose room no reservation counts on; None: all, because nothing is reserved."""
         reserved = self._session.reserved
-        reservations = tuple(reserved.by_job.values())
-        if not reservations:
+        if not reserved.by_job:
             return None
-        if reservations != self._spare[0]:
-            is_spare = [not reserved.counts_on(pod.pod, pod.node) for pod in self.pods]
-            self._spare = reservations, np.array(is_spare, dtype=bool)
-        return self._spare[1]
+        version, is_spare = self._spare
+        if version != reserved.version:
+            there = set(reserved.by_job.values())
+            if len(is_spare) != len(self.pods):
+                is_spare = np.ones(len(self.pods), dtype=bool)
+            for reservation in self._counted.keys() - there:
+                is_spare[self._counted.pop(reservation)] = True
+            for reservation in there - self._counted.keys():
+                rows = [self._row_of[pod] for pod in reservation.leaving if pod in self._row_of]
+                self._counted[reservation] = np.array(rows, dtype=np.intp)
+                is_spare[self._counted[reservation]] = False
+            self._spare = reserved.version, is_spare
+        return is_spare
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {pod.pod: row for row, pod in enumerate(self.pods)}
 
 
 def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
@@ -77,18 +90,42 @@ def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
 class DeviceParts:
     """The GPUs that pods hold, as columns, without GPUs that are lost or unhealthy."""
 
-    def __init__(self, session: Session, pods: Sequence[PlacedPod]) -> None:
-        held = [(owner, part.row, part.device, part.milli) for owner, pod in enumerate(pods) for part in pod.gpus]
-        owners, rows, devices, millis = np.array(held, dtype=np.intp).reshape(-1, 4).T
+    def __init__(self, owners: IntArray, rows: IntArray, devices: IntArray, millis: IntArray, pods: int) -> None:
+        """`owners`: the numbers of the pods, ascending; `rows`: of the resources."""
+        self.owners, self.rows, self.devices, self.millis = owners, rows, devices, millis
+        self._pods = pods
+        self._counts: IntArray = np.bincount(self.owners, minlength=pods)
+        self._starts: IntArray = np.cumsum(self._counts) - self._counts
+
+    @classmethod
+    def of_pods(cls, session: Session, pods: Sequence[PlacedPod]) -> "DeviceParts":
+        parts = [part for pod in pods for part in pod.gpus]
+        owners = np.repeat(np.arange(len(pods)), [len(pod.gpus) for pod in pods])
+        rows = np.array([part.row for part in parts], dtype=np.intp)
+        devices = np.array([part.device for part in parts], dtype=np.intp)
+        millis = np.array([part.milli for part in parts], dtype=np.intp)
         nodes = np.array([pod.node for pod in pods], dtype=np.intp)
-        there = np.zeros(len(held), dtype=bool)
+        there = np.zeros(len(parts), dtype=bool)
         for row in np.unique(rows).tolist():
             of_row = rows == row
             there[of_row] = session.gpus.tables[row].there[nodes[owners[of_row]], devices[of_row]]
-        self.owners, self.rows, self.devices, self.millis = (part[there] for part in (owners, rows, devices, millis))
-        self.resources = np.unique(self.rows).tolist()
-        self._counts: IntArray = np.bincount(self.owners, minlength=len(pods))
-        self._starts: IntArray = np.cumsum(self._counts) - self._counts
+        return cls(owners[there], rows[there], devices[there], millis[there], len(pods))
+
+    @cached_property
+    def resources(self) -> list[int]:
+        """The rows of the resources of which some pod holds a part."""
+        held: list[int] = np.unique(self.rows).tolist()
+        return held
+
+    def followed_by(self, other: "DeviceParts") -> "DeviceParts":
+        """Also those of other pods, whose numbers come after these."""
+        return DeviceParts(
+            np.append(self.owners, other.owners + self._pods),
+            np.append(self.rows, other.rows),
+            np.append(self.devices, other.devices),
+            np.append(self.millis, other.millis),
+            self._pods + other._pods,
+        )
 
     def of(self, pods: IntArray) -> tuple[IntArray, IntArray]:
         """Returns the numbers of the pods' parts, and the position in `pods` of the pod that holds each."""

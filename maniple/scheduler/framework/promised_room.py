@@ -6,6 +6,7 @@ gang that waits for the victims of others counts on nothing: nobody has left for
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,12 +81,21 @@ class PromisedRoom:
     def _leaving(self, job: Job, node: int) -> FloatArray:
         """What the gang's victims on the node hold, and those pods that leave it for no gang."""
         snapshot = self._session.snapshot
-        leaving = snapshot.releasing[:, node].copy()
-        for name, by_node in snapshot.leaving_for.items():
-            if name != job.name and node in by_node:
-                leaving -= by_node[node]
+        leaving = snapshot.releasing[:, node] - self._leaving_for_gangs.get(node, 0.0)
+        own = snapshot.leaving_for.get(job.name, {}).get(node)
+        if own is not None:
+            leaving += own
         of_victims = self._victims_by_gang().get(job.name, {}).get(node)
         return leaving if of_victims is None else leaving + of_victims
+
+    @cached_property
+    def _leaving_for_gangs(self) -> dict[int, FloatArray]:
+        """Node -> what victims of earlier cycles hold there, of whatever gang."""
+        total: dict[int, FloatArray] = {}
+        for by_node in self._session.snapshot.leaving_for.values():
+            for node, amount in by_node.items():
+                _add(total, node, amount)
+        return total
 
     def _victims_by_gang(self) -> dict[str, dict[int, FloatArray]]:
         evicted = self._session.evicted

@@ -5,7 +5,7 @@ plugins. It must never change its sums itself: only Statement and Supposition do
 notes in it: why a job is blocked, which jobs were put aside.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,11 @@ import numpy as np
 from maniple.model.disruption_budgets import BudgetCover
 from maniple.model.job import Job, PlacedPod, Queue, TaskGroup
 from maniple.model.plugin_reads import Reads
-from maniple.model.pod_affinity import AffinityInfo, Term
 from maniple.model.pod_identity import JobKey, pod_order
 from maniple.model.resources import FloatArray
 from maniple.model.snapshot import Snapshot
-from maniple.model.term_index import ByLabel, labels_of
 from maniple.scheduler.framework.action import Ability, Action, abilities_of
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.demand_cache_keys import Demands
 from maniple.scheduler.framework.free_gpus import FreeGpus
 from maniple.scheduler.framework.hooks import (
@@ -38,10 +37,15 @@ from maniple.scheduler.framework.job_state import JobState, Step
 from maniple.scheduler.framework.kept_places import KeptPlaces
 from maniple.scheduler.framework.neighbours import Neighbours
 from maniple.scheduler.framework.next_needs import NextNeeds
-from maniple.scheduler.framework.node_capacity import NodeCapacity, capacity
+from maniple.scheduler.framework.node_capacity import NodeCapacity
+from maniple.scheduler.framework.node_rankings import NodeRankings
+from maniple.scheduler.framework.pod_terms import PodTerms
 from maniple.scheduler.framework.promised_pods import PromisedPods
 from maniple.scheduler.framework.promised_room import PromisedRoom
+from maniple.scheduler.framework.queue_turns import QueueTurns
+from maniple.scheduler.framework.reserved_room import without_reserved
 from maniple.scheduler.framework.share_accounting import Accounting, SpeedAccounting, Speeds
+from maniple.scheduler.framework.waiting_gangs import Place, WaitingGangs
 from maniple.scheduler.reservation.reservation_book import ReservationBook
 
 if TYPE_CHECKING:
@@ -75,7 +79,7 @@ class Session:
         self.queue_paths = [_path(snapshot.queues, queue) for queue in snapshot.queues]
         self.queue_allocated = _with_queues_below(snapshot.queue_allocated, self.queue_paths)  # [Q, R]
         self.states: dict[JobKey, JobState] = {}
-        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key)
+        self.reserved = ReservationBook(self.gpus, self.free.shape, self.job_key, ChangedNodes(len(snapshot.nodes)))
         self.reservations = self.reserved.by_job  # job -> its reservation
         self.blocked: dict[JobKey, Reason] = {}  # by actions, for explanations
         self.checked: set[JobKey] = set()  # gangs that actions have asked job_valid about
@@ -83,7 +87,8 @@ class Session:
         self.notes: dict[str, dict[JobKey | None, Note]] = {}  # by name of the action
         self.could_be_whole: set[JobKey] = set()  # gangs below their minimum that fitted before anybody was given room
         self.not_released: dict[JobKey, str] = {}  # gangs that stay below their minimum -> why they may keep their pods
-        self.put_aside: list[Job] = []  # by allocate, for backfill: jobs that gave way to a blocked gang
+        # By allocate, for backfill: jobs that gave way to a blocked gang; from a place on all that are alike.
+        self.put_aside: list[Job | Place] = []
         self.placed: list[Placed] = []  # committed, in order
         self.evicted: list[Evicted] = []
         self.moved: list[Placed] = []  # the places of pods that are evicted because they have them
@@ -93,9 +98,10 @@ class Session:
         self.promised_pods = PromisedPods(self)
         self.promised_room = PromisedRoom(self)
         self.kept_places = KeptPlaces(self)
-        self._repelled: dict[AffinityInfo, bool] = {}
+        self.pod_terms = PodTerms(snapshot)
         self.owners: dict[str, dict[int, int]] = {owner: dict(nodes) for owner, nodes in snapshot.owners.items()}
         self._failed: dict[tuple[object, ...], int] = {}  # demand -> a count of pods that does not fit
+        self.times_forgotten = 0  # how often these were cleared
         self.by_speed: dict[Speeds, SpeedAccounting] = {}  # requested by plugins, updated by statements
         self.due: Due | None = None
         self.tiers = [[plugin.open(self) for plugin in tier] for tier in tiers]
@@ -116,12 +122,10 @@ class Session:
         self.patience_s: float | None = claims["patience_s"]
         self.gpus.worth = None if claims["device_worth"] is None else claims["device_worth"].tolist()
         self._job_need: Callable[[Job], Need] | None = claims["job_need"]
-        # Pod predicates that may be about any group; none is built in.
-        self._wide_predicates = [
-            hooks for hooks in self.hooks if hooks.pod_predicate and hooks.pod_predicate_groups is not no_other_group
-        ]
         self.demands = Demands(self, self.hooks, reads or Reads())
-        self.capacity = NodeCapacity(self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands)
+        self.capacity = NodeCapacity(
+            self.free, self.future, self.promised_room, self.gpus, self.hooks, self.demands, self.reserved.changed
+        )
 
     # -- state
 
@@ -184,6 +188,31 @@ class Session:
 
     def forget_failures(self) -> None:
         self._failed.clear()
+        self.times_forgotten += 1
+
+    @cached_property
+    def queue_turns(self) -> QueueTurns:
+        return QueueTurns(self)
+
+    @cached_property
+    def are_alike_in_line(self) -> bool:
+        """Whether all plugins declare that gangs which are alike are equally valid, and in line by age and name."""
+        about_line = [hooks for hooks in self.hooks if hooks.job_order or hooks.job_valid]
+        return all(hooks.is_alike_in_line for hooks in about_line)
+
+    @cached_property
+    def waiting(self) -> WaitingGangs:
+        return WaitingGangs(self)
+
+    def why_blocked(self, job: Job) -> Reason | None:
+        """What an action has found out about the job, or about a gang that is like it."""
+        gangs = self.waiting.untouched_like(job)
+        return self.blocked.get(job.key) or (None if gangs is None else gangs.blocked)
+
+    def was_checked(self, job: Job) -> bool:
+        """Whether an action has asked job_valid about the job."""
+        gangs = self.waiting.untouched_like(job)
+        return job.key in self.checked or (gangs is not None and gangs.was_tried)
 
     def leave_note(self, note: "Note", job: JobKey | None = None) -> None:
         """Stores what the running action looks at, for one gang or (None) for all others."""
@@ -223,7 +252,7 @@ class Session:
         return sorted(job.groups, key=key) if len(job.groups) > 1 else job.groups
 
     def job_valid(self, job: Job) -> Reason | None:
-        reason = _first(validate(job) for validate in self._callbacks["job_valid"])
+        reason = self._first("job_valid", job)
         # No action tries an invalid job, so it is not in line.
         return replace(reason, is_in_line=False) if reason is not None and reason.is_in_line else reason
 
@@ -259,6 +288,10 @@ class Session:
         return total
 
     @cached_property
+    def rankings(self) -> NodeRankings:
+        return NodeRankings(self)
+
+    @cached_property
     def next_needs(self) -> NextNeeds:
         return NextNeeds(self)
 
@@ -267,22 +300,22 @@ class Session:
         return np.zeros(len(self.snapshot.axis)) if job.pending is None else job.pending
 
     def overused(self, queue: Queue, asked: FloatArray) -> Reason | None:
-        for overused in self._callbacks["overused"]:
-            reason: Reason | None = overused(queue, asked)
-            if reason is not None:
-                return reason
-        return None
+        return self._first("overused", queue, asked)
 
     def admissible(self, queue: Queue, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
-        for admissible in self._callbacks["admissible"]:
-            reason: Reason | None = admissible(queue, more, is_charged)
-            if reason is not None:
-                return reason
-        return None
+        return self._first("admissible", queue, more, is_charged)
 
     def startable(self, job: Job, more: FloatArray) -> Reason | None:
         """Why the gang may not start with `more`, whoever leaves for it."""
-        return _first(startable(job, more) for startable in self._callbacks["startable"])
+        return self._first("startable", job, more)
+
+    def _first(self, callback: str, *arguments: object) -> Reason | None:
+        """The first reason that a plugin gives."""
+        for refuse in self._callbacks[callback]:
+            reason: Reason | None = refuse(*arguments)
+            if reason is not None:
+                return reason
+        return None
 
     def may_start(self, queue: Queue, job: Job, more: FloatArray, *, is_charged: bool = False) -> Reason | None:
         """Why neither the limits nor any other rule about starts let the gang start with `more`; None if all do."""
@@ -309,27 +342,15 @@ class Session:
     def depends_on_pods(self, group: TaskGroup) -> bool:
         """Whether pods on a node can open or close it for the group, other than by their resources, ports and disks."""
         affinity = group.pod_affinity
-        if affinity is not None and (affinity.has_required_terms or self._may_be_repelled(affinity)):
+        if affinity is not None and (affinity.has_required_terms or self.pod_terms.may_repel(affinity)):
             return True
         return bool(self._wide_predicates) and self._is_in_wide_predicate(group)
 
-    def _may_be_repelled(self, affinity: AffinityInfo) -> bool:
-        """Whether a pod that is placed, waits or may be added has a required anti-affinity term that selects it."""
-        if affinity not in self._repelled:
-            self._repelled[affinity] = any(map(affinity.match, self._repelling.found(affinity.labels)))
-        return self._repelled[affinity]
-
     @cached_property
-    def _repelling(self) -> ByLabel[Term]:
-        """The required anti-affinity terms of all pods."""
-        snapshot = self.snapshot
-        groups = (group for job in snapshot.jobs for group in (*job.groups, *job.growth.values()))
-        waiting = {group.pod_affinity for group in groups if group.pod_affinity is not None}
-        placed = {affinity for affinity, _ in snapshot.pod_affinity}
-        terms = ByLabel[Term]()
-        for term in {term for affinity in waiting | placed for term in affinity.anti_affinity}:
-            terms.add(term, labels_of(term.requirements))
-        return terms
+    def _wide_predicates(self) -> list[Hooks]:
+        """Those whose pod predicate may be about any group; none is built in."""
+        with_predicate = (hooks for hooks in self.hooks if hooks.pod_predicate)
+        return [hooks for hooks in with_predicate if hooks.pod_predicate_groups is not no_other_group]
 
     def _is_in_wide_predicate(self, group: TaskGroup) -> bool:
         return not all(_excludes(hooks, group) for hooks in self._wide_predicates)
@@ -346,29 +367,12 @@ class Session:
             if self.gpus.has_mixed_nodes:
                 free = self.future if later else self.free
                 fits = np.minimum(fits, self.gpus.fits(group.shape, None, free, later=later, model=model))
-        fits = self._within_reservations(group, fits, later=later, model=model)
+        fits = without_reserved(self, group, fits, later=later, model=model)
         if not group.shape.exclusives and not self.depends_on_pods(group):
             return fits
         for check in self.pod_checks(group, later=later) if is_next or not self.is_coupled(group) else ():
             fits = np.where(check.passes, fits, 0.0)
         return np.minimum(fits, 1.0) if group.shape.is_one_per_node else fits
-
-    def _within_reservations(self, group: TaskGroup, fits: FloatArray, *, later: bool, model: int | None) -> FloatArray:
-        """`fits` without what is reserved for other gangs."""
-        mask, spare = self.reserved.mask, self.reserved.spare
-        if mask is not None and spare is not None:
-            nodes = np.flatnonzero(mask)
-            nodes = nodes[fits[nodes] > 0]
-            if len(nodes):
-                left = spare[:, nodes]
-                fits_there = capacity(group.shape.requests, left)
-                if group.shape.gpus:
-                    devices = self.gpus.fits(group.shape, nodes, left, later=later, model=model, reserved=mask)
-                    fits_there = np.minimum(fits_there, devices)
-                fits = fits.copy()
-                fits[nodes] = np.minimum(fits[nodes], fits_there)
-        most = self.reserved.most(group)
-        return fits if most is None else np.minimum(fits, most)
 
     def pod_checks(self, group: TaskGroup, *, later: bool) -> list[Check]:
         """The answers of the pod predicates that are about the group, for every node: now, or when all leaving pods
@@ -413,7 +417,3 @@ def _path(queues: Sequence[Queue], queue: Queue) -> list[int]:
 def _excludes(hooks: Hooks, group: TaskGroup) -> bool:
     """Whether the plugin declares that its pod_predicate is not about the group."""
     return hooks.pod_predicate_groups is not None and not hooks.pod_predicate_groups(group)
-
-
-def _first(reasons: Iterable[Reason | None]) -> Reason | None:
-    return next((reason for reason in reasons if reason is not None), None)

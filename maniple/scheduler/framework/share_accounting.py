@@ -126,7 +126,7 @@ class SpeedAccounting(Accounting):
     def _count_placed(self, own: FloatArray) -> FloatArray:
         """Adds up what placed pods hold, by job and by queue. Returns the sum over pods on known nodes."""
         gone = np.zeros(own.shape[1])
-        for job in self._session.snapshot.jobs:
+        for job in self._session.snapshot.running:
             held: FloatArray | None = None
             for pod in job.placed:
                 units = self._of_pod(pod)[0]

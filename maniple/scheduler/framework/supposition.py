@@ -9,6 +9,7 @@ import numpy as np
 from maniple.model.resources import FloatArray, IntArray
 from maniple.scheduler.framework.pod_columns import PodColumns
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.statement import Cleared, shift_cleared
 
 
 class Supposition:
@@ -46,6 +47,13 @@ class Supposition:
             for queue in np.unique(queues).tolist():
                 amount = requests[:, queues == queue].sum(axis=1)
                 session.queue_allocated[session.queue_paths[queue]] -= amount
+
+    def end(self, cleared: Cleared, sign: int) -> None:
+        """The pods will have ended (1), or not after all (-1). Not for rules of pods about each other.
+
+        NodeCapacity is not told: only those may count who count anew what they changed, until all of it is undone.
+        """
+        shift_cleared(self._session, cleared, sign)
 
     def occupy(self, node: int, amount: FloatArray) -> None:
         """Takes an amount of the node, or gives it back if negative."""

@@ -71,7 +71,7 @@ def _is_busy(session: Session) -> bool:
     if any(session.kept_places.of(job) for job in snapshot.moved):
         return True
     return any(
-        job.exists and not job.is_suspended and job.key not in session.blocked and job.groups
+        job.exists and not job.is_suspended and session.why_blocked(job) is None and job.groups
         for job in snapshot.waiting
     )
 
@@ -90,7 +90,7 @@ class _Search:
     def __init__(self, session: Session, moving: Moving) -> None:
         self._session, self._moving = session, moving
         self._disorder = Disorder(session)
-        self._movable = [job for job in session.snapshot.jobs if job.is_movable and job.placed]
+        self._movable = [job for job in session.snapshot.running if job.is_movable]
         self._offered: dict[tuple[str, str], list[Unit]] = {}
         # The times at which the answer may change although nothing else does.
         self._changes = {at + HOUR_S for at in moves_of_the_last_hour(session)}

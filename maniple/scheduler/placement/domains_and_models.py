@@ -58,6 +58,14 @@ def room_in(session: Session, group: TaskGroup, scope: Scope, *, later: bool, is
     return fits if scope.nodes is None else np.where(scope.nodes, fits, 0.0)
 
 
+def total_room(session: Session, group: TaskGroup, scope: Scope, *, later: bool) -> float:
+    """How many pods of the group fit in the scope."""
+    room = None
+    if scope.nodes is None:
+        room = session.rankings.room(group, later=later, model=scope.model_of(group))
+    return room if room is not None else float(room_in(session, group, scope, later=later).sum())
+
+
 # --- models
 
 
@@ -105,12 +113,21 @@ def choices_of_models(session: Session, job: Job, need: Need, groups: Sequence[T
     is_ordered = codes is not None
     choices: list[tuple[float, int]] = []
     for code in range(len(gpus.models)) if codes is None else codes:
-        fits = [session.room_for(group, later=later, model=code) for group in groups]
-        if _hold_each(need, groups, [room.sum(keepdims=True) for room in fits])[0]:
+        scope = Scope(models={models: code})
+        rooms = [np.array([total_room(session, group, scope, later=later)]) for group in groups]
+        if _hold_each(need, groups, rooms)[0]:
             # Without a list, the policy's scores decide between models.
-            best = 0.0 if is_ordered else session.capacity.scores(groups[0])[fits[0] > 0].max(initial=-np.inf)
-            choices.append((-float(best), code))
+            best = 0.0 if is_ordered else _best_score(session, groups[0], code, later=later)
+            choices.append((-best, code))
     return [code for _, code in (choices if is_ordered else sorted(choices))]
+
+
+def _best_score(session: Session, group: TaskGroup, model: int, *, later: bool) -> float:
+    ranked = session.rankings.best(group, later=later, model=model)
+    if ranked is not None:
+        return ranked.top
+    fits = session.room_for(group, later=later, model=model)
+    return float(session.capacity.scores(group)[fits > 0].max(initial=-np.inf))
 
 
 # --- domains

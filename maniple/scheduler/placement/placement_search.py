@@ -4,12 +4,15 @@ Pods of a group are equal, so kube-batch's "best node for this pod, then for the
 nodes: each node's scores for its first, second, … pod are computed at once, and the greedy choice is a merge of these
 lists. The result must be the same as the loop's; ties go to the node whose name comes first. W pods on N nodes that
 hold up to K pods each cost O(N + W K + W log W) instead of O(W N).
+
+Few pods of a plain group do not even look at all nodes: the best ones are known (framework/node_rankings.py).
 """
 
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -17,16 +20,23 @@ from maniple.model.job import Job, TaskGroup
 from maniple.model.pod_affinity import AffinityInfo
 from maniple.model.resources import FloatArray, IntArray
 from maniple.scheduler.framework.arrival_order import Pod, arrival_order, needs_pods
-from maniple.scheduler.framework.hooks import Need, Rows
+from maniple.scheduler.framework.best_nodes import BestNodes
+from maniple.scheduler.framework.hooks import Need
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Spot, Statement
-from maniple.scheduler.placement.domains_and_models import Scope, pack, room_in, scopes
+from maniple.scheduler.placement.domains_and_models import Scope, pack, room_in, scopes, total_room
+
+_FEW = 64  # pods whose places are taken one by one; for more a look at all nodes is faster
 
 
 def find_spot(
     session: Session, group: TaskGroup, wanted: int, scope: Scope, *, later: bool, following: int = 0
 ) -> Spot | None:
     """Returns places for as many of `wanted` pods as fit; None if none fits. `following` more pods come after them."""
+    if scope.nodes is None and (wanted == 1 or (scope.levels is None and wanted <= _FEW)):
+        ranked = session.rankings.best(group, later=later, model=scope.model_of(group))
+        if ranked is not None:
+            return _best_spot(session, group, wanted, ranked)
     fits = room_in(session, group, scope, later=later, is_next=True)
     if following and group.pod_affinity is not None and group.pod_affinity.affinity:
         fits = _where_all_fit(session, group.pod_affinity, fits, wanted + following)
@@ -46,10 +56,35 @@ def find_spot(
     best = _top(score, min(wanted, len(candidates)))
     if wanted == 1 or fits[best].max() <= 1:
         return Spot(candidates[best], np.ones(len(best)))
-    nodes = candidates[best]
-    extra = None if batch is None else batch[best]
-    chosen = _merge(session, group, nodes, np.minimum(fits[best], wanted), score[best], extra, wanted)
-    return Spot(nodes[list(chosen)], np.array(list(chosen.values()), dtype=np.float64))
+    nodes, more = candidates[best].tolist(), (np.minimum(fits[best], wanted) - 1).astype(np.intp).tolist()
+    deeper = session.capacity.following_scores(group, nodes, more)
+    if batch is not None:
+        deeper = [
+            [value + extra for value in values] for values, extra in zip(deeper, batch[best].tolist(), strict=True)
+        ]
+    return _spot(_merge(nodes, more, score[best].tolist(), deeper, wanted))
+
+
+def _best_spot(session: Session, group: TaskGroup, wanted: int, ranked: BestNodes) -> Spot | None:
+    """The same for few pods, if the best nodes are known."""
+    if wanted == 1:
+        node = ranked.first()
+        return None if node is None else _spot({node: 1})
+    nodes = list(islice(ranked.in_order(), wanted))
+    more = [int(min(fits, wanted)) - 1 for fits in ranked.fits_on(nodes)]
+    if len(nodes) < 2:
+        return _spot({node: 1 + count for node, count in zip(nodes, more, strict=True)}) if nodes else None
+    if not any(more):
+        return _spot(dict.fromkeys(nodes, 1))
+    deeper = session.rankings.following_scores(group, nodes, more)
+    return _spot(_merge(nodes, more, ranked.scores_of(nodes), deeper, wanted))
+
+
+def _spot(pods: dict[int, int]) -> Spot:
+    count = len(pods)
+    return Spot(
+        np.fromiter(pods, dtype=np.intp, count=count), np.fromiter(pods.values(), dtype=np.float64, count=count)
+    )
 
 
 def place_some(
@@ -89,12 +124,31 @@ def place_gang(session: Session, statement: Statement, job: Job, *, later: bool)
     need = session.job_need(job)
     groups = session.groups(job)
     with session.reserved.seen_by(job):
+        if len(groups) == 1 and not (job.required or job.preferred or need.by_role or session.gpus.is_mixed):
+            is_placed = _place_plain(session, statement, job, groups[0], need.total, later=later)
+            if is_placed is not None:
+                return is_placed
         for scope in scopes(session, job, need, groups, later=later):
             for ordered in _orders(session, need, groups, scope, later=later):
                 if _fill(session, statement, job, ordered, need, scope, later=later):
                     return True
                 statement.rollback()
         return session.reserved.is_by_group and _follow_nominations(session, statement, job, need, later=later)
+
+
+def _place_plain(
+    session: Session, statement: Statement, job: Job, group: TaskGroup, wanted: int, *, later: bool
+) -> bool | None:
+    """Places all that a gang needs, if it is a few pods whose best nodes are known; None: it is not."""
+    room = session.rankings.room(group, later=later) if wanted <= session.state(job).left(group) else None
+    if room is None or not 0 < wanted <= _FEW:
+        return None
+    ranked = session.rankings.best(group, later=later) if room >= wanted else None
+    spot = None if ranked is None else _best_spot(session, group, wanted, ranked)
+    if spot is None:
+        return False
+    statement.place(job, group, spot, later=later)
+    return True
 
 
 def _follow_nominations(session: Session, statement: Statement, job: Job, need: Need, *, later: bool) -> bool:
@@ -139,12 +193,12 @@ def _orders(
     a large one.
     """
     if len(groups) == 1:
-        if room_in(session, groups[0], scope, later=later).sum() >= need.total:  # decided without choosing nodes
+        if total_room(session, groups[0], scope, later=later) >= need.total:  # decided without choosing nodes
             yield groups
         return
     yield groups
     # Hardness is how rarely a group fits, or how much of the cluster one of its pods takes.
-    fits = {group: float(room_in(session, group, scope, later=later).sum()) / len(group.pods) for group in groups}
+    fits = {group: total_room(session, group, scope, later=later) / len(group.pods) for group in groups}
     for hardest in (
         sorted(groups, key=lambda group: (_has_affinity(group), fits[group])),
         sorted(groups, key=lambda group: (_has_affinity(group), -_hardness(session, group))),
@@ -221,44 +275,25 @@ def _top(score: FloatArray, count: int) -> IntArray:
 
 
 def _merge(
-    session: Session,
-    group: TaskGroup,
-    nodes: IntArray,
-    fits: FloatArray,
-    score: FloatArray,
-    batch: FloatArray | None,
-    wanted: int,
+    nodes: Sequence[int], more: Sequence[int], scores: Sequence[float], deeper: Sequence[Sequence[float]], wanted: int
 ) -> dict[int, int]:
-    """Returns the greedy choice of `wanted` places: position in `nodes` -> pods, in the order of first choice.
+    """Returns the greedy choice of `wanted` places: node -> pods, in the order of first choice.
 
     Each pod goes where its score is highest at that moment. At most `wanted` nodes are opened, always the best one that
-    is not open yet, so the `wanted` best nodes are enough. `deeper` lists the scores of each node's second, third, …
-    pod, node by node.
+    is not open yet, so the `wanted` best nodes are enough. Each takes one pod and as many `more` as it has room for;
+    `deeper` has the scores of its second, third, … pod.
     """
-    extra = (fits - 1).astype(np.intp)
-    starts = np.concatenate([[0], np.cumsum(extra)])
-    position = np.repeat(np.arange(len(nodes)), extra)
-    nth = np.arange(len(position)) - starts[position] + 1
-    free = session.free[:, nodes[position]] - np.outer(group.shape.requests, nth)
-    scores = session.capacity.score_rows(group, Rows(nodes[position], free))
-    if batch is not None:
-        scores = scores + batch[position]
-    deeper = scores.tolist()
-    begin = starts.tolist()
     # Ties go to the node with the lower index. `nodes` is sorted by score, so the heap has the index as well.
-    heap = [
-        (-value, node, place, 0) for place, (value, node) in enumerate(zip(score.tolist(), nodes.tolist(), strict=True))
-    ]
+    heap = [(-score, node, place, 0) for place, (score, node) in enumerate(zip(scores, nodes, strict=True))]
     heapq.heapify(heap)
     chosen: dict[int, int] = {}
     for _ in range(wanted):
         if not heap:
             break
         _, node, place, count = heap[0]
-        chosen[place] = count + 1
-        following = begin[place] + count
-        if following < begin[place + 1]:
-            heapq.heapreplace(heap, (-deeper[following], node, place, count + 1))
+        chosen[node] = count + 1
+        if count < more[place]:
+            heapq.heapreplace(heap, (-deeper[place][count], node, place, count + 1))
         else:
             heapq.heappop(heap)
     return chosen

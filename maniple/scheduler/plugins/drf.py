@@ -51,4 +51,10 @@ class Drf:
                     left[victim.job.key] = held  # victims of one job count against each other
             return chosen
 
-        return Hooks(job_order=share, preemptable=preemptable, job_kind=nothing_else, victim_kind=nothing_else)
+        return Hooks(
+            job_order=share,
+            preemptable=preemptable,
+            job_kind=nothing_else,
+            is_alike_in_line=True,
+            victim_kind=nothing_else,
+        )

@@ -18,7 +18,7 @@ from maniple.model.gpu.devices import GpuAsk, GpuPod, Millis
 from maniple.model.gpu.fragmentation import Mix, PodRequests, choose_devices, fragmentation, learn
 from maniple.model.job import TaskGroup
 from maniple.model.resources import CPU, MEMORY, FloatArray
-from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
+from maniple.scheduler.framework.hooks import Hooks, Rows, by_amounts, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
@@ -36,7 +36,12 @@ class Fragmentation:
             return Hooks()
         mix = mix_of(session, row)
         cost = _Cost(self.weight / _PER_POINT, session, row, mix)
-        return Hooks(node_order=cost.score, device_worth=mix.worth, group_kind=nothing_else)
+        return Hooks(
+            node_order=cost.score,
+            node_order_by_amounts=by_amounts,
+            device_worth=mix.worth,
+            group_kind=nothing_else,
+        )
 
 
 def _row_of(session: Session) -> int | None:

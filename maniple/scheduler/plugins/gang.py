@@ -24,6 +24,8 @@ class Gang:
         def need(job: Job, *, promised: bool = False) -> Need:
             state = session.state(job)
             have = state.placed_count + job.succeeded + (state.promised_count if promised else 0)
+            if not job.role_min:  # asked many times for each gang
+                return Need({}, max(job.min_member - have, 0))
             by_role = {}
             for role, minimum in job.role_min.items():
                 there = state.placed.get(role, 0) + job.succeeded_by_role.get(role, 0)
@@ -33,10 +35,14 @@ class Gang:
             return Need(by_role, max(job.min_member - have, sum(by_role.values()), 0))
 
         def is_ready(job: Job) -> bool:
+            if not job.role_min:
+                return session.state(job).placed_count + job.succeeded >= job.min_member
             return not need(job).total
 
         def valid(job: Job) -> Reason | None:
             wanted = need(job)
+            if not wanted.by_role and sum([len(group.pods) for group in job.groups]) >= wanted.total:
+                return None
             pending: dict[str, int] = {}
             for group in job.groups:
                 pending[group.role] = pending.get(group.role, 0) + len(group.pods)
@@ -87,6 +93,7 @@ class Gang:
             preemptable=victims,
             reclaimable=victims,
             job_kind=nothing_else,
+            is_alike_in_line=True,
             victim_kind=nothing_else,
         )
 

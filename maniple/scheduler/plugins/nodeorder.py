@@ -62,7 +62,9 @@ class NodeOrder:
         scorer = _Scorer(self, session)
         return Hooks(
             node_order=scorer.by_resources,
+            node_order_by_amounts=scorer.looks_at_amounts,
             batch_node_order=scorer.by_everything_else,
+            batch_node_order_groups=scorer.looks_at_everything_else,
             is_placed_singly=lambda group: bool(group.owner and self.spread),
             group_kind=nothing_else,
             job_kind=scorer.owners if self.spread else nothing_else,
@@ -154,6 +156,20 @@ class _Scorer:
             part = self._without_gpus(group)[rows.nodes]
             total = part if total is None else total + part
         return total
+
+    def looks_at_amounts(self, group: TaskGroup) -> bool:
+        """Whether it does not matter which node it is: nodes that the pod prefers are not spared."""
+        return not (self._spares and group.shape.constraint.preferred)
+
+    def looks_at_everything_else(self, group: TaskGroup) -> bool:
+        weights, affinity = self.weights, group.pod_affinity
+        return bool(
+            (affinity is not None and (affinity.has_terms or self.session.pod_terms.may_attract(affinity)))
+            or (weights.node_affinity and group.shape.constraint.preferred)
+            or (weights.spread and group.owner)
+            or (weights.taints and self._untolerated(group) is not None)
+            or (weights.images and self._image_bytes(group) is not None)
+        )
 
     def _without_gpus(self, group: TaskGroup) -> FloatArray:
         """[N] the score of nodes without GPUs, and of those that the pod itself prefers."""

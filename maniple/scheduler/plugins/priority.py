@@ -27,6 +27,7 @@ class Priority:
             preemptable=_lower,
             surplus_preempts=self._surplus,
             job_kind=nothing_else,
+            is_alike_in_line=True,
             victim_kind=nothing_else,
         )
 

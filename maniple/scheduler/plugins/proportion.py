@@ -89,7 +89,7 @@ class Proportion:
             # Any: what queues may take from each other is not up to plugins (eviction/queue_claims.py).
             reclaimable=lambda _, candidates: candidates,
             due=due,
-            job_kind=(lambda job: job.preemptable) if self._starts_guaranteed else nothing_else,
+            job_kind=nothing_else,
             victim_kind=nothing_else,
         )
 

@@ -15,7 +15,7 @@ from maniple.model.gpu.devices import GpuAsk
 from maniple.model.gpu.links import LinkClass
 from maniple.model.job import TaskGroup
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.hooks import Hooks, Rows, nothing_else
+from maniple.scheduler.framework.hooks import Hooks, Rows, by_amounts, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.session import Session
 
@@ -30,7 +30,8 @@ class TopologyPlugin:
     def open(self, session: Session) -> Hooks:
         if not self.links:
             return Hooks()
-        return Hooks(node_order=_Links(self.links, session).score, group_kind=nothing_else)
+        links = _Links(self.links, session)
+        return Hooks(node_order=links.score, node_order_by_amounts=by_amounts, group_kind=nothing_else)
 
 
 class _Links:

@@ -3,191 +3,153 @@
 A pod is gone at its deadline (`activeDeadlineSeconds`). Without one it is expected to run as long again as it has run,
 but at least a minute. It is gone sooner if it may be evicted by then: surplus that can be shrunk, pods the gang may
 preempt, and pods that run in the gang's room until it can start. Estimates only: nothing here evicts.
+
+Most of it is the same for all gangs, and is found once. What a gang adds costs as much as the pods it is about.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from maniple.model.gpu.devices import Millis
-from maniple.model.job import Job, PlacedPod
+from maniple.model.job import Job
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.claim_outcome import Claim
 from maniple.scheduler.eviction.queue_claims import claims_of, displaceable
 from maniple.scheduler.framework.action import Ability
 from maniple.scheduler.framework.hooks import Victim
 from maniple.scheduler.framework.job_state import SurplusCount
-from maniple.scheduler.framework.pod_columns import DeviceParts, stacked_requests
 from maniple.scheduler.framework.session import Session
-from maniple.scheduler.framework.statement import Cleared
+from maniple.scheduler.reservation.running_pods import RunningPods
 
 _LEAST_S = 60.0  # a pod without a deadline is expected to run at least this long
 _LAST = 253_370_764_800.0  # the first second of the year 9999: a later end is no end
 
 
-class RunningPods:
-    """The pods on `nodes` (None: all) that are not leaving, as columns."""
-
-    def __init__(self, session: Session, nodes: set[int] | None = None) -> None:
-        self._session = session
-        self.evictions = len(session.evicted)  # how many there were when this was built
-        evicted = {done.pod.pod for done in session.evicted}
-        self.pods: list[PlacedPod] = []
-        self.jobs: list[tuple[Job, int, int]] = []  # a job, and the start and end of its pods
-        self.nodes: IntArray = np.zeros(0, dtype=np.intp)
-        self.started: FloatArray = np.zeros(0)
-        self.declared: FloatArray = np.zeros(0)
-        self._requests: FloatArray = np.zeros((len(session.snapshot.axis), 0))  # [R, pods]
-        # [4, parts] of GPUs that the pods hold: the holder, the row, the device numbered over all nodes, thousandths.
-        self._device_parts: IntArray = np.zeros((4, 0), dtype=np.intp)
-        self._seen = 0  # how much of session.placed is in the columns
-        self.newcomers: list[int] = []  # the pods that this cycle placed
-        placed: list[PlacedPod] = []
-        for job in session.snapshot.jobs:
-            start = len(placed)
-            placed += [
-                pod
-                for pod in job.placed
-                if pod.node >= 0 and (nodes is None or pod.node in nodes) and pod.pod not in evicted
-            ]
-            if len(placed) > start:
-                self.jobs.append((job, start, len(placed)))
-        self._add(placed)
-
-    def catch_up(self) -> None:
-        """Adds the pods that this cycle has bound or nominated since the last call."""
-        session = self._session
-        fresh = session.placed[self._seen :]
-        self._seen = len(session.placed)
-        now = session.snapshot.now
-        pods: list[PlacedPod] = []
-        for done in fresh:
-            group = done.group
-            for nth, (node, grants) in enumerate(done.slots(), done.start):
-                pod = PlacedPod(
-                    pod=group.pods[nth],
-                    node=node,
-                    role=group.role,
-                    priority=group.priority,
-                    requests=group.shape.requests,
-                    pod_affinity=group.pod_affinity,
-                    started=now,
-                    is_critical=group.stays,
-                    labels={},
-                    gpus=grants,
-                    ends=now + group.lasts_s,
-                    exclusives=group.shape.exclusives,
-                )
-                self.newcomers.append(len(self.pods) + len(pods))
-                pods.append(pod)
-        if pods:
-            self._add(pods)
-
-    def _add(self, pods: list[PlacedPod]) -> None:
-        first, count = len(self.pods), len(pods)
-        self.pods += pods
-        self.nodes = np.append(self.nodes, np.fromiter((pod.node for pod in pods), dtype=np.intp, count=count))
-        self.started = np.append(self.started, np.fromiter((pod.started for pod in pods), np.float64, count))
-        self.declared = np.append(self.declared, np.fromiter((pod.ends for pod in pods), np.float64, count))
-        if pods:
-            self._requests = np.concatenate([self._requests, stacked_requests(pods).T], axis=1)
-        parts = DeviceParts(self._session, pods)
-        holders = parts.owners + first
-        widths = np.zeros(len(self._session.snapshot.axis), dtype=np.intp)
-        for row, table in self._session.gpus.tables.items():
-            widths[row] = table.there.shape[1]
-        devices = self.nodes[holders] * widths[parts.rows] + parts.devices
-        added = np.stack([holders, parts.rows, devices, parts.millis])
-        self._device_parts = np.concatenate([self._device_parts, added], axis=1)
-
-    def clear(self, gone: BoolArray, *, as_neighbours: bool = False) -> Cleared:
-        """Returns what these pods [pods] hold on each node."""
-        session = self._session
-        count = len(session.snapshot.nodes)
-        nodes, requests = self.nodes[gone], self._requests[:, gone]
-        amounts = np.array([np.bincount(nodes, weights=row, minlength=count) for row in requests])
-        devices: dict[int, Millis] = {}
-        _, rows, numbers, millis = self._device_parts[:, gone[self._device_parts[0]]]
-        for row, table in session.gpus.tables.items():
-            of_row = rows == row
-            sums = np.bincount(numbers[of_row], weights=millis[of_row], minlength=table.there.size)
-            devices[row] = sums.reshape(table.there.shape).astype(np.int32)
-        pods = [self.pods[number] for number in np.flatnonzero(gone).tolist()] if as_neighbours else []
-        return Cleared(amounts, devices, tuple(pods))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Departures:
-    """[pods] of a RunningPods, as one gang sees them."""
+class Moments(NamedTuple):
+    """[pods] when each is gone."""
 
     expected: FloatArray  # its end, declared or estimated; never, for newcomers without a deadline
     at_last: FloatArray  # the same, with newcomers estimated like others
     soonest: FloatArray  # the earliest end: now, without a deadline
-    declared: FloatArray  # its deadline; never, without one
     certain: FloatArray  # without estimates: its deadline, or when it may be evicted
-    is_sure: BoolArray  # the gang may count on its end: it was there first, or makes way for the gang
-    is_overdue: BoolArray  # it has no deadline, and has run longer than it was expected to
 
 
-def departures(session: Session, job: Job, running: RunningPods) -> Departures:
+def usual_moments(session: Session, running: RunningPods) -> Moments:
+    """As gangs see them for whom none of the pods leaves sooner."""
     now = session.snapshot.now
-    has_deadline = running.declared < _LAST
-    declared = np.where(has_deadline, np.maximum(running.declared, now), np.inf)
+    declared = declared_ends(session, running)
+    has_deadline = np.isfinite(declared)
     estimated = np.minimum(now + np.maximum(now - running.started, _LEAST_S), _LAST - 1)
-    expected = np.where(has_deadline, declared, estimated)
-    soonest = np.where(has_deadline, declared, now)
-    makes_way_at = _guests(session, job, running)
-    certain = declared.copy()
-    for moments in (expected, soonest, certain):
-        np.minimum(moments, np.maximum(makes_way_at, now), out=moments)
-    for number, moment in _evictable(session, job, running):
-        expected[number] = min(expected[number], max(moment, now))
-        soonest[number] = min(soonest[number], expected[number])
-        certain[number] = min(certain[number], max(moment, now))
-    at_last = expected.copy()
-    expected[[number for number in running.newcomers if not has_deadline[number]]] = np.inf
-    # Nothing was reserved before the gang's patience was over, so pods that started until then were there first.
+    at_last = np.where(has_deadline, declared, estimated)
+    expected = at_last.copy()
+    expected[running.settled :][~has_deadline[running.settled :]] = np.inf
+    return Moments(expected, at_last, np.where(has_deadline, declared, now), declared)
+
+
+def declared_ends(session: Session, running: RunningPods) -> FloatArray:
+    """[pods] the deadline of each; never, without one."""
+    is_end = running.declared < _LAST
+    return np.where(is_end, np.maximum(running.declared, session.snapshot.now), np.inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Departures:
+    """The pods, as one gang sees them."""
+
+    running: RunningPods
+    usual: Moments
+    moments: Moments
+    moved: IntArray  # the pods that leave sooner for it
+    declared: FloatArray
+    _makes_way: IntArray
+    _first: float  # when the gang's patience was over
+    _now: float
+
+    def in_order(self, kind: str) -> IntArray:
+        """All pods, in the order in which they are gone."""
+        return self.running.in_order(kind, getattr(self.usual, kind), getattr(self.moments, kind), self.moved)
+
+    def are_sure(self, rows: IntArray) -> BoolArray:
+        """Whether the gang may count on the ends of these: they were there first, or make way for the gang."""
+        # Nothing was reserved before the gang's patience was over, so pods that started until then were there first.
+        return np.asarray((self.running.started[rows] <= self._first) | np.isin(rows, self._makes_way))
+
+    def are_overdue(self, rows: IntArray) -> BoolArray:
+        """Whether these have no deadline, and have run longer than they were expected to."""
+        is_late = self._now >= 2 * self._first - self.running.started[rows]
+        return np.asarray(~np.isfinite(self.declared[rows]) & is_late)
+
+
+def departures(
+    session: Session, job: Job, running: RunningPods, usual: Moments, within: BoolArray | None = None
+) -> Departures:
+    """`usual`: usual_moments. `within` [N]: the nodes whose pods may leave for the gang; None: all."""
+    now = session.snapshot.now
+    guests, guests_leave = _columns(_guests(session, job, running, within))
+    victims, victims_leave = _columns(_evictable(session, job, running, within))
+    moments, moved = usual, np.append(guests, victims)
+    if len(moved):
+        guests_leave, victims_leave = np.maximum(guests_leave, now), np.maximum(victims_leave, now)
+        moments = Moments(*(array.copy() for array in usual))
+        for array in moments:
+            array[guests] = np.minimum(array[guests], guests_leave)
+        for array in (moments.expected, moments.at_last, moments.certain):
+            array[victims] = np.minimum(array[victims], victims_leave)
+        moments.soonest[victims] = np.minimum(moments.soonest[victims], moments.expected[victims])
     first = job.created + (session.patience_s or 0.0)
-    is_sure = (running.started <= first) | np.isfinite(makes_way_at)
-    is_overdue = ~has_deadline & (now >= 2 * first - running.started)
-    return Departures(expected, at_last, soonest, declared, certain, is_sure, is_overdue)
+    sure = guests[np.isfinite(guests_leave)]
+    return Departures(running, usual, moments, moved, usual.certain, sure, first, now)
 
 
-def _guests(session: Session, host: Job, running: RunningPods) -> FloatArray:
-    """[pods] from when on each makes way for the gang; never, if it is no guest or its queue cannot spare it."""
-    makes_way_at = np.full(len(running.pods), np.inf)
-    guests = {
-        Victim(job, running.pods[number]): number
-        for job, start, stop in running.jobs
-        for number in range(start, stop)
-        if running.pods[number].makes_way_for == host.name
-    }
+def _columns(found: Iterator[tuple[int, float]]) -> tuple[IntArray, FloatArray]:
+    pairs = list(found)
+    rows, moments = [row for row, _ in pairs], [moment for _, moment in pairs]
+    return np.array(rows, dtype=np.intp), np.array(moments, dtype=np.float64)
+
+
+def _guests(session: Session, host: Job, running: RunningPods, within: BoolArray | None) -> Iterator[tuple[int, float]]:
+    """Yields the pods that make way for the gang if its queue can spare them, and from when on."""
+    rows = [row for row in running.guests.get(host.name, ()) if _is_there(running, row, within)]
+    guests = {Victim(running.job_of(row), running.pods[row]): row for row in rows}
     for victim in displaceable(session, host, list(guests)) if guests else ():
-        makes_way_at[guests[victim]] = victim.pod.started + victim.job.min_runtime_s
-    return makes_way_at
+        yield guests[victim], victim.pod.started + victim.job.min_runtime_s
 
 
-def _evictable(session: Session, claimant: Job, running: RunningPods) -> Iterator[tuple[int, float]]:
+def _is_there(running: RunningPods, row: int, within: BoolArray | None) -> bool:
+    return bool(running.there[row]) and (within is None or bool(within[running.nodes[row]]))
+
+
+def _evictable(
+    session: Session, claimant: Job, running: RunningPods, within: BoolArray | None
+) -> Iterator[tuple[int, float]]:
     """Yields the pods that may be evicted for the claimant, and from when on."""
-    shrinks = session.has_action(Ability.SHRINK)
     preempts = session.has_action(Ability.PREEMPT) and claimant.may_preempt
+    goes_whole: set[int] = set()
+    for number in running.below(claimant.queue, claimant.priority) if preempts else ():
+        job, start, stop = running.jobs[number]
+        if job.preemptable and _goes_whole(session, job):
+            goes_whole.add(number)
+            moment = max(pod.started for pod in job.placed) + job.min_runtime_s
+            yield from ((row, moment) for row in range(start, stop) if _is_there(running, row, within))
+    if not session.has_action(Ability.SHRINK):
+        return
     lent: dict[str, tuple[int, float]] = {}
     victims: list[Victim] = []
-    for job, start, stop in running.jobs:
-        pods = running.pods[start:stop]
-        is_below = job.queue == claimant.queue and job.priority < claimant.priority and job.preemptable
-        if preempts and is_below and _goes_whole(session, job):
-            moment = max(pod.started for pod in job.placed) + job.min_runtime_s
-            yield from ((number, moment) for number in range(start, stop))
-        elif shrinks and len(job.placed) + job.succeeded > job.min_member:
-            for pod, moment in _surplus(session, job, {pod.pod for pod in pods}):
-                number = start + pods.index(pod)
-                if job.queue == claimant.queue or session.due is None:
-                    yield number, moment
-                else:
-                    lent[pod.pod] = number, moment
-                    victims.append(Victim(job, pod))
+    for number in running.with_surplus:
+        if number in goes_whole:
+            continue
+        job = running.jobs[number][0]
+        for row, moment in running.surplus_of(number, lambda job, rows: list(_surplus(session, job, rows))):
+            if not _is_there(running, row, within):
+                continue
+            if job.queue == claimant.queue or session.due is None:
+                yield row, moment
+            else:
+                pod = running.pods[row]
+                lent[pod.pod] = row, moment
+                victims.append(Victim(job, pod))
     claims = claims_of(session) if victims else None
     if claims is not None:
         for victim in claims.allowed(Claim.STRICT, claimant, victims):
@@ -200,8 +162,8 @@ def _goes_whole(session: Session, job: Job) -> bool:
     return (session.evicts_whole or is_single) and not any(session.is_protected(pod) for pod in job.placed)
 
 
-def _surplus(session: Session, job: Job, here: set[str]) -> Iterator[tuple[PlacedPod, float]]:
-    """Yields the pods `here` above the job's minimum, and from when on each may be evicted.
+def _surplus(session: Session, job: Job, rows: Mapping[str, int]) -> Iterator[tuple[int, float]]:
+    """Yields the pods above the job's minimum that have a row, and from when on each may be evicted.
 
     It is units.surplus_steps for any time, not only for now.
     """
@@ -216,5 +178,5 @@ def _surplus(session: Session, job: Job, here: set[str]) -> Iterator[tuple[Place
             if job.elastic is not None:
                 moment = max(moment, job.elastic.cooldown_until, above.get(pod.role, 0.0))
                 above[pod.role] = moment
-            if pod.pod in here:
-                yield pod, moment
+            if pod.pod in rows:
+                yield rows[pod.pod], moment

@@ -9,8 +9,9 @@ A node is reserved for at most one gang, and a queue has at most one reservation
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,15 +20,17 @@ from maniple.api.gpu.requests import WHOLE
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod, TaskGroup
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.scheduler.framework.changed_nodes import ChangedNodes
 from maniple.scheduler.framework.free_gpus import FreeGpus
 
 if TYPE_CHECKING:
-    from maniple.scheduler.reservation.departures import RunningPods
+    from maniple.scheduler.reservation.departures import Moments
+    from maniple.scheduler.reservation.running_pods import RunningPods
 
 JobKey = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Reservation:
     job: Job
     order: tuple[Any, ...]  # Session.job_key of the gang
@@ -40,34 +43,42 @@ class Reservation:
     devices: dict[int, Millis]  # row -> [nodes, G] what others may use of each GPU
     leaving: frozenset[str]  # pods on its nodes that it expects to be gone by then
 
-    @property
+    @cached_property
     def node_indices(self) -> IntArray:
         return np.fromiter(self.nodes, dtype=np.intp, count=len(self.nodes))
 
 
 class ReservationBook:
-    def __init__(self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]]) -> None:
+    def __init__(
+        self, gpus: FreeGpus, shape: tuple[int, int], order: Callable[[Job], tuple[Any, ...]], changed: ChangedNodes
+    ) -> None:
+        """`changed`: nodes whose room has changed are added to it."""
         self._gpus = gpus
+        self.changed = changed
         self._shape = shape  # resources, nodes
         self._order = order
         self.by_job: dict[JobKey, Reservation] = {}
         self.by_queue: dict[int, Reservation] = {}
         self._by_node: dict[int, Reservation] = {}
+        self.version = 0  # counts what was added and dropped
         self.spare: FloatArray | None = None  # [R, N], inf where nothing is reserved; None: no reservations
         self.settled: set[int] = set()  # queues that get no further reservation in this cycle
-        self.searches: dict[int, int] = {}  # queue -> searches for a reservation in this cycle
+        # Queue -> kinds of gangs for which no reservation was found in this cycle, after so many evictions.
+        self.in_vain: dict[int, dict[Hashable, int]] = {}
         self.running: RunningPods | None = None  # for those searches
+        self.moments: Moments | None = None  # when these pods are gone
         # Gang -> the jobs that run in its room and make way for it, each with its pods there.
         self.guests: dict[str, dict[JobKey, tuple[Job, list[PlacedPod]]]] = {}
         # Job -> gang -> how many of its pods this cycle placed in the gang's room.
         self.newcomers: dict[JobKey, Counter[str]] = {}
         self.is_open = False  # whether the reservations of earlier cycles have been renewed
         self._lifted: tuple[Reservation, ...] = ()
+        self._are_all_lifted = False
         self._most: FloatArray | None = None
         self._most_of_group: Mapping[int, FloatArray] = {}
-        self._mask: BoolArray | None = None
-        self._is_stale = False
-        self._changes = 0  # reservations added and dropped
+        self._mask: BoolArray = np.zeros(shape[1], dtype=bool)  # [N] the nodes of those that bind
+        self._binding = 0  # how many bind
+        self._hosts: tuple[int, frozenset[str]] = (0, frozenset())
 
     def add(self, reservation: Reservation) -> None:
         if self.spare is None:
@@ -77,8 +88,9 @@ class ReservationBook:
         self._by_node.update(dict.fromkeys(reservation.nodes, reservation))
         self.spare[:, reservation.node_indices] = reservation.spare
         self._gpus.set_spare(reservation.node_indices, reservation.devices)
-        self._is_stale = True
-        self._changes += 1
+        self.changed.extend(reservation.nodes)
+        self._bind(reservation, 1)
+        self.version += 1
 
     def drop(self, key: JobKey) -> None:
         """The gang has room elsewhere, or is no longer the first of its queue."""
@@ -89,24 +101,47 @@ class ReservationBook:
         if self.spare is not None:
             self.spare[:, reservation.node_indices] = np.inf
             self._gpus.set_spare(reservation.node_indices, {})
-        self._is_stale = True
-        self._changes += 1
+        self.changed.extend(reservation.nodes)
+        if reservation not in self._lifted:
+            self._bind(reservation, -1)
+        self.version += 1
+
+    def _bind(self, reservation: Reservation, sign: int) -> None:
+        """The reservation binds the current job from now on (1), or does not any more (-1)."""
+        self._mask[reservation.node_indices] = sign > 0
+        self._binding += sign
 
     def holder(self, node: int) -> Reservation | None:
         return self._by_node.get(node)
+
+    def reserved_among(self, nodes: IntArray) -> BoolArray | None:
+        """Which of the nodes are reserved; None: none of them."""
+        if not self._by_node:
+            return None
+        is_reserved = [node in self._by_node for node in nodes.tolist()]
+        return np.array(is_reserved, dtype=bool) if any(is_reserved) else None
+
+    def bound_among(self, nodes: IntArray) -> BoolArray | None:
+        """Which of the nodes the current job may not use in full; None: it may use all."""
+        if not self._by_node or self._are_all_lifted:
+            return None
+        holders = [self._by_node.get(node) for node in nodes.tolist()]
+        is_bound = [holder is not None and holder not in self._lifted for holder in holders]
+        return np.array(is_bound, dtype=bool) if any(is_bound) else None
 
     # -- which jobs they bind
 
     @property
     def mask(self) -> BoolArray | None:
         """[N] the nodes that the current job may not use in full; None: it may use all."""
-        if self._is_stale:
-            binding = [reservation for reservation in self.by_job.values() if reservation not in self._lifted]
-            self._mask = np.zeros(self._shape[1], dtype=bool) if binding else None
-            for reservation in binding:
-                self._mask[reservation.node_indices] = True  # type: ignore[index]
-            self._is_stale = False
-        return self._mask
+        return self._mask if self._binding and not self._are_all_lifted else None
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names of the gangs that have reservations."""
+        if self._hosts[0] != self.version:
+            self._hosts = self.version, frozenset(reservation.job.name for reservation in self.by_job.values())
+        return self._hosts[1]
 
     def most(self, group: TaskGroup) -> FloatArray | None:
         """[N] the most pods of the group that the attempt may still place on each node; None: as many as fit."""
@@ -120,12 +155,12 @@ class ReservationBook:
     @property
     def binds_as_usual(self) -> bool:
         """Whether no attempt has suspended a reservation or set `most`."""
-        return self._most is None and not self._lifted
+        return self._most is None and not self._lifted and not self._are_all_lifted
 
     @property
     def binding(self) -> Hashable:
         """Equal while the same reservations bind the current attempt."""
-        return self._changes, self._lifted
+        return self.version, self._lifted, self._are_all_lifted
 
     def exempts(self, job: Job) -> bool:
         """Whether the reservation of the job's queue belongs to the job or to one behind it."""
@@ -149,24 +184,37 @@ class ReservationBook:
         `most` [N] pods of the attempt may be on each node, `by_group` of each group's. Both replace earlier ones.
         """
         before = self._lifted, self._most, self._most_of_group
-        self._lifted += tuple(reservations)
+        more = [reservation for reservation in reservations if reservation not in self._lifted]
+        self._lifted += tuple(more)
         if most is not None:
             self._most, self._most_of_group = most, by_group or {}
-        self._is_stale = True
+        for reservation in more:
+            if self._is_there(reservation):
+                self._bind(reservation, -1)
         try:
             yield
         finally:
             self._lifted, self._most, self._most_of_group = before
-            self._is_stale = True
+            for reservation in more:
+                if self._is_there(reservation):
+                    self._bind(reservation, 1)
 
     @contextmanager
-    def seen_by(self, job: Job) -> Iterator[None]:
-        """Suspends the reservation that does not bind the job, if there is one."""
-        if self.by_queue and self.exempts(job):
-            with self.lifted([self.by_queue[job.queue]]):
-                yield
-        else:
+    def all_lifted(self, most: FloatArray) -> Iterator[None]:
+        """Suspends all reservations; `most` as above. None may be added meanwhile."""
+        before = self._are_all_lifted, self._most, self._most_of_group
+        self._are_all_lifted, self._most, self._most_of_group = True, most, {}
+        try:
             yield
+        finally:
+            self._are_all_lifted, self._most, self._most_of_group = before
+
+    def _is_there(self, reservation: Reservation) -> bool:
+        return self.by_job.get(reservation.job.key) is reservation
+
+    def seen_by(self, job: Job) -> AbstractContextManager[None]:
+        """Suspends the reservation that does not bind the job, if there is one."""
+        return self.lifted([self.by_queue[job.queue]]) if self.by_queue and self.exempts(job) else nullcontext()
 
     # -- changes, by statements and suppositions only
 

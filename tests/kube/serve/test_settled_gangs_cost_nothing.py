@@ -16,7 +16,7 @@ from maniple.kube.serve.metrics import Metrics
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import NODES, PODS, RESOURCES
 from maniple.model.pods_we_schedule import Ours
-from maniple.scheduler import schedule
+from maniple.scheduler import Plan, schedule
 
 GROUPS = next(one for one in RESOURCES if one.kind == "PodGroup")
 
@@ -50,3 +50,32 @@ def apply(gangs: int) -> int:
 
 def test_twice_as_many_whole_gangs_are_no_more_work_for_the_applier() -> None:
     assert apply(20) == apply(10)
+
+
+def bind_one(waiting: int) -> int:
+    """The work of binding one pod while other gangs wait that fit nowhere."""
+
+    async def run() -> int:
+        async with scripted(lambda _: Says(201, {"kind": "Status"})) as (_, client):
+            mirror, metrics = Mirror(SharedCache(Cache(Ours()))), Metrics()
+            applier = Applier(client, mirror, Gangs(mirror, Ours()), metrics, Events(client, metrics, "maniple"), 60.0)
+            mirror.put(NODES, node("n1"))
+            for number in range(waiting + 1):
+                gpus = str(64 if number else 0)
+                container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+                spec = {"schedulerName": "maniple", "containers": [container]}
+                mirror.put(PODS, live(PODS, f"p{number}", 1, metadata={"namespace": "ns"}, spec=spec))
+            snapshot = await mirror.cache.snapshot(time.time())
+            assert len(snapshot.waiting) == waiting + 1
+            plan = schedule(snapshot)
+            assert [bind.pod for bind in plan.binds] == ["ns/p0"]
+            applier.apply(snapshot, Plan())  # the first of a run learns what is annotated
+            work = work_of(lambda: applier.apply(snapshot, plan))
+            await applier.writes.settle()
+            return work
+
+    return asyncio.run(run())
+
+
+def test_a_bind_is_no_more_work_while_twice_as_many_gangs_wait() -> None:
+    assert bind_one(20) == bind_one(10)

@@ -39,7 +39,9 @@ def namespace(version: int, queue: str) -> Live:
 
 async def cycle(mirror: Mirror, statuses: Statuses) -> None:
     snapshot = await mirror.cache.snapshot(time.time())
-    statuses.write(snapshot, schedule(snapshot, None), {})
+    plan = schedule(snapshot, None)
+    statuses.reasons.renew(plan.explanations)
+    statuses.write(snapshot, plan.queues, {})
     await statuses.writes.settle()
 
 

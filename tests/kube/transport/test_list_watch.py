@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from kube.transport.scripted_server import OPEN, TOO_OLD, Request, Says, scripted
 from maniple.api import kubernetes, types
+from maniple.api.decode.server_objects import Live, read_live
 from maniple.cluster.cache import Cache
 from maniple.cluster.shared_cache import SharedCache
 from maniple.kube.serve.metrics import Metrics
 from maniple.kube.serve.mirror_feed import Watcher
 from maniple.kube.transport.client import ApiError, Backoff
+from maniple.kube.transport.list_watch import list_all
 from maniple.kube.transport.mirror import Mirror
 from maniple.kube.transport.resource_kinds import RESOURCES
 from maniple.model.pods_we_schedule import Ours
@@ -85,3 +88,55 @@ def test_every_metric_is_on_its_page() -> None:
     documented = set(re.findall(r"^\| `(maniple_\w+)` \|", page, re.MULTILINE))
     families = list(Metrics().registry.collect())
     assert documented == {one.name + ("_total" if one.type == "counter" else "") for one in families}
+
+
+def page(numbers: range, version: int, rest: str = "") -> Says:
+    items = [{"metadata": {"name": f"q{number}", "uid": f"q{number}", "resourceVersion": "5"}} for number in numbers]
+    return Says(200, {"metadata": {"resourceVersion": str(version), "continue": rest}, "items": items})
+
+
+def test_a_page_is_read_while_the_next_is_on_its_way() -> None:
+    """Whoever is given a page waits here for the server to have been asked for the next."""
+
+    async def test() -> None:
+        def answer(request: Request) -> Says:
+            return page(range(2, 4), 9) if "continue" in request.query else page(range(2), 9, "more")
+
+        async with scripted(answer) as (server, client):
+
+            async def add(items: list[Live]) -> None:
+                given.append([item.head.name for item in items])
+                async with asyncio.timeout(10):
+                    while len(server.requests) < 2:
+                        await asyncio.sleep(0.001)
+
+            given: list[list[str]] = []
+            items, version = await list_all(
+                client, QUEUES.list_path, lambda raw: read_live(raw, QUEUES.struct), None, add
+            )
+            assert (given, version) == ([["q0", "q1"], ["q2", "q3"]], "9")
+            assert [item.head.name for item in items] == ["q0", "q1", "q2", "q3"]
+
+    asyncio.run(test())
+
+
+def test_a_list_that_is_too_old_between_pages_is_read_again_and_its_objects_are_kept_once() -> None:
+    async def test() -> None:
+        def answer(request: Request) -> Says:
+            if request.is_watch:
+                return OPEN
+            if "continue" in request.query:
+                return TOO_OLD
+            return page(range(2), 9, "more") if "limit" in request.query else page(range(1, 3), 12)
+
+        async with scripted(answer) as (_, client):
+            mirror = Mirror(SharedCache(Cache(Ours())))
+            watcher = Watcher(client, QUEUES, mirror, lambda: None, Metrics())
+            running = asyncio.create_task(watcher.run())
+            await watcher.synced.wait()
+            assert names(watcher) == {"q1", "q2"}  # q0 went between the two lists
+            assert watcher.version == "12"
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(test())

@@ -43,7 +43,7 @@ def full(nodes: int, gangs: int, shape: tuple[int, str, str], *, start: int = 20
 
 
 def actions(snapshot: Snapshot) -> None:
-    schedule(snapshot, None, "", has_reasons=False)
+    schedule(snapshot)
 
 
 def test_gangs_that_nobody_makes_room_for_suppose_nothing_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_search_by_arithmetic_supposes_nothing_gone(monkeypatch: pytest.Monkey
         raise AssertionError("supposed gone")
 
     monkeypatch.setattr(Supposition, "leave", leave)
-    plan = schedule(full(4, 1, SMALL, start=8), None, "", has_reasons=False)
+    plan = schedule(full(4, 1, SMALL, start=8))
     assert len(plan.evictions) == 8
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 
@@ -11,7 +12,8 @@ from maniple.model.building.from_scratch import build_snapshot
 from maniple.model.building.input_objects import sort_objects
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
-from maniple.scheduler.explain import tried as tried_module
+from maniple.scheduler.explain import verdict as verdict_module
+from maniple.scheduler.framework.plan import Waiting
 from scheduler.small_clusters import Object, group, member, node, pod
 
 
@@ -28,9 +30,12 @@ def crowded() -> Snapshot:
     return build_snapshot(sort_objects(decode([("objects", written)]), scheduler_name="maniple"))
 
 
-def told(snapshot: Snapshot, thorough: str = "") -> dict[str, str]:
+def told(snapshot: Snapshot) -> dict[str, str]:
     """What is said of preempt to everybody who waits."""
-    entries = schedule(snapshot, thorough=thorough).waiting
+    return _of_preempt(schedule(snapshot).waiting)
+
+
+def _of_preempt(entries: Iterable[Waiting]) -> dict[str, str]:
     return {entry.group: tried.why for entry in entries for tried in entry.tried if tried.action == "preempt"}
 
 
@@ -46,18 +51,23 @@ def test_what_was_tried_is_told_in_full() -> None:
 
 
 def test_where_there_is_too_much_to_look_at_it_is_told_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tried_module, "_MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(verdict_module, "MOST_LOOKED_AT", 3)
     assert told(crowded()) == {"default/want0": SHORT, "default/want1": SHORT}
 
 
 def test_the_job_that_is_asked_for_is_told_in_full_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tried_module, "_MOST_LOOKED_AT", 3)
-    assert told(crowded(), thorough="default/want1") == {"default/want0": SHORT, "default/want1": FULL}
+    monkeypatch.setattr(verdict_module, "MOST_LOOKED_AT", 3)
+    explanations = schedule(crowded()).explanations
+    one = explanations.of(("default/want1", "Pod"), is_thorough=True)
+    assert one is not None
+    assert _of_preempt([one]) == {"default/want1": FULL}
+    assert _of_preempt(explanations.all()) == {"default/want0": SHORT, "default/want1": SHORT}
 
 
 def test_explaining_changes_nothing() -> None:
     """Pods that might have been taken are taken in thought only, and are there for the next who asks."""
     snapshot = crowded()
-    first, again = schedule(snapshot), schedule(snapshot, thorough="default/want0")
+    first, again = schedule(snapshot), schedule(snapshot)
+    assert again.explanations.of(("default/want0", "Pod"), is_thorough=True) in first.waiting
     assert first == again
     assert first.evictions == ()

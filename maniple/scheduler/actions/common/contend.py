@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from maniple.model.job import Job
 from maniple.model.resources import BoolArray, IntArray
-from maniple.scheduler.actions.allocate import check_valid, keep_promises
-from maniple.scheduler.actions.backfill import Filling
+from maniple.scheduler.actions.allocate import keep_promises
+from maniple.scheduler.actions.common.filling import Filling
+from maniple.scheduler.actions.common.in_line import in_line
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.entitlement import Entitlement
 from maniple.scheduler.eviction.trial import ReasonOf
@@ -67,8 +68,7 @@ def contend(session: Session, offered: OfferedUnits, attempts_of: Callable[[Job]
     """
     keep_promises(session)
     # Pods without requests claim, too: a host port or an anti-affinity may be all that is in their way.
-    waiting = (job for job in session.snapshot.waiting if check_valid(session, job))
-    jobs = JobQueue(session, (job for job in waiting if not session.job_ready(job)))
+    jobs = JobQueue(session, in_line(session, lambda job: not session.job_ready(job)))
     # Reserved room that a gang may use meanwhile is cheaper than any eviction.
     filling = Filling(session) if session.reservations and session.has_action(Ability.BACKFILL) else None
     makers: dict[object, RoomMaker] = {}
@@ -81,11 +81,13 @@ def contend(session: Session, offered: OfferedUnits, attempts_of: Callable[[Job]
             session.leave_note(OwnPodsLeave(), job.key)
             continue
         if demand in failed:
+            jobs.drop()
             continue
         if filling is not None and job.key not in session.reservations and filling.place(queue, job):
             continue
         if session.startable(job, session.needed_resources(job)) is not None:
             failed.add(demand)
+            jobs.drop()
             continue
         for attempt in attempts_of(job):
             key = (demand, attempt.key)
@@ -108,3 +110,5 @@ def contend(session: Session, offered: OfferedUnits, attempts_of: Callable[[Job]
             break
         else:
             failed.add(demand)
+            if job.key not in session.reservations:  # those behind it may still run in reserved room
+                jobs.drop()

@@ -5,6 +5,8 @@ A queue's next job counts in its turn: one that stays within what its queue dese
 is lower: it might evict them next. One that cannot start now whoever comes first lets these pass, too. This holds also
 while no other queue waits: others may hold what the job takes.
 
+Of gangs that are alike only the next one is in line. An action that finds nothing for it drops them all.
+
 A key is computed when its entry is pushed. A queue's share only rises while an action places jobs, so a stale key is
 too low: it is noticed at the top of the heap and pushed again. Each step costs O(log n).
 """
@@ -19,10 +21,10 @@ import numpy as np
 from maniple.model.job import Job, Queue
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import FloatArray
-from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.session import Session
+from maniple.scheduler.framework.waiting_gangs import Place
 
-_Entry = tuple[Any, int, Job]
+_Entry = tuple[Any, int, Job, Place | None]
 _NO_PRIORITY = -(2**63)  # below every priority
 
 
@@ -52,25 +54,30 @@ class _Line:
 
 class JobQueue:
     def __init__(
-        self, session: Session, jobs: Iterable[Job], can_start: Callable[[Job], bool] = lambda _: True
+        self, session: Session, jobs: Iterable[Job | Place], can_start: Callable[[Job], bool] = lambda _: True
     ) -> None:
-        """`can_start`: whether the job could start if its turn came now. If it cannot now, it cannot later either."""
+        """`jobs`: with a place, one of several gangs that are alike; those after it come in their turn.
+
+        `can_start`: whether the job could start if its turn came now. If it cannot now, it cannot later either.
+        """
         self._session = session
         self._can_start = can_start
         self._stuck: dict[object, bool] = {}  # by demand
         self._lines: dict[int, _Line] = {}
         self._entered = 0
         self._needs: dict[JobKey, FloatArray] = {}
-        self._held: dict[int, bytes] = {}  # queue -> what it and those above it hold
-        self._answers: dict[int, dict[int, bool]] = {}
-        for job in jobs:
-            self._lines.setdefault(job.queue, _Line()).jobs.append(self._entry(job))
+        self._last: Place | None = None  # of the job that had the last turn
+        self._dropped: list[Place] = []
+        for item in jobs:
+            job, place = (item, None) if isinstance(item, Job) else (item[0].jobs[item[1]], item)
+            self._lines.setdefault(job.queue, _Line()).jobs.append(self._entry(job, place))
         for line in self._lines.values():
             heapq.heapify(line.jobs)
-            line.lowest = min(job.priority for _, _, job in line.jobs)
+            line.lowest = min(entry[2].priority for entry in line.jobs)
         self._has_standings = session.has_standings and not self._is_alone()
         self._queues = [(self._key(index), index) for index in self._lines]
         heapq.heapify(self._queues)
+        self._open = set(self._lines)  # the queues in the heap
 
     def _is_alone(self) -> bool:
         """Whether one queue waits, and no other holds anything: nobody has lent or could lend it anything."""
@@ -80,22 +87,23 @@ class JobQueue:
         held = np.delete(self._session.queue_allocated, self._session.queue_paths[index], axis=0)
         return not held.any()
 
-    def _entry(self, job: Job) -> _Entry:
+    def _entry(self, job: Job, place: Place | None = None) -> _Entry:
         self._entered += 1
-        return self._session.job_key(job), self._entered, job
+        key = self._session.job_key(job) if place is None else place[0].key(place[1], self._session.job_key)
+        return key, self._entered, job, place
 
     def _key(self, index: int) -> tuple[Any, ...]:
         session, line = self._session, self._lines[index]
         queue = session.snapshot.queues[index]
         if not self._has_standings:
-            return session.queue_key(queue)
+            return session.queue_turns.key(queue)
         self._let_pass(queue, line)
-        return session.queue_key(queue, self._need(line.next_heap()[0][2]))
+        return session.queue_turns.key(queue, self._need(line.next_heap()[0][2]))
 
     def _let_pass(self, queue: Queue, line: _Line) -> None:
         """Sets jobs aside that go beyond what the queue deserves, until the next one does not, or all of them do."""
         while line.next_heap() is line.jobs and (len(line.jobs) > 1 or line.beyond):
-            if not self._borrows(queue, self._need(line.jobs[0][2])):
+            if not self._session.queue_turns.borrows(queue, self._need(line.jobs[0][2])):
                 return
             line.let_pass(is_stuck=self._is_stuck(line.jobs[0][2], line.lowest))
 
@@ -108,21 +116,6 @@ class JobQueue:
             self._stuck[demand] = not self._can_start(job)
         return self._stuck[demand]
 
-    def _borrows(self, queue: Queue, need: FloatArray) -> bool:
-        """Jobs of a few kinds stand in line: one answer for each kind, until what the queue holds changes."""
-        due = self._session.due
-        if due is None:
-            return False
-        held = due.accounting.queue_held[self._session.queue_paths[queue.index]].tobytes()
-        if held != self._held.get(queue.index):
-            self._held[queue.index] = held
-            self._answers[queue.index] = {}
-        answers = self._answers[queue.index]
-        answer = answers.get(id(need))  # equal needs are one array
-        if answer is None:
-            answer = answers[id(need)] = borrows(self._session, queue, need)
-        return answer
-
     def _need(self, job: Job) -> FloatArray:
         need = self._needs.get(job.key)
         if need is None:
@@ -131,11 +124,15 @@ class JobQueue:
 
     def next(self) -> tuple[Queue, Job] | None:
         """Removes the job whose turn it is. A queue keeps its turns until it has no jobs left."""
+        if self._last is not None:
+            self._push_next(self._last)
+            self._last = None
         while self._queues:
             key, index = self._queues[0]
             line = self._lines[index]
             if not line.jobs and not line.beyond:
                 heapq.heappop(self._queues)
+                self._open.discard(index)
                 continue
             queue = self._session.snapshot.queues[index]
             if len(self._queues) > 1:
@@ -145,10 +142,40 @@ class JobQueue:
                     continue
             elif self._has_standings:  # its turn, whatever its key is now
                 self._let_pass(queue, line)
-            return queue, heapq.heappop(line.next_heap())[2]
+            _, _, self._turn, self._last = heapq.heappop(line.next_heap())
+            return queue, self._turn
         return None
+
+    def drop(self) -> Job | Place:
+        """Those that are like the job that had the last turn get none. Returns its place among them, or it alone."""
+        job, place = self._turn, self._last
+        if place is None:
+            return job
+        place[0].blocked = self._session.blocked.get(job.key) or place[0].blocked
+        self._dropped.append(place)
+        self._last = None
+        return place
+
+    def revive(self) -> None:
+        """Something has changed that may help those that were dropped: they get a turn after all."""
+        dropped, self._dropped = self._dropped, []
+        for place in dropped:
+            self._push_next(place)
+
+    def _push_next(self, place: Place) -> None:
+        alike, position = place
+        self._session.waiting.catch_up()
+        following = alike.next_from(position + 1)
+        if following is not None:
+            self._push(alike.jobs[following], (alike, following))
+
+    def _push(self, job: Job, place: Place | None = None) -> None:
+        heapq.heappush(self._lines[job.queue].jobs, self._entry(job, place))
+        if job.queue not in self._open:
+            self._open.add(job.queue)
+            heapq.heappush(self._queues, (self._key(job.queue), job.queue))
 
     def put_back(self, job: Job) -> None:
         """Puts a job back into its queue's line after it was given something."""
         self._needs.pop(job.key, None)
-        heapq.heappush(self._lines[job.queue].jobs, self._entry(job))
+        self._push(job)

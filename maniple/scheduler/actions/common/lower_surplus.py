@@ -15,7 +15,7 @@ from functools import partial
 from maniple.model.job import Job, Queue, TaskGroup
 from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, IntArray
-from maniple.scheduler.actions.allocate import check_valid
+from maniple.scheduler.actions.common.in_line import check_valid
 from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.eviction.surplus_claims import claim_of, step_of, take_most, why_no_claim
 from maniple.scheduler.eviction.surplus_units import surplus_units
@@ -43,7 +43,7 @@ class SurplusMaker:
     def __init__(self, session: Session, rules: Sequence[VictimRule]) -> None:
         self._session = session
         self._rules = rules
-        self._offered = OfferedUnits(session, session.snapshot.jobs, lower_surplus)
+        self._offered = OfferedUnits(session, session.snapshot.running, lower_surplus)
 
     def take(self, queue: Queue, job: Job, group: TaskGroup, count: int) -> bool:
         """Evicts surplus of lower priority, and nominates `count` pods for its room; False if that is not enough."""

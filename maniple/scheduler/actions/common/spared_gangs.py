@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
-from maniple.scheduler.actions.allocate import check_valid
+from maniple.scheduler.actions.common.in_line import check_valid
 from maniple.scheduler.actions.common.stale_gangs import leave
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Statement

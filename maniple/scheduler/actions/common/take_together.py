@@ -58,7 +58,7 @@ class Together:
         self.claims = claims
         if self._may_preempt:
             self._may_preempt = [*self._may_preempt, self.claims.preemptable]
-        self.offered = _Offered(session, session.snapshot.jobs, self.units_of)
+        self.offered = _Offered(session, session.snapshot.running, self.units_of)
 
     @property
     def is_useful(self) -> bool:
@@ -67,7 +67,7 @@ class Together:
             return False
         session = self._session
         highest: dict[int, int] = {}  # queue -> the highest priority of such a gang
-        for job in session.snapshot.waiting:
+        for job in session.waiting.one_of_each():
             if job.exists and not session.is_promised(job) and not session.job_ready(job):
                 highest[job.queue] = max(job.priority, highest.get(job.queue, job.priority))
         return bool(highest) and (
@@ -83,7 +83,7 @@ class Together:
     @cached_property
     def _has_firm_surplus(self) -> bool:
         """Whether there is surplus that only shrink may take."""
-        firm = (job for job in self._session.snapshot.jobs if self._shrinks and job.placed and not job.preemptable)
+        firm = (job for job in self._session.snapshot.running if self._shrinks and not job.preemptable)
         return any(True for job in firm for _ in surplus_steps(self._session, job))
 
     # -- units
