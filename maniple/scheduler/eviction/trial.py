@@ -180,6 +180,10 @@ class Trial:
         """Whether it is certain that the gang has no room although all these units leave: fewer make no more."""
         if not self._is_counted or self.needs_pods:
             return False
+        is_long = np.count_nonzero(units) > _GROWTH * self.missing
+        few = np.flatnonzero(units)[: self.missing] if is_long else None
+        if few is not None and self._counted is not None and self._counted.after(few) >= self.need.total:
+            return False  # a few of many are enough
         if self._room_after is None or not self._is_unbound:
             return not self.fits_without(np.flatnonzero(units))
         return self._room_after.count(self.group, units) < self.need.total
@@ -212,10 +216,13 @@ class Trial:
         more = self.group.shape.requests * self.need.total
         if self._session.may_start(self.queue, self.job, more) is not None:
             return None
-        prefixes = counted.after_each(order)
+        prefixes = counted.after_each(order[:first_look])
         gone = np.zeros(len(self._table), dtype=bool)
 
         def fits(length: int) -> bool:
+            nonlocal prefixes
+            if length >= len(prefixes.total):  # an order may have thousands of units of which a few are enough
+                prefixes = counted.after_each(order[:length])
             if self._may_take is not None:
                 gone[order] = np.arange(len(order)) < length
             return self._may_take_now(gone) and bool(prefixes.total[length] >= self.need.total)
