@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from maniple.model.alike_jobs import AlikeJobs, WaitingJobs, kind_of
 from maniple.model.job import Job
 from maniple.model.pod_identity import JobKey
+from maniple.model.running_columns import RunningJobs
 
 
 class SortedJobs:
@@ -74,6 +75,27 @@ class SortedWaitingJobs:
         return key in self._all
 
 
+class SortedRunningJobs:
+    """The same with what their pods hold as columns."""
+
+    def __init__(self) -> None:
+        self._all = SortedJobs()
+        self._jobs = RunningJobs(())
+
+    def change(self, changes: Mapping[JobKey, Job | None]) -> None:
+        self._all.change(changes)
+        self._jobs = RunningJobs(self._all.jobs(), self._jobs, changes)
+
+    def jobs(self) -> RunningJobs:
+        return self._jobs
+
+    def __contains__(self, key: JobKey) -> bool:
+        return key in self._all
+
+
+_Part = SortedJobs | SortedWaitingJobs | SortedRunningJobs
+
+
 class JobLists:
     """All jobs, and lists of those that a cycle looks for: it must not look at every settled job to find them."""
 
@@ -84,8 +106,8 @@ class JobLists:
         self.incomplete = SortedJobs()
         self.elastic = SortedJobs()
         self.guests = SortedJobs()
-        self.running = SortedJobs()
-        self._parts: list[tuple[SortedJobs | SortedWaitingJobs, Callable[[Job], bool]]] = [
+        self.running = SortedRunningJobs()
+        self._parts: list[tuple[_Part, Callable[[Job], bool]]] = [
             (self.waiting, lambda job: bool(job.groups or job.gated)),
             (self.running, lambda job: bool(job.placed)),
             (self.moved, lambda job: job.moved is not None),

@@ -14,9 +14,10 @@ import numpy as np
 
 from maniple.model.job import Job, PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.model.running_columns import ranges
 from maniple.scheduler.eviction.room_after import RoomAfter
 from maniple.scheduler.eviction.units import Unit, UnitsOf, offered_units
-from maniple.scheduler.framework.pod_columns import PodColumns, ranges
+from maniple.scheduler.framework.pod_columns import PodColumns
 from maniple.scheduler.framework.session import Session
 
 _NONE = -1

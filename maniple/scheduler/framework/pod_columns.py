@@ -7,6 +7,7 @@ import numpy as np
 
 from maniple.model.job import PlacedPod
 from maniple.model.resources import BoolArray, FloatArray, IntArray
+from maniple.model.running_columns import RunningColumns, ranges, stacked_requests
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.reservation_book import Reservation
 
@@ -78,15 +79,6 @@ class PodColumns:
         return {pod.pod: row for row, pod in enumerate(self.pods)}
 
 
-def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
-    """[pods, R] what the pods request. Equal pods share one vector, so few vectors are converted."""
-    requests = [pod.requests for pod in pods]
-    ids = list(map(id, requests))
-    vectors = dict(zip(ids, requests, strict=True))
-    number_of = {vector: number for number, vector in enumerate(vectors)}
-    return np.array(list(vectors.values()))[[number_of[vector] for vector in ids]]
-
-
 class DeviceParts:
     """The GPUs that pods hold, as columns, without GPUs that are lost or unhealthy."""
 
@@ -99,17 +91,26 @@ class DeviceParts:
 
     @classmethod
     def of_pods(cls, session: Session, pods: Sequence[PlacedPod]) -> "DeviceParts":
-        parts = [part for pod in pods for part in pod.gpus]
-        owners = np.repeat(np.arange(len(pods)), [len(pod.gpus) for pod in pods])
-        rows = np.array([part.row for part in parts], dtype=np.intp)
-        devices = np.array([part.device for part in parts], dtype=np.intp)
-        millis = np.array([part.milli for part in parts], dtype=np.intp)
-        nodes = np.array([pod.node for pod in pods], dtype=np.intp)
-        there = np.zeros(len(parts), dtype=bool)
+        parts = np.array([part for pod in pods for part in pod.gpus], dtype=np.intp).reshape(-1, 3).T
+        counts = [len(pod.gpus) for pod in pods]
+        return cls._there(session, np.array([pod.node for pod in pods], dtype=np.intp), counts, parts)
+
+    @classmethod
+    def of_columns(cls, session: Session, columns: RunningColumns) -> "DeviceParts":
+        return cls._there(session, columns.nodes, np.diff(columns.part_starts), columns.parts)
+
+    @classmethod
+    def _there(
+        cls, session: Session, nodes: IntArray, counts: Sequence[int] | IntArray, parts: IntArray
+    ) -> "DeviceParts":
+        """`nodes`, `counts` [pods]: the node of each and how many of the `parts` [3, parts] it holds."""
+        owners = np.repeat(np.arange(len(nodes)), counts)
+        rows, devices, millis = parts
+        there = np.zeros(len(rows), dtype=bool)
         for row in np.unique(rows).tolist():
             of_row = rows == row
             there[of_row] = session.gpus.tables[row].there[nodes[owners[of_row]], devices[of_row]]
-        return cls(owners[there], rows[there], devices[there], millis[there], len(pods))
+        return cls(owners[there], rows[there], devices[there], millis[there], len(nodes))
 
     @cached_property
     def resources(self) -> list[int]:
@@ -131,11 +132,3 @@ class DeviceParts:
         """Returns the numbers of the pods' parts, and the position in `pods` of the pod that holds each."""
         counts = self._counts[pods]
         return ranges(self._starts[pods], counts), np.repeat(np.arange(len(pods)), counts)
-
-
-def ranges(starts: IntArray, counts: IntArray) -> IntArray:
-    """Returns counts[0] numbers from starts[0] on, then counts[1] from starts[1] on, and so on."""
-    if (counts == 1).all():
-        return starts
-    ends = np.cumsum(counts)
-    return np.repeat(starts - ends + counts, counts) + np.arange(int(counts.sum()))

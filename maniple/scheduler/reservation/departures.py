@@ -128,7 +128,7 @@ def _evictable(
     preempts = session.has_action(Ability.PREEMPT) and claimant.may_preempt
     goes_whole: set[int] = set()
     for number in running.below(claimant.queue, claimant.priority) if preempts else ():
-        job, start, stop = running.jobs[number]
+        job, start, stop = running.job(number)
         if job.preemptable and _goes_whole(session, job):
             goes_whole.add(number)
             moment = max(pod.started for pod in job.placed) + job.min_runtime_s
@@ -140,7 +140,7 @@ def _evictable(
     for number in running.with_surplus:
         if number in goes_whole:
             continue
-        job = running.jobs[number][0]
+        job, _, _ = running.job(number)
         for row, moment in running.surplus_of(number, lambda job, rows: list(_surplus(session, job, rows))):
             if not _is_there(running, row, within):
                 continue

@@ -12,7 +12,7 @@ room only if it is reserved for another gang, which they cannot delay either.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
@@ -54,13 +54,33 @@ def keep_reservations(session: Session, jobs: Sequence[Job]) -> None:
         if reservation is not None:
             reserved.add(reservation)
             searches.append(search)
-    for search in searches:
-        reservation = reserved.by_job[search.job.key]
-        if search.is_late(reservation):
-            _move(session, reservation)
+    late = [found for search in searches if search.is_late(found := reserved.by_job[search.job.key])]
+    nowhere = Nowhere(late)
+    for reservation in late:
+        _move(session, reservation, nowhere)
 
 
-def _move(session: Session, reservation: Reservation) -> None:
+class Nowhere:
+    """The kinds of gangs of which none starts sooner anywhere than the last of their reservations is expected to.
+
+    What fits nowhere when all other nodes are free to use does not fit beside other reservations, nor sooner. So gangs
+    that are late, of D kinds, look at all nodes and pods D times. They change nothing else meanwhile.
+    """
+
+    def __init__(self, late: Sequence[Reservation]) -> None:
+        self._last = max((reservation.expected for reservation in late), default=0.0)
+        self._known: dict[Hashable, bool] = {}  # kind -> whether it is so
+
+    def holds_for(self, search: Search) -> bool:
+        kind = search.counted_kind
+        if kind is None:
+            return False
+        if kind not in self._known:
+            self._known[kind] = not search.fits_anywhere(self._last)
+        return self._known[kind]
+
+
+def _move(session: Session, reservation: Reservation, nowhere: Nowhere) -> None:
     """Moves the reservation to where the gang starts sooner for certain, if there is such a place.
 
     A move on an estimate may be followed by the next, and the gang may never start. If the reservation stays, the gang
@@ -68,6 +88,8 @@ def _move(session: Session, reservation: Reservation) -> None:
     """
     job = reservation.job
     search = Search(session, job, departures(session, job, *_running_pods(session)))
+    if nowhere.holds_for(search):
+        return
     sooner = search.sooner(Room.elsewhere(session, job), reservation.expected)
     if sooner is not None:
         session.reserved.drop(job.key)

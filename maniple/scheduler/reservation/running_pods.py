@@ -1,7 +1,7 @@
 """The pods on nodes that are not leaving, as columns, so that the room they leave is arithmetic.
 
-The columns are made once in a cycle, O(pods), and then only added to. A search looks at pods in the order in which they
-will be gone, and adds up what some of them hold on the nodes that these are on.
+The columns are kept from cycle to cycle (model/running_columns.py), and within one only added to. A search looks at
+pods in the order in which they will be gone, and adds up what some of them hold on the nodes that these are on.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,8 +10,10 @@ import numpy as np
 
 from maniple.model.gpu.devices import Millis
 from maniple.model.job import Job, PlacedPod, TaskGroup
+from maniple.model.pod_identity import JobKey
 from maniple.model.resources import BoolArray, FloatArray, IntArray
-from maniple.scheduler.framework.pod_columns import DeviceParts, stacked_requests
+from maniple.model.running_columns import running_columns, stacked_requests
+from maniple.scheduler.framework.pod_columns import DeviceParts
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.framework.statement import Cleared
 from maniple.scheduler.framework.supposition import Supposition
@@ -24,34 +26,24 @@ class RunningPods:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.pods: list[PlacedPod] = []
-        self.jobs: list[tuple[Job, int, int]] = []  # a job, and the start and end of its pods
-        for job in session.snapshot.running:
-            if job.placed:
-                start = len(self.pods)
-                self.pods += [pod for pod in job.placed if pod.node >= 0]
-                if len(self.pods) > start:
-                    self.jobs.append((job, start, len(self.pods)))
+        self._of_snapshot = columns = running_columns(session.snapshot.running)
+        self.pods: list[PlacedPod] = list(columns.pods)
         self.settled = len(self.pods)  # the others are newcomers
-        self._queues: IntArray = np.array([job.queue for job, _, _ in self.jobs], dtype=np.intp)  # [jobs]
-        self._priorities: IntArray = np.array([job.priority for job, _, _ in self.jobs], dtype=np.int64)
-        self._starts: IntArray = np.array([start for _, start, _ in self.jobs], dtype=np.intp)
         self.guests: dict[str, list[int]] = {}  # gang -> the pods that make way for it
-        for row, pod in enumerate(self.pods):
-            if pod.makes_way_for:
-                self.guests.setdefault(pod.makes_way_for, []).append(row)
-        self.nodes, self.started, self.declared, self._requests = self._columns(self.pods)
+        for job in session.snapshot.guests:
+            for row in self._rows_of(job):
+                if self.pods[row].makes_way_for:
+                    self.guests.setdefault(self.pods[row].makes_way_for, []).append(row)
+        self.nodes, self.started, self.declared = columns.nodes, columns.started, columns.ends
+        self._requests = columns.requests if self.pods else np.zeros((len(session.snapshot.axis), 0))
         self.there: BoolArray = np.ones(len(self.pods), dtype=bool)
-        self._parts = DeviceParts.of_pods(session, self.pods)
+        self._parts = DeviceParts.of_columns(session, columns)
         self._seen = 0  # how much of session.placed is in the columns
         self._evicted = 0  # the same of session.evicted
-        self._rows: Mapping[str, int] | None = None
         self._orders: dict[str, IntArray] = {}
         self._by_node: tuple[IntArray, IntArray] | None = None
         # The jobs, by number, that hold more than their minimum.
-        self.with_surplus = [
-            number for number, (job, _, _) in enumerate(self.jobs) if len(job.placed) + job.succeeded > job.min_member
-        ]
+        self.with_surplus: list[int] = np.flatnonzero(columns.have_surplus).tolist()
         self._surplus: dict[int, Surplus] = {}
         self._most_room: dict[int, FloatArray] = {}  # by kind of group
         # A pod that asks for GPU memory may hold more than its requests say.
@@ -93,10 +85,13 @@ class RunningPods:
             self._requests = np.concatenate([self._requests, requests], axis=1)
             self.there = np.append(self.there, np.ones(len(pods), dtype=bool))
             self._parts = self._parts.followed_by(DeviceParts.of_pods(session, pods))
+        gone: dict[JobKey, tuple[Job, set[str]]] = {}
         for done_to in session.evicted[self._evicted :]:
-            row = self._row_of(done_to.pod.pod)
-            if row is not None:
-                self.there[row] = False
+            gone.setdefault(done_to.job.key, (done_to.job, set()))[1].add(done_to.pod.pod)
+        for job, names in gone.values():
+            for row in self._rows_of(job):
+                if self.pods[row].pod in names:
+                    self.there[row] = False
         self._evicted = len(session.evicted)
         return bool(pods)
 
@@ -109,25 +104,32 @@ class RunningPods:
             np.ascontiguousarray(requests),  # [R, pods]
         )
 
-    def _row_of(self, pod: str) -> int | None:
-        if self._rows is None:
-            self._rows = {pod.pod: row for row, pod in enumerate(self.pods[: self.settled])}
-        return self._rows.get(pod)
+    def _rows_of(self, job: Job) -> range:
+        """The pods of the job that were on nodes when the cycle began."""
+        number = self._of_snapshot.number_of(job.key)
+        return range(0) if number is None else range(*self.job(number)[1:])
+
+    def job(self, number: int) -> tuple[Job, int, int]:
+        """A job of the snapshot, and the start and end of its pods."""
+        columns = self._of_snapshot
+        return columns.jobs[number], int(columns.starts[number]), int(columns.starts[number + 1])
 
     def job_of(self, row: int) -> Job:
         """The job of a pod of the snapshot."""
-        return self.jobs[int(np.searchsorted(self._starts, row, side="right")) - 1][0]
+        columns = self._of_snapshot
+        return columns.jobs[int(np.searchsorted(columns.starts, row, side="right")) - 1]
 
     def below(self, queue: int, priority: int) -> list[int]:
         """The jobs of the queue with a lower priority, by number."""
-        numbers: list[int] = np.flatnonzero((self._queues == queue) & (self._priorities < priority)).tolist()
+        columns = self._of_snapshot
+        numbers: list[int] = np.flatnonzero((columns.queues == queue) & (columns.priorities < priority)).tolist()
         return numbers
 
     def surplus_of(self, number: int, find: Callable[[Job, Mapping[str, int]], Surplus]) -> Surplus:
         """Surplus of a job, found once. `find` is given the rows of the job's pods."""
         surplus = self._surplus.get(number)
         if surplus is None:
-            job, start, stop = self.jobs[number]
+            job, start, stop = self.job(number)
             rows = {pod.pod: row for row, pod in enumerate(self.pods[start:stop], start)}
             surplus = self._surplus[number] = find(job, rows)
         return surplus

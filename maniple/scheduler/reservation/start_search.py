@@ -7,7 +7,7 @@ placed at each step, in a binary search over all times.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +89,19 @@ class Search:
         """Returns the reservation with the soonest certain start in the room, if that is `before` a time."""
         start = self._start("certain", room, before)
         return None if start is None or start[0] >= before else self._reserved("certain", *start)
+
+    @property
+    def counted_kind(self) -> Hashable | None:
+        """Equal for gangs of which as many pods fit in any room at any time; None: not known."""
+        if not self._only_counts or self._needs_pods or len(self._leave.moved):
+            return None
+        return self._session.demands.of_group(self.job.groups[0]), self._session.job_need(self.job).total
+
+    def fits_anywhere(self, before: float) -> bool:
+        """Whether the gang certainly fits before that, on all nodes together. Only for those with a `counted_kind`."""
+        everywhere = Room(np.full(len(self._session.snapshot.nodes), np.inf), None)
+        leaving, times = self._leaving("certain", everywhere, before)
+        return self._first(leaving, times, everywhere) is not None
 
     def _fits_at_last(self, room: Room) -> bool:
         """Whether the pods fit when all running ones are gone; False only if they surely do not."""

@@ -8,7 +8,7 @@ from maniple.scheduler.actions.common import filling
 from maniple.scheduler.actions.common.filling import Filling
 from maniple.scheduler.framework.session import Session
 from maniple.scheduler.reservation.departures import departures, usual_moments
-from maniple.scheduler.reservation.reserve import reserve
+from maniple.scheduler.reservation.reserve import Nowhere, reserve
 from maniple.scheduler.reservation.running_pods import RunningPods
 from maniple.scheduler.reservation.start_search import Room, Search
 from scheduler.counted_work import work_of
@@ -93,3 +93,20 @@ def test_a_search_does_no_work_for_each_running_pod(is_elsewhere: bool) -> None:
         return work_of(again)
 
     assert search(40) == search(20)
+
+
+def test_late_gangs_that_are_alike_look_at_all_nodes_once_for_a_sooner_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, looks, fits_anywhere = session_of(queues=8, waiting=0), [], Search.fits_anywhere
+
+    def look(search: Search, before: float) -> bool:
+        looks.append(search.job.name)
+        return fits_anywhere(search, before)
+
+    monkeypatch.setattr(Search, "fits_anywhere", look)
+    running, nowhere = RunningPods(session), Nowhere(list(session.reservations.values()))
+    usual = usual_moments(session, running)
+    for reservation in session.reservations.values():
+        search = Search(session, reservation.job, departures(session, reservation.job, running, usual))
+        assert nowhere.holds_for(search)
+        assert search.sooner(Room.elsewhere(session, reservation.job), reservation.expected) is None
+    assert len(looks) == 1
