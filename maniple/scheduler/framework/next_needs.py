@@ -45,8 +45,8 @@ class NextNeeds:
             if kind not in self._of_pods:
                 self._of_pods[kind] = self._one(session.needed_resources(job))
             return self._of_pods[kind]
-        group = next((group for group in session.groups(job) if session.state(job).left(group)), None)
-        return self._one(np.zeros(len(session.snapshot.axis)) if group is None else group.shape.requests)
+        following = next((group for group in session.groups(job) if session.state(job).left(group)), None)
+        return self._one(np.zeros(len(session.snapshot.axis)) if following is None else following.shape.requests)
 
     def _one(self, need: FloatArray) -> FloatArray:
         return self._equal.setdefault(need.tobytes(), need)
