@@ -114,14 +114,17 @@ class WaitingGangs:
         """Those that were like no other when the cycle began."""
         return self._others
 
-    def catch_up(self) -> None:
-        """Notes which gangs were given room or a reservation since the last call."""
+    def catch_up(self, likely: Place | None = None) -> None:
+        """Notes which gangs were given room or a reservation since the last call; `likely`: one that may be."""
         session, seen = self._session, self._seen
         self._seen = len(session.placed), session.reserved.version
         if seen == self._seen:
             return
         jobs = [done.job for done in session.placed[seen[0] :]]
         for job in (*jobs, *[reservation.job for reservation in session.reservations.values()]):
+            if likely is not None and job is likely[0].jobs[likely[1]]:  # found without a search
+                likely[0].apart[job.key] = likely[1]
+                continue
             alike = self._alike.get(self.kind(job))
             if alike is not None and job.key not in alike.apart:
                 alike.apart[job.key] = bisect_left(alike.jobs, age_and_name(job), key=age_and_name)

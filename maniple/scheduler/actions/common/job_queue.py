@@ -170,7 +170,7 @@ class JobQueue:
 
     def _push_next(self, place: Place) -> None:
         alike, position = place
-        self._session.waiting.catch_up()
+        self._session.waiting.catch_up(place)
         following = alike.next_from(position + 1)
         if following is not None:
             self._push(alike.jobs[following], (alike, following))
