@@ -24,7 +24,6 @@ from maniple.scheduler.eviction.queue_claims import claims_of
 from maniple.scheduler.eviction.surplus_claims import promised_claim, surplus_preempts
 from maniple.scheduler.explain.tried import FreeRoom
 from maniple.scheduler.framework.action import Ability
-from maniple.scheduler.framework.due_rules import borrows
 from maniple.scheduler.framework.hooks import Need, Reason
 from maniple.scheduler.framework.kept_places import KeptPlace, kept_for, without
 from maniple.scheduler.framework.session import Session
@@ -161,7 +160,7 @@ class Deference:
             self._highest_surplus[job.queue] = max(job.priority, self._highest_surplus.get(job.queue, job.priority))
 
     def _borrows(self, job: Job) -> bool:
-        return borrows(self._session, self._session.queue_of(job), self._session.next_needs.of(job))
+        return self._session.queue_turns.borrows(self._session.queue_of(job), self._session.next_needs.of(job))
 
     def is_due_by(self, job: Job) -> bool:
         if not self._claimants <= {job.queue} and self._borrows(job):

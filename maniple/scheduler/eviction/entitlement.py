@@ -11,7 +11,7 @@ import numpy as np
 
 from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.scheduler.eviction.claim_outcome import Claim, entitles
-from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, covered
+from maniple.scheduler.framework.due_rules import Due, Stand
 
 
 class Kinds(NamedTuple):
@@ -46,27 +46,6 @@ class Entitlement:
         return _Condition(self, need).holds
 
 
-class _Stand(NamedTuple):
-    """How a queue would stand with the claimant: (resource, the most that it may hold) for each of two standings."""
-
-    guaranteed: list[tuple[int, float]]  # empty: no guarantee covers the claimant
-    deserved: list[tuple[int, float]]
-
-    @staticmethod
-    def of(due: Due, queue: int, need: FloatArray) -> "_Stand":
-        def most(amounts: FloatArray, counted: BoolArray) -> list[tuple[int, float]]:
-            return [(row, float(amounts[row]) + EPSILON) for row in np.flatnonzero(counted).tolist()]
-
-        named = most(due.guaranteed[queue], covered(due, queue, need))
-        return _Stand(named, most(due.deserved[queue], (need > 0) & due.scarce[queue]))
-
-    def standing(self, held: Sequence[float]) -> Standing:
-        """See due_rules.standing_with."""
-        if self.guaranteed and all(held[row] <= most for row, most in self.guaranteed):
-            return Standing.GUARANTEED
-        return Standing.BORROWING if any(held[row] > most for row, most in self.deserved) else Standing.DESERVED
-
-
 class _Condition:
     """Asked about one set of units after the other: only the units that differ are counted anew."""
 
@@ -74,7 +53,7 @@ class _Condition:
         self._terms = terms
         # What its queues would hold if it started and nobody left.
         self._held: list[list[float]] = (terms.due.accounting.queue_held[terms.path] + need).tolist()
-        self._stands = [_Stand.of(terms.due, queue, need) for queue in terms.path]
+        self._stands = [Stand.of(terms.due, queue, need) for queue in terms.path]
         self._seen: BoolArray = np.zeros(len(terms.levels), dtype=bool)
         self._units = [0] * (len(terms.path) + 1)  # level -> how many are gone
         self._freed = [[0.0] * len(need) for _ in self._units]  # level -> what these hold

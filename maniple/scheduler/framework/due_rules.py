@@ -5,9 +5,10 @@ scarce resources: every queue gets what it asks for of the others. A guarantee m
 from each other is in eviction/queue_claims.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -61,11 +62,6 @@ def covered(due: Due, queue: int, asked: FloatArray) -> BoolArray:
     return np.zeros_like(is_named) if has_other else (asked > 0) & is_named
 
 
-def standing(due: Due, queue: int, need: FloatArray) -> Standing:
-    """`need`: what no pod holds yet, in the units of the due."""
-    return standing_with(due, queue, due.accounting.queue_held[queue] + need, need)
-
-
 def standing_with(due: Due, queue: int, held: FloatArray, need: FloatArray) -> Standing:
     """`held`: what the queue would hold with `need`."""
     asked = need > 0
@@ -76,14 +72,26 @@ def standing_with(due: Due, queue: int, held: FloatArray, need: FloatArray) -> S
     return Standing.BORROWING if is_over.any() else Standing.DESERVED
 
 
-def borrows(session: "Session", queue: Queue, need: FloatArray) -> bool:
-    """Whether the queue, or one above it, would hold more than its due with `need`, and none below is guaranteed it."""
-    due = session.due
-    if due is None or not due.scarce.any():
-        return False
-    asked = due.accounting.asked(need)
-    stands = (standing(due, index, asked) for index in session.queue_paths[queue.index])
-    return next((stand == Standing.BORROWING for stand in stands if stand != Standing.DESERVED), False)
+class Stand(NamedTuple):
+    """How a queue would stand with what is needed: (resource, the most that it may hold) for each of two standings."""
+
+    guaranteed: list[tuple[int, float]]  # empty: no guarantee covers what is needed
+    deserved: list[tuple[int, float]]
+
+    @staticmethod
+    def of(due: Due, queue: int, need: FloatArray) -> "Stand":
+        def most(amounts: FloatArray, counted: BoolArray) -> list[tuple[int, float]]:
+            return [(row, float(amounts[row]) + EPSILON) for row in np.flatnonzero(counted).tolist()]
+
+        named = most(due.guaranteed[queue], covered(due, queue, need))
+        return Stand(named, most(due.deserved[queue], (need > 0) & due.scarce[queue]))
+
+    def standing(self, held: Sequence[float]) -> Standing:
+        """The same as standing_with."""
+        if self.guaranteed and all(held[row] <= most for row, most in self.guaranteed):
+            return Standing.GUARANTEED
+        is_over = any(held[row] > most for row, most in self.deserved)
+        return Standing.BORROWING if is_over else Standing.DESERVED
 
 
 def counted_of(session: "Session", queue: Queue) -> BoolArray:

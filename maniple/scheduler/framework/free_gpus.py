@@ -18,7 +18,7 @@ from maniple.model.resources import BoolArray, FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler.framework.gpu_arithmetic import count_pods, devices_in, in_use_first, leaving_enough, subtract
 from maniple.scheduler.framework.hooks import Check
-from maniple.scheduler.framework.owed_gpus import OwedGpus, Pick, without
+from maniple.scheduler.framework.owed_gpus import OwedGpus, Pick, usable_on, without
 
 GpuGrants = tuple[GpuGrant, ...]
 
@@ -217,10 +217,13 @@ class FreeGpus:
         if not shape.gpus:
             return ()
         codes = self._codes(shape, model)
-        rows = [self.usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
+        if len(nodes) == 1 and reserved is None:  # most gangs
+            rows = [[usable_on(int(nodes[0]), self.free[a.row], self.future[a.row], later=later)] for a in shape.gpus]
+        else:
+            rows = [self.usable(ask.row, nodes, reserved, later=later).tolist() for ask in shape.gpus]
         chosen: list[GpuGrants] = []
         for index, (node, count) in enumerate(zip(nodes.tolist(), counts.tolist(), strict=True)):
-            first = len(chosen)
+            first, is_owed = len(chosen), self.owed.is_owed_on(node)
             for following in range(int(count) - 1, -1, -1):
                 grants: GpuGrants = ()
                 for number, ask in enumerate(shape.gpus):
@@ -228,7 +231,7 @@ class FreeGpus:
                     now = rows[number][index]
                     usual = self._take(ask, node, left := now.copy(), models, following, later=later)
                     better = None
-                    if self.owed.is_owed_on(node):
+                    if is_owed:
                         pick = Pick(group, ask, node, models, now, usual)
                         better = self.owed.better(pick, chosen[first:], following, self.future[ask.row])
                     rows[number][index] = left if better is None else without(now, better)

@@ -160,14 +160,18 @@ def make_bind(snapshot: Snapshot, room: FreeGpus, pod: str, node: int, grants: G
     name = snapshot.nodes.names[node]
     if not grants:
         return Bind(pod, name, backfill=backfill or UNSET)
-    is_mixed = len({grant.row for grant in grants}) > 1
-    ids = []
-    for grant in grants:
-        table = room.tables[grant.row]
-        ids.append(f"{table.resource}/" * is_mixed + table.ids[node][grant.device])
-    # One number for all devices, even if their memory differs.
-    share = max(grant.milli for grant in grants)
-    ring = room.ring_gbs(node, grants)
+    first = grants[0]
+    if len(grants) == 1:
+        ids, share, ring = [room.tables[first.row].ids[node][first.device]], first.milli, None
+    else:
+        is_mixed = any(grant.row != first.row for grant in grants)
+        ids = []
+        for grant in grants:
+            table = room.tables[grant.row]
+            ids.append(f"{table.resource}/" * is_mixed + table.ids[node][grant.device])
+        # One number for all devices, even if their memory differs.
+        share = max([grant.milli for grant in grants])
+        ring = room.ring_gbs(node, grants)
     return Bind(
         pod,
         name,

@@ -21,6 +21,7 @@ class NextNeeds:
         self._session = session
         self._untouched: dict[JobKey, FloatArray] = {}
         self._equal: dict[bytes, FloatArray] = {}
+        self._of_pods: dict[tuple[int, int], FloatArray] = {}  # (shape, how many pods) -> what they request
 
     def of(self, job: Job) -> FloatArray:
         """The requests of the pods that the job needs to start; once it has started, of its next pod."""
@@ -29,7 +30,6 @@ class NextNeeds:
         need = self._untouched.get(job.key) if is_untouched else None
         if need is None:
             need = self._compute(job)
-            need = self._equal.setdefault(need.tobytes(), need)
             if is_untouched:
                 self._untouched[job.key] = need
         return need
@@ -37,6 +37,16 @@ class NextNeeds:
     def _compute(self, job: Job) -> FloatArray:
         session = self._session
         if not session.job_ready(job):
-            return session.needed_resources(job)
-        group = next((group for group in session.groups(job) if session.state(job).left(group)), None)
-        return np.zeros(len(session.snapshot.axis)) if group is None else group.shape.requests
+            need = session.job_need(job)
+            if len(job.groups) > 1 or need.by_role or not job.groups:
+                return self._one(session.needed_resources(job))
+            (group,) = job.groups
+            kind = group.shape.number, min(need.total, session.state(job).left(group))
+            if kind not in self._of_pods:
+                self._of_pods[kind] = self._one(session.needed_resources(job))
+            return self._of_pods[kind]
+        following = next((group for group in session.groups(job) if session.state(job).left(group)), None)
+        return self._one(np.zeros(len(session.snapshot.axis)) if following is None else following.shape.requests)
+
+    def _one(self, need: FloatArray) -> FloatArray:
+        return self._equal.setdefault(need.tobytes(), need)

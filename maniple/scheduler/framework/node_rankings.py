@@ -59,18 +59,23 @@ class NodeRankings:
 
     def room(self, group: TaskGroup, *, later: bool, model: int | None = None) -> float | None:
         """How many pods of the group fit, on GPUs of `model` if given; None if that takes a look at all nodes."""
-        best = self._current(group, later=later, model=model)
+        best = self.known(group, later=later, model=model)
         return None if best is None else best.total
 
     def best(self, group: TaskGroup, *, later: bool, model: int | None = None) -> BestNodes | None:
         """The best nodes for the group's next pod; None if that takes a look at all nodes."""
-        best = self._current(group, later=later, model=model)
-        if best is not None and not best.is_ranked:
+        best = self.known(group, later=later, model=model)
+        return None if best is None else self.ranked(group, best)
+
+    def ranked(self, group: TaskGroup, best: BestNodes) -> BestNodes:
+        """Ranks what is known now of the group's nodes, unless it is ranked."""
+        if not best.is_ranked:
             nodes = best.with_room()
             best.rank(nodes, np.array(self._scores(group, nodes.tolist())))
         return best
 
-    def _current(self, group: TaskGroup, *, later: bool, model: int | None) -> BestNodes | None:
+    def known(self, group: TaskGroup, *, later: bool, model: int | None = None) -> BestNodes | None:
+        """How many pods of the group fit on each node, maybe not ranked; None if that takes a look at all nodes."""
         session = self._session
         if not session.reserved.binds_as_usual or not session.demands.is_shared:
             return None

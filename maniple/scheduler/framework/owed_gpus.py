@@ -140,6 +140,12 @@ class OwedGpus:
         return Wanted(ask.count, tuple(by_model))
 
 
+def usable_on(node: int, free: Millis, future: Millis, *, later: bool) -> list[int]:
+    """What a pod may use of each device of the node: the lower of now and later, so that promises are kept."""
+    then: list[int] = future[node].tolist()
+    return then if later else list(map(min, free[node].tolist(), then))
+
+
 def without(left: Sequence[int], grants: Iterable[GpuGrant]) -> list[int]:
     """What is left of each device without these."""
     after = list(left)

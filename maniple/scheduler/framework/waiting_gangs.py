@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Alike:
     """Gangs that are alike, in the order of their turns."""
 
-    __slots__ = ("_keys", "apart", "blocked", "jobs", "was_tried")
+    __slots__ = ("_keys", "_prefix", "apart", "blocked", "jobs", "was_tried")
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs
@@ -31,13 +31,17 @@ class Alike:
         self.apart: dict[JobKey, int] = {}
         self.blocked: Reason | None = None  # why the last of them that had a turn may not start
         self._keys: dict[int, tuple[Any, ...]] = {}
+        self._prefix: tuple[Any, ...] | None = None  # of the keys of all: plugins do not tell them apart
         self.was_tried = False  # an action gave them a turn, or would have
 
     def key(self, position: int, job_key: Callable[[Job], tuple[Any, ...]]) -> tuple[Any, ...]:
         """The place in line of a gang that was given nothing yet."""
         key = self._keys.get(position)
         if key is None:
-            key = self._keys[position] = job_key(self.jobs[position])
+            job = self.jobs[position]
+            if self._prefix is None:
+                self._prefix = job_key(job)[: -len(_last_of_key(job))]
+            key = self._keys[position] = (*self._prefix, *_last_of_key(job))
         return key
 
     def next_from(self, first: int) -> int | None:
@@ -110,14 +114,17 @@ class WaitingGangs:
         """Those that were like no other when the cycle began."""
         return self._others
 
-    def catch_up(self) -> None:
-        """Notes which gangs were given room or a reservation since the last call."""
+    def catch_up(self, likely: Place | None = None) -> None:
+        """Notes which gangs were given room or a reservation since the last call; `likely`: one that may be."""
         session, seen = self._session, self._seen
         self._seen = len(session.placed), session.reserved.version
         if seen == self._seen:
             return
         jobs = [done.job for done in session.placed[seen[0] :]]
         for job in (*jobs, *[reservation.job for reservation in session.reservations.values()]):
+            if likely is not None and job is likely[0].jobs[likely[1]]:  # found without a search
+                likely[0].apart[job.key] = likely[1]
+                continue
             alike = self._alike.get(self.kind(job))
             if alike is not None and job.key not in alike.apart:
                 alike.apart[job.key] = bisect_left(alike.jobs, age_and_name(job), key=age_and_name)
@@ -134,6 +141,11 @@ class WaitingGangs:
         if kind is None:
             return job.key
         return kind if kinds is None else (kind, kinds)
+
+
+def _last_of_key(job: Job) -> tuple[Any, ...]:
+    """What is at the end of each gang's key (Session.job_key)."""
+    return job.created, *job.key
 
 
 def _created(job: Job) -> float:

@@ -140,10 +140,12 @@ def _place_plain(
     session: Session, statement: Statement, job: Job, group: TaskGroup, wanted: int, *, later: bool
 ) -> bool | None:
     """Places all that a gang needs, if it is a few pods whose best nodes are known; None: it is not."""
-    room = session.rankings.room(group, later=later) if wanted <= session.state(job).left(group) else None
-    if room is None or not 0 < wanted <= _FEW:
+    if not 0 < wanted <= min(_FEW, session.state(job).left(group)):
         return None
-    ranked = session.rankings.best(group, later=later) if room >= wanted else None
+    known = session.rankings.known(group, later=later)
+    if known is None:
+        return None
+    ranked = session.rankings.ranked(group, known) if known.total >= wanted else None
     spot = None if ranked is None else _best_spot(session, group, wanted, ranked)
     if spot is None:
         return False

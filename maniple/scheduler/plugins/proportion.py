@@ -20,7 +20,7 @@ import numpy as np
 from maniple.api.gpu.requests import WHOLE
 from maniple.model.job import Queue
 from maniple.model.resources import BoolArray, FloatArray
-from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, counted_of, share_of, standing
+from maniple.scheduler.framework.due_rules import EPSILON, Due, Standing, counted_of
 from maniple.scheduler.framework.guaranteed_starts import GuaranteedStarts
 from maniple.scheduler.framework.hooks import Hooks, Reason, nothing_else
 from maniple.scheduler.framework.plugin_arguments import Arguments
@@ -41,20 +41,24 @@ class Proportion:
         demand = accounting.demand() * snapshot.axis.shared
         due = find_dues(accounting, demand, by_priority=self._by_priority)
 
+        counted: dict[int, list[tuple[int, float]]] = {}  # queue -> what counts for its share, and its due of that
+
         def order(queue: Queue) -> tuple[float, ...]:
-            held, deserved = accounting.queue_held[queue.index], due.deserved[queue.index]
-            counted = counted_of(session, queue)
-            served = share_of(held, deserved, counted)
+            if queue.index not in counted:
+                rows = np.flatnonzero(counted_of(session, queue)).tolist()
+                counted[queue.index] = [(row, float(due.deserved[queue.index, row])) for row in rows]
+            held, dues = accounting.queue_held[queue.index].tolist(), counted[queue.index]
+            # As share_of, for a few numbers: asked after each start.
+            served = max([held[row] / most if most > 0 else float(held[row] > 0) for row, most in dues], default=0.0)
             # Queues below their due come first; a queue that deserves nothing is not below it. The queue's priority
             # decides among these, and among the others.
-            has_its_due = served >= 1.0 or not (held < deserved)[counted].any()
+            has_its_due = served >= 1.0 or not any(held[row] < most for row, most in dues)
             return (float(has_its_due), -float(queue.priority), served)
 
         def stand(path: Sequence[int], need: FloatArray) -> float:
-            asked = accounting.asked(need)
-            stands = standing(due, path[-1], asked)
-            is_guaranteed = any(standing(due, queue, asked) == Standing.GUARANTEED for queue in path[:-1])
-            return Standing.GUARANTEED if is_guaranteed else stands
+            standing = session.queue_turns.standing
+            is_guaranteed = any(standing(queue, need) == Standing.GUARANTEED for queue in path[:-1])
+            return Standing.GUARANTEED if is_guaranteed else standing(path[-1], need)
 
         def overused(queue: Queue, asked: FloatArray) -> Reason | None:
             # Scarce GPUs do not block jobs that ask for none. A resource that the cluster lacks is never overused.

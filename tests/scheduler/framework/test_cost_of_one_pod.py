@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from maniple.api.labels import QUEUE_LABEL
 from maniple.model.job import TaskGroup
 from maniple.model.resources import FloatArray, IntArray
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
+from maniple.scheduler.actions.common.job_queue import JobQueue
 from maniple.scheduler.framework.hooks import Rows
 from maniple.scheduler.framework.node_capacity import NodeCapacity
 from scheduler.counted_work import work_of
-from scheduler.small_clusters import Object, group, member, node, pod
+from scheduler.small_clusters import Object, group, member, node, pod, queue
 from scheduler.test_settled_jobs_cost_nothing import snapshot_of
 
 
@@ -81,3 +84,29 @@ def test_a_pod_is_as_much_work_among_twice_as_many_nodes(cluster: Callable[[int,
 
     # The square root: nodes are looked at in blocks.
     assert of_further_pods(1_600) < 1.2 * of_further_pods(400)
+
+
+def test_each_start_moves_its_queue_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many queues wait, only the one whose gang has started is compared anew."""
+
+    def keys(queues: int, pods: int) -> int:
+        objects: list[Object] = [node(f"n{number:04d}") for number in range(8)]
+        objects += [queue(f"q{number}") for number in range(queues)]
+        for number in range(pods):
+            objects.append(pod(f"p{number:03d}", "0.1", labels={QUEUE_LABEL: f"q{number % queues}"}))
+        # What does not fit makes CPUs scarce, so that dues count.
+        objects += [pod(f"large{number}", "500", labels={QUEUE_LABEL: f"q{number}"}) for number in range(queues)]
+        count = Counter[str]()
+        compute = JobQueue._let_pass
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            count["keys"] += 1
+            return compute(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(JobQueue, "_let_pass", counted)
+            assert len(schedule(snapshot_of(objects)).binds) == pods
+        return count["keys"]
+
+    assert keys(2, 120) - keys(2, 60) <= 60
+    assert keys(20, 120) - keys(20, 60) <= 60

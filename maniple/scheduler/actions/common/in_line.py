@@ -15,11 +15,17 @@ def in_line(session: Session, wants: Callable[[Job], bool]) -> Iterator[Job | Pl
     """Valid gangs that the action wants. It wants all that are alike, or none of them."""
     for item in session.waiting:
         if isinstance(item, Job):
-            if check_valid(session, item) and wants(item):
+            if not _has_all(session, item) and check_valid(session, item) and wants(item):
                 yield item
         elif (first := item.next_from(0)) is not None and wants(item.jobs[first]):
             item.was_tried = True
             yield item, first
+
+
+def _has_all(session: Session, job: Job) -> bool:
+    """Whether this cycle has given the job all that it waited for: no action can do anything for it."""
+    state = session.states.get(job.key)
+    return state is not None and bool(state.cursor) and not state.evicted and not any(map(state.left, job.groups))
 
 
 def still_in_line(session: Session, items: Iterable[Job | Place]) -> Iterator[Job | Place]:

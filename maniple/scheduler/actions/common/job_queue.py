@@ -34,6 +34,8 @@ class _Line:
     def __init__(self) -> None:
         self.jobs: list[_Entry] = []
         self.beyond: list[_Entry] = []  # those that let others pass
+        # Of its turn, with the version of what the queue held.
+        self.key: tuple[int, tuple[Any, ...]] | None = None
         self.lowest = 0  # priority of all jobs of the line
         self._highest = _NO_PRIORITY  # of those beyond that let only others of their priority pass, and higher ones
 
@@ -93,12 +95,15 @@ class JobQueue:
         return key, self._entered, job, place
 
     def _key(self, index: int) -> tuple[Any, ...]:
-        session, line = self._session, self._lines[index]
-        queue = session.snapshot.queues[index]
+        turns, line = self._session.queue_turns, self._lines[index]
+        queue = self._session.snapshot.queues[index]
         if not self._has_standings:
-            return session.queue_turns.key(queue)
-        self._let_pass(queue, line)
-        return session.queue_turns.key(queue, self._need(line.next_heap()[0][2]))
+            return turns.key(queue)
+        version = turns.version(queue)
+        if line.key is None or line.key[0] != version:
+            self._let_pass(queue, line)
+            line.key = version, turns.key(queue, self._need(line.next_heap()[0][2]))
+        return line.key[1]
 
     def _let_pass(self, queue: Queue, line: _Line) -> None:
         """Sets jobs aside that go beyond what the queue deserves, until the next one does not, or all of them do."""
@@ -143,6 +148,7 @@ class JobQueue:
             elif self._has_standings:  # its turn, whatever its key is now
                 self._let_pass(queue, line)
             _, _, self._turn, self._last = heapq.heappop(line.next_heap())
+            line.key = None
             return queue, self._turn
         return None
 
@@ -164,13 +170,15 @@ class JobQueue:
 
     def _push_next(self, place: Place) -> None:
         alike, position = place
-        self._session.waiting.catch_up()
+        self._session.waiting.catch_up(place)
         following = alike.next_from(position + 1)
         if following is not None:
             self._push(alike.jobs[following], (alike, following))
 
     def _push(self, job: Job, place: Place | None = None) -> None:
-        heapq.heappush(self._lines[job.queue].jobs, self._entry(job, place))
+        line = self._lines[job.queue]
+        heapq.heappush(line.jobs, self._entry(job, place))
+        line.key = None
         if job.queue not in self._open:
             self._open.add(job.queue)
             heapq.heappush(self._queues, (self._key(job.queue), job.queue))
