@@ -101,9 +101,10 @@ def test_growth_has_a_row_for_each_dimension(
 
 
 def test_calls_grow_with_the_work_and_are_the_same_in_each_run() -> None:
-    few, again, many = (
-        growth_of_mixes.calls(lambda count=count: [abs(number) for number in range(count)]) for count in (3, 3, 7)
-    )  # type: ignore[misc]
+    def work(count: int) -> float:
+        return growth_of_mixes.calls(lambda: [abs(number) for number in range(count)])
+
+    few, again, many = work(3), work(3), work(7)
     assert few == again
     assert many == few + 4
 
