@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from maniple.scheduler.eviction.queue_claims import QueueClaims
 
 
-_MOST_EXACT = 2.0**52  # sums of whole numbers below it are exact
-
-
 class Claim(IntEnum):
     STRICT = 0
     FAIRER = 1
@@ -127,36 +124,6 @@ class Outcome:
         for charged in self._session.queue_paths[queue]:
             self._left[charged] = list(map(sub, self._left_of(charged), amount))
         return True
-
-    def take_alike(self, victims: Sequence[Victim]) -> Sequence[Victim]:
-        """Takes the victims one after the other and returns those that the claim allows.
-
-        They are of one queue and hold the same. What each leaves behind is less: if the last may go, so may all.
-        """
-        if len(victims) == 1 or self._of_guests or not self._claims.parts.is_empty:
-            return [victim for victim in victims if self.take(victim)]
-        queue, array = victims[0].job.queue, self._due.accounting.of_pod(victims[0].pod)
-        level, _ = self._claims.meeting(self.claimant.queue, queue)
-        if level != self._level:
-            self._is_entitled = self.may_claim_at(level)
-        kind = (queue, id(array))
-        if kind in self._refused:
-            return []
-        before = {charged: self._left.get(charged) for charged in self._session.queue_paths[queue]}
-        amount = array.tolist()
-        for charged in before:
-            self._left[charged] = without(self._left_of(charged), amount, len(victims) - 1)
-        if self.take(victims[-1]):
-            return victims
-        self._refused.discard(kind)  # fewer of them may go
-        for charged, left in before.items():
-            if left is None:
-                del self._left[charged]
-            else:
-                self._left[charged] = left
-        half = len(victims) // 2
-        taken = self.take_alike(victims[:half])
-        return taken if len(taken) < half else [*taken, *self.take_alike(victims[half:])]
 
     def may_claim_at(self, level: int) -> bool:
         """Goes on to victims of that level. Returns whether the claimant's queues have such a claim on them."""
@@ -310,19 +277,6 @@ class Outcome:
 
     def _parts(self, queue: int, held: list[float]) -> list[float]:
         return self._lists.parts(queue, held)
-
-
-def without(left: list[float], amount: list[float], times: int) -> list[float]:
-    """`left` after `amount` was taken from it so many times, with the rounding of each time."""
-    if all(map(_is_whole, left)) and all(map(_is_whole, amount)):  # nothing is rounded
-        return [held - one * times for held, one in zip(left, amount, strict=True)]
-    for _ in range(times):
-        left = list(map(sub, left, amount))
-    return left
-
-
-def _is_whole(number: float) -> bool:
-    return number.is_integer() and abs(number) < _MOST_EXACT
 
 
 def _is_less(part: float, other: float) -> bool:

@@ -17,9 +17,8 @@ docs/decisions/005-how-victims-are-chosen.md says why claims end.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from itertools import groupby
 
 import numpy as np
 
@@ -214,8 +213,9 @@ class QueueClaims:
     def _taken(
         self, claim: Claim, claimant: Job, candidates: Sequence[Victim], *, of_guests: bool = False
     ) -> list[Victim]:
-        nearest_first = self._nearest_first(claimant.queue, candidates)
+        nearest_first = sorted(candidates, key=lambda victim: self.meeting(claimant.queue, victim.job.queue)[0])
         staying = set() if claim in GUARANTEES else self.priorities.would_come_back(candidates)
+        chosen: set[Victim] = set()
         # Two parts inside a guarantee may go where one may not: others then take the place of both.
         for are_together in (True, False) if self._may_go_together(claimant, candidates) else (False,):
             outcome = Outcome(
@@ -228,11 +228,9 @@ class QueueClaims:
                 of_guests=of_guests,
                 are_together=are_together,
             )
-            chosen = set[Victim]()
-            for alike in self._runs(victim for victim in nearest_first if victim.job.key not in staying):
-                chosen.update(outcome.take_alike(alike))
+            chosen = {victim for victim in nearest_first if victim.job.key not in staying and outcome.take(victim)}
             if len(chosen) == len(candidates):
-                return list(candidates)
+                break
         taken = [victim for victim in candidates if victim in chosen]
         if len(taken) == len(candidates) or claim in GUARANTEES:
             return taken
@@ -240,18 +238,6 @@ class QueueClaims:
         staying = self.priorities.would_come_back(taken)
         rest = [victim for victim in taken if victim.job.key not in staying]
         return taken if len(rest) == len(taken) else self._taken(claim, claimant, rest, of_guests=of_guests)
-
-    def _nearest_first(self, queue: int, candidates: Sequence[Victim]) -> Sequence[Victim]:
-        level_of = {job.queue: self.meeting(queue, job.queue)[0] for job in jobs_of(candidates)}
-        if len(set(level_of.values())) < 2:
-            return candidates
-        return sorted(candidates, key=lambda victim: level_of[victim.job.queue])
-
-    def _runs(self, victims: Iterable[Victim]) -> Iterator[list[Victim]]:
-        """The victims, as runs of those that are of one queue and hold the same: equal pods share the array of it."""
-        of_pod = self._due.accounting.of_pod
-        for _, alike in groupby(victims, key=lambda victim: (victim.job.queue, id(of_pod(victim.pod)))):
-            yield list(alike)
 
     def _may_go_together(self, claimant: Job, candidates: Sequence[Victim]) -> bool:
         """Whether some candidates are inside guarantees, and without them all the queues hold as much inside."""

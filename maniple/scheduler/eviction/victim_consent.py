@@ -21,31 +21,24 @@ def allowed_units(session: Session, claimant: Job, units: Sequence[Unit], rules:
     that amount: the first such unit is removed, with those of its kind behind it, and the rules are asked again.
     """
 
-    kinds: dict[Unit, Hashable] = {}  # each is asked for once, however many units are removed
-
     def kind_of(unit: Unit) -> Hashable:
-        kind = kinds.get(unit)
-        if kind is None:
-            kind = kinds[unit] = session.demands.of_victims(unit.job, unit.pods)
-        return kind
+        return session.demands.of_victims(unit.job, unit.pods)
 
     asked = [lambda _, candidates: within_budgets(session, candidates), *rules]
-    pool = [(unit, [Victim(unit.job, pod) for pod in unit.pods]) for unit in units]
+    pool = list(units)
     allowed: list[Unit] = []
     for _ in range(_MOST_ASKED):
         allowed, spoiler = _ask(claimant, pool, asked)
         if spoiler is None:
             break
-        kind = kind_of(pool[spoiler][0])
-        pool = [*pool[:spoiler], *(one for one in pool[spoiler:] if kind_of(one[0]) != kind)]
+        kind = kind_of(pool[spoiler])
+        pool = [unit for number, unit in enumerate(pool) if number < spoiler or kind_of(unit) != kind]
     return allowed
 
 
-def _ask(
-    claimant: Job, pool: Sequence[tuple[Unit, Sequence[Victim]]], rules: Sequence[VictimRule]
-) -> tuple[list[Unit], int | None]:
+def _ask(claimant: Job, pool: Sequence[Unit], rules: Sequence[VictimRule]) -> tuple[list[Unit], int | None]:
     """Returns the units that all rules allow, and the number of the first refused unit that may block another."""
-    unit_of = {victim: number for number, (_, victims) in enumerate(pool) for victim in victims}
+    unit_of = {Victim(unit.job, pod): number for number, unit in enumerate(pool) for pod in unit.pods}
     left: Sequence[Victim] = list(unit_of)
     all_refused: set[int] = set()
     suspects: set[int] = set()
@@ -55,13 +48,10 @@ def _ask(
             refused = {unit_of[victim] for victim in set(left).difference(allowed)}
             all_refused |= refused
             # A unit that this rule allows, and another refuses, used up what this rule refused to a unit behind it.
-            last = max(refused)
-            suspects.update(number for number in map(unit_of.__getitem__, allowed) if number < last)
+            suspects.update(number for number in map(unit_of.__getitem__, allowed) if number < max(refused))
         left = allowed
-        if not left:
-            break
     spoilers = suspects & all_refused
-    return [unit for number, (unit, _) in enumerate(pool) if number not in all_refused], min(spoilers, default=None)
+    return [unit for number, unit in enumerate(pool) if number not in all_refused], min(spoilers, default=None)
 
 
 def _candidates_in(answer: Sequence[Victim], candidates: Sequence[Victim]) -> Sequence[Victim]:

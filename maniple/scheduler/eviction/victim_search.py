@@ -65,15 +65,12 @@ class RoomMaker:
         if table.has_prerequisites:  # what has to leave with a unit must be on offer as well
             self._offered = offered & ~table.with_dependents(np.flatnonzero(~offered))
         self._is_pruned = False
-        # Of this claimant: an order -> the fewest units of it, and which of these the rules refuse.
-        self._tried: dict[bytes, tuple[IntArray, IntArray] | None] = {}
 
     def make_room(self, queue: Queue, job: Job, left: BoolArray) -> IntArray | None:
         """Evicts units in `left`, nominates the job for their room and returns them; None if the job cannot start."""
         left = left & self._offered
         if not self._session.evicted and not left.any():
             return None
-        self._tried.clear()
         with self._session.reserved.seen_by(job):
             trial = Trial(self._session, self._table, queue, job, self._condition(job), self._table.room_after)
             if trial.fits():
@@ -135,7 +132,6 @@ class RoomMaker:
         """Returns the units in `left` that would have to leave for the job; None if none need to, or the job cannot
         start. Nothing is evicted.
         """
-        self._tried.clear()
         with self._session.reserved.seen_by(job):
             trial = Trial(self._session, self._table, queue, job)
             return None if trial.fits() else self._best_without_company(trial, left & self._offered)
@@ -214,27 +210,17 @@ class RoomMaker:
         order = table.ordered(order, left)
         for _ in range(_MOST_REFUSED):
             order = order[self._offered[order]]
-            if (tried := self._fewest(trial, order)) is None:
+            victims = trial.fewest(order)
+            if victims is None:
                 return None
-            victims, refused = tried
+            refused = self._refused(job, victims)
             if not len(refused):
                 return victims
             self._prune(job, left)
             order = order[~table.with_dependents(refused)[order]]
-        tried = self._fewest(trial, order[~table.with_dependents(self._refused(job, order))[order]])
+        victims = trial.fewest(order[~table.with_dependents(self._refused(job, order))[order]])
         # Some were allowed together with others, which are not needed.
-        return None if tried is None or len(tried[1]) else tried[0]
-
-    def _fewest(self, trial: Trial, order: IntArray) -> tuple[IntArray, IntArray] | None:
-        """Returns the fewest units of the order that make room, and those that the rules refuse.
-
-        Several orders come down to the same one once what is refused has been left out.
-        """
-        key = order.tobytes()
-        if key not in self._tried:
-            victims = trial.fewest(order)
-            self._tried[key] = None if victims is None else (victims, self._refused(trial.job, victims))
-        return self._tried[key]
+        return None if victims is None or len(self._refused(job, victims)) else victims
 
     def _refused(self, job: Job, units: IntArray, *, alone: bool = False) -> IntArray:
         """Returns the units that the rules do not allow, counting the units before each."""

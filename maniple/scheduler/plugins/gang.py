@@ -67,15 +67,12 @@ class Gang:
             gone: dict[tuple[JobKey, str], int] = {}
             chosen = []
             offered = Counter(victim.job.key for victim in candidates) if self._whole else Counter()
-            last, is_whole = None, False
             for victim in candidates:
-                if victim.job is not last:  # pods of one job stand together
-                    last, state = victim.job, session.state(victim.job)
-                    is_whole = self._whole and offered[last.key] >= state.placed_count
-                if is_whole:
+                if self._whole and offered[victim.job.key] >= session.state(victim.job).placed_count:
                     chosen.append(victim)
                     continue
                 job, role = victim.job, victim.pod.role
+                state = session.state(job)
                 left = state.placed_count - gone.get((job.key, ""), 0) - 1
                 of_role = state.placed.get(role, 0) - gone.get((job.key, "/" + role), 0) - 1
                 of_role += job.succeeded_by_role.get(role, 0)
