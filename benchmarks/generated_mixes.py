@@ -133,11 +133,11 @@ def cluster(mix: Mix, seed: int = 1) -> list[Object]:
     product = "Tesla-V100-SXM2-32GB" if mix.is_close else ""
     made = [*nodes(mix.nodes, GPUS, product), *([topology()] if mix.is_close else [])]
     leaves = _queues(mix, made)
-    shapes = [_shape(draw, number) for number in range(mix.shapes)]
+    shapes = [_even_shape(number) if mix.is_even else _shape(draw, number) for number in range(mix.shapes)]
     free = [GPUS] * mix.nodes
     total, asked, number = mix.nodes * GPUS, 0.0, 0
     while asked < mix.running * total:
-        size, shape = (1, (1, "8", "32Gi")) if mix.is_even else (_size(draw, mix), draw.choice(shapes))
+        size, shape = (1, _even_shape(0)) if mix.is_even else (_size(draw, mix), draw.choice(shapes))
         places = _places(free, size, shape[0])
         if places is None:  # the rest of the cluster is full of single GPUs
             size, shape = 1, (1, "4", "16Gi")
@@ -199,6 +199,12 @@ def _queues(mix: Mix, made: list[Object]) -> list[str]:
 def _shape(draw: random.Random, number: int) -> tuple[int, str, str]:
     gpus = (1, 8, 2, 4)[number] if number < 4 else draw.choice((1, 1, 2, 4, 8))
     return gpus, str(gpus * draw.randint(4, 15)), f"{gpus * draw.randint(8, 100)}Gi"
+
+
+def _even_shape(number: int) -> tuple[int, str, str]:
+    """The same CPU and memory for each GPU: no queue is better off with gangs of other shapes."""
+    gpus = (1, 8, 2, 4)[number % 4]
+    return gpus, str(8 * gpus), f"{32 * gpus}Gi"
 
 
 def _size(draw: random.Random, mix: Mix) -> int:
