@@ -130,6 +130,12 @@ def running_columns(jobs: Sequence[Job]) -> RunningColumns:
     return jobs.columns if isinstance(jobs, RunningJobs) else RunningColumns.of(jobs)
 
 
+def has_surplus(jobs: Sequence[Job]) -> bool:
+    """Whether one of the running jobs may hold more than its minimum."""
+    columns = running_columns(jobs)
+    return len(columns.jobs) < len(jobs) or bool(columns.have_surplus.any())
+
+
 def stacked_requests(pods: Sequence[PlacedPod]) -> FloatArray:
     """[pods, R] what the pods request. Equal pods share one vector, so few vectors are converted."""
     requests = [pod.requests for pod in pods]

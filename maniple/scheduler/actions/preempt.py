@@ -67,4 +67,4 @@ class Preempt:
             reason_of, units = always(PREEMPTED), partial(below, claimant)
             return [Attempt(None, reason_of, units, rules)] if may_claim(claimant) else ()
 
-        contend(session, offered, attempts)
+        contend(session, offered, attempts, lambda: not queues)

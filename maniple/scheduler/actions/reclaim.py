@@ -13,6 +13,7 @@ from maniple.model.job import Job
 from maniple.scheduler.actions.common.claim_attempts import claim_attempts
 from maniple.scheduler.actions.common.contend import Attempt, contend
 from maniple.scheduler.actions.common.take_together import take_together
+from maniple.scheduler.eviction.lenders import give_nothing
 from maniple.scheduler.eviction.queue_claims import claims_of
 from maniple.scheduler.eviction.unit_table import OfferedUnits
 from maniple.scheduler.eviction.units import evictable_jobs
@@ -42,4 +43,4 @@ class Reclaim:
         def attempts(claimant: Job) -> Iterable[Attempt]:
             return claim_attempts(claims, claimant, always(RECLAIMED), rules)
 
-        contend(session, OfferedUnits(session, evictable_jobs(session)), attempts)
+        contend(session, OfferedUnits(session, evictable_jobs(session)), attempts, lambda: give_nothing(session))

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from maniple.model.job import Job
+from maniple.model.running_columns import has_surplus
 from maniple.scheduler.actions.common.claim_attempts import claim_attempts
 from maniple.scheduler.actions.common.contend import Attempt, contend
 from maniple.scheduler.actions.common.take_together import take_together
@@ -47,5 +48,6 @@ class Shrink:
             surplus = claims.surplus_of(claimant.queue)
             return claim_attempts(claims, claimant, reason_of, own=own, given_back=surplus, is_last=False)
 
-        contend(session, OfferedUnits(session, session.snapshot.running, surplus_units), attempts)
+        offered = OfferedUnits(session, session.snapshot.running, surplus_units)
+        contend(session, offered, attempts, lambda: not has_surplus(session.snapshot.running))
         take_together(session)

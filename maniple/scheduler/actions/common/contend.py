@@ -61,12 +61,20 @@ class Attempt(NamedTuple):
         return RoomMaker(session, table, units, terms)
 
 
-def contend(session: Session, offered: OfferedUnits, attempts_of: Callable[[Job], Iterable[Attempt]]) -> None:
+def contend(
+    session: Session,
+    offered: OfferedUnits,
+    attempts_of: Callable[[Job], Iterable[Attempt]],
+    gives_nothing: Callable[[], bool] = lambda: False,
+) -> None:
     """Makes room for each blocked gang in turn, by the first of its attempts that succeeds.
 
-    Gangs with the same demand must have the same attempts.
+    Gangs with the same demand must have the same attempts. `gives_nothing`: whether nobody could be evicted for any of
+    them, as far as that is known without asking for each.
     """
     keep_promises(session)
+    if not session.evicted and not session.reservations and gives_nothing():
+        return  # no gang would find room: there is neither a victim, nor room that is left of one, nor reserved room
     # Pods without requests claim, too: a host port or an anti-affinity may be all that is in their way.
     jobs = JobQueue(session, in_line(session, lambda job: not session.job_ready(job)))
     # Reserved room that a gang may use meanwhile is cheaper than any eviction.
