@@ -46,6 +46,8 @@ class Alike:
 
     def next_from(self, first: int) -> int | None:
         """The position of the first gang from `first` on that was given nothing yet."""
+        if not self.apart:
+            return first if first < len(self.jobs) else None
         for position in range(first, len(self.jobs)):
             if self.jobs[position].key not in self.apart:
                 return position
