@@ -107,8 +107,8 @@ class Hooks:
     # job apart from its queue, priority, minimums and all that it holds.
     victim_kind: Callable[[Victim], Hashable] | None = None
 
-    # Whether job_order and job_valid give one answer for all waiting gangs that hold nothing, ask for the same in the
-    # same queue and have the same job_kind: they look at neither age nor name.
+    # Whether job_order, job_valid, task_order and job_need give one answer for all waiting gangs that hold nothing, ask
+    # for the same in the same queue and have the same job_kind: they look at neither age nor name.
     is_alike_in_line: bool | None = None
 
     job_order: Callable[[Job], Key] | None = None

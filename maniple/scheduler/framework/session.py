@@ -197,8 +197,11 @@ class Session:
     @cached_property
     def are_alike_in_line(self) -> bool:
         """Whether all plugins declare that gangs which are alike are equally valid, and in line by age and name."""
-        about_line = [hooks for hooks in self.hooks if hooks.job_order or hooks.job_valid]
-        return all(hooks.is_alike_in_line for hooks in about_line)
+        return all(
+            hooks.is_alike_in_line
+            for hooks in self.hooks
+            if hooks.job_order or hooks.job_valid or hooks.task_order or hooks.job_need
+        )
 
     @cached_property
     def waiting(self) -> WaitingGangs:

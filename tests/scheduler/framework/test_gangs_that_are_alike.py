@@ -11,7 +11,11 @@ from maniple.model.building.input_objects import sort_objects
 from maniple.model.pods_we_schedule import Ours
 from maniple.model.snapshot import Snapshot
 from maniple.scheduler import schedule
+from maniple.scheduler.framework.hooks import Hooks
+from maniple.scheduler.framework.plugin_arguments import Arguments
 from maniple.scheduler.framework.policy import Policy, default_policy, load_policy
+from maniple.scheduler.framework.session import Session
+from maniple.scheduler.plugins import PLUGINS
 from scheduler.counted_work import work_of
 from scheduler.small_clusters import Object, group, member, node, pod, queue
 
@@ -107,3 +111,25 @@ def test_groups_follow_what_changes_and_old_snapshots_stay() -> None:
         job.key for job in second.others
     ) == sorted(job.key for job in second)
     assert all(kind_of(job) == kind for kind, jobs in second.alike.items() for job in jobs)
+
+
+class Undeclared:
+    """Looks at names of pods, and does not say that it does not."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        del arguments
+
+    def open(self, session: Session) -> Hooks:
+        del session
+        return Hooks(task_order=lambda group: float(len(group.pods[0])))
+
+
+def test_gangs_share_no_turn_where_a_plugin_may_look_at_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PLUGINS, "undeclared", Undeclared)
+    policy = load_policy(
+        KUBE_BATCH.replace("{name: priority}", "{name: priority}, {name: undeclared}").encode(), "test"
+    )
+    snapshot = builder_of(full_cluster(5)).snapshot(1e9)
+    assert not policy.session(snapshot).are_alike_in_line
+    assert POLICIES["kube-batch"].session(snapshot).are_alike_in_line
+    assert len(list(policy.session(snapshot).waiting)) == len(snapshot.waiting)
